@@ -1,0 +1,57 @@
+"""What can go wrong, as one tree. Every class has an exit code; every error says what, why and the next step.
+
+LoaderprobeError           1   a bug, or trouble nobody foresaw
+├── BadValue               2   a value, file or path that the user gave
+├── MissingPart            3   a plug-in, GPU, permission or tool that is not there
+└── Refused                5   not done, to keep data safe
+    ├── ForeignDirectory       the directory holds something that is not ours
+    ├── NoSpace                not enough room on a file system or in shared memory
+    └── Locked                 somebody else is writing there now
+"""
+
+from __future__ import annotations
+
+EXIT_DONE = 0
+EXIT_SOME_FAILED = 4
+EXIT_INTERRUPTED = 130
+
+
+class LoaderprobeError(Exception):
+    """Base of all errors raised on purpose. `hint` is the next step, as a sentence or a command."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BadValue(LoaderprobeError):
+    """A value or a path that the user gave cannot be used."""
+
+    exit_code = 2
+
+
+class MissingPart(LoaderprobeError):
+    """Something the command needs is not installed, not permitted or not there."""
+
+    exit_code = 3
+
+
+class Refused(LoaderprobeError):
+    """Going on could destroy data or disturb another run, so nothing was done."""
+
+    exit_code = 5
+
+
+class ForeignDirectory(Refused):
+    """The directory is not empty and was not made by loaderprobe."""
+
+
+class NoSpace(Refused):
+    """A file system, or shared memory, has less room than the command needs."""
+
+
+class Locked(Refused):
+    """Another process is working in the same directory."""

@@ -1,0 +1,105 @@
+"""What a part must do to take part: a loader, a compute device, a sampler, the page cache, a renderer, a clock.
+
+Every protocol has one to three methods (and what it is called), and a fake of each is in `loaderprobe.testing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from loaderprobe.records.measurement import ComputeInfo, Missing, Series, WorkerBatches
+from loaderprobe.records.report import Report
+
+
+class Clock(Protocol):
+    """Time as the measuring loop sees it; one clock for everything in a measurement."""
+
+    def now_ns(self) -> int: ...
+    def sleep(self, seconds: float) -> None: ...
+    def thread_cpu_ns(self) -> int:
+        """CPU time of the calling thread."""
+        ...
+
+
+class Loader(Protocol):
+    """Serves the batches of one file set in one configuration, without end.
+
+    Made by `Class(config, files, scratch)`; `scratch` is a directory for its temporary files.
+    Batch `k` holds the images `k * batch_size` to `(k + 1) * batch_size - 1` of the file set, which is
+    read round and round in its own order. A context manager: leaving it stops the workers.
+    """
+
+    def batches(self) -> Iterator[Any]:
+        """A batch is (images, labels) as torch tensors: images float N x 3 x 224 x 224."""
+        ...
+
+    def workers(self) -> Sequence[int]:
+        """Process ids that read and decode; empty when the training thread does."""
+        ...
+
+    def records(self) -> WorkerBatches:
+        """What each batch cost, for all batches made so far."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Compute(Protocol):
+    """A device that trains. Made by `Class(argument, clock)`: the argument is what follows the colon."""
+
+    def info(self) -> ComputeInfo: ...
+    def copy(self, batch: Any) -> Any:
+        """Hand the copy of a batch to the device; returns what `step` takes. Does not wait."""
+        ...
+
+    def step(self, batch: Any) -> None:
+        """Hand one training step to the device; waits only as long as the device's queue makes it."""
+        ...
+
+    def finish(self) -> tuple[int, ...]:
+        """Wait for all steps handed over; when each has ended, in ns of the clock, since the last call."""
+        ...
+
+
+class Sampler(Protocol):
+    """Reads one kind of counter now and then, while training runs."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def sample(self) -> None:
+        """Take one reading."""
+        ...
+
+    def series(self) -> Sequence[Series | Missing]:
+        """What was read; a `Missing` with the reason for what could not be."""
+        ...
+
+
+class PageCache(Protocol):
+    """The operating system's file cache, as far as it can be told what to hold."""
+
+    def evict(self, paths: Sequence[Path]) -> None:
+        """Drop the files from the cache."""
+        ...
+
+    def warm(self, paths: Sequence[Path]) -> None:
+        """Read the files once, so that the cache holds them."""
+        ...
+
+    def resident(self, paths: Sequence[Path]) -> float | None:
+        """Share of the files' pages in the cache; None where this user or file system cannot tell."""
+        ...
+
+
+class Renderer(Protocol):
+    """Shows a report. Opens no file and measures nothing."""
+
+    def render(self, report: Report) -> str: ...

@@ -1,0 +1,135 @@
+"""What is asked: the files, one configuration, the sweep over many."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from loaderprobe.errors import BadValue
+
+CacheState = Literal["cold", "warm"]
+Pipeline = Literal["imagenet", "crop"]
+Decoder = Literal["pillow", "torchvision"]
+
+
+def content_hash(value: object) -> str:
+    """16 hex digits that depend on the content of `value` (JSON with sorted keys) and on nothing else."""
+    encoded = msgspec.json.encode(value, order="sorted")
+    return hashlib.blake2b(encoded, digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedFile:
+    """A file in a data set that cannot be used, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSet:
+    """Exactly the files that one data set contributes to a run, in the order in which they are read.
+
+    The order is drawn at random once, when the set is made, and read round and round: image `k` of a
+    run is file `k % len(paths)`. A large data set contributes a random sample of itself.
+    """
+
+    label: str
+    """`500x375`, or `as-found` for a data set with resolutions of its own."""
+    root: str
+    """Absolute path; `paths` are relative to it."""
+    generated: bool
+    paths: tuple[str, ...]
+    classes: tuple[int, ...]
+    size_bytes: tuple[int, ...]
+    images_found: int
+    """Usable images in the whole data set, of which `paths` may be a sample."""
+    skipped_count: int = 0
+    skipped: tuple[SkippedFile, ...] = ()
+    """The first few of the skipped files."""
+
+    def __post_init__(self) -> None:
+        if not len(self.paths) == len(self.classes) == len(self.size_bytes):
+            raise BadValue(f"file set {self.label}: paths, classes and sizes differ in number")
+
+    @property
+    def fingerprint(self) -> str:
+        """Depends on where the files are, on their names, sizes and order."""
+        return content_hash([self.root, self.paths, self.size_bytes])
+
+    @property
+    def mean_size_bytes(self) -> float:
+        return sum(self.size_bytes) / len(self.size_bytes)
+
+    def absolute(self, first: int, count: int) -> list[Path]:
+        """The files of `count` images from image `first` on, going round at the end of the set."""
+        root = Path(self.root)
+        return [root / self.paths[k % len(self.paths)] for k in range(first, first + count)]
+
+    def delivered_bytes(self, first: int, count: int) -> int:
+        """The bytes of the files of `count` images from image `first` on."""
+        sums = [0, *accumulate(self.size_bytes)]
+        laps, rest = divmod(first + count, len(self.paths))
+        before_laps, before = divmod(first, len(self.paths))
+        return (laps - before_laps) * sums[-1] + sums[rest] - sums[before]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """One configuration to measure. Two configurations with the same `key` measure the same thing."""
+
+    data: str
+    """Fingerprint of the `FileSet`."""
+    resolution: str
+    workers: int
+    """0 is the serial loader: the training thread loads its own batches."""
+    batch_size: int
+    prefetch_factor: int
+    """Batches requested ahead per worker; without meaning, and 0, for the serial loader."""
+    loader: str = "torch"
+    pipeline: Pipeline = "imagenet"
+    decoder: Decoder = "pillow"
+    compute: str
+    """`cuda`, `cpu`, `emulated:NAME`, `emulated:IMAGES_PER_S`, or `package.module:Class`."""
+    cache: CacheState = "cold"
+    rounds: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.workers < 0 or self.batch_size < 1 or self.rounds < 1:
+            raise BadValue("workers must be 0 or more, batch size and rounds 1 or more")
+        if (self.workers == 0) != (self.prefetch_factor == 0):
+            raise BadValue("the prefetch factor is 0 for the serial loader and 1 or more for workers")
+
+    @property
+    def key(self) -> str:
+        """The content hash that names this configuration's files and lets a sweep resume."""
+        return content_hash(asdict(self))
+
+    @property
+    def batches_ahead(self) -> int:
+        """Batches that the loader has requested but not yet handed over."""
+        return self.workers * self.prefetch_factor
+
+    def title(self) -> str:
+        """A short name for people."""
+        loading = "serial" if self.workers == 0 else f"{self.workers} worker{'s' if self.workers > 1 else ''}"
+        return f"{self.resolution}, {loading}, {self.compute}, {self.cache}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSpec:
+    """What one sweep measures: the product of its axes, and how long it may take."""
+
+    configs: tuple[RunConfig, ...]
+    budget_s: float | None = None
+    """Wall seconds for the whole sweep; None leaves each configuration its usual time."""
+    time_limit_s: float = 600.0
+    """A configuration that takes longer than this has hung, and is stopped."""
+    command: tuple[str, ...] = field(default=())
+    """The command line, for the report."""

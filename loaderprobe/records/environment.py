@@ -1,0 +1,61 @@
+"""Where it was measured: the machine, its software, the storage under a path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+StorageKind = Literal["block", "network", "fuse", "memory", "overlay", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageLocation:
+    """What storage a path lives on, as far as this process may see."""
+
+    path: str
+    filesystem: str
+    """Type as the kernel names it: ext4, nfs4, overlay, tmpfs."""
+    kind: StorageKind
+    mount: str
+    source: str
+    devices: tuple[str, ...]
+    """Kernel names of the leaf block devices (`vda`, `nvme0n1`); empty when there are none to see."""
+    notes: tuple[str, ...] = ()
+    """What could not be known, as sentences."""
+
+    @property
+    def counts_reads(self) -> bool:
+        """True where /proc/PID/io and diskstats see the reads, so that cold can be proved by bytes."""
+        return self.kind in ("block", "overlay")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU as NVML or torch names it."""
+
+    name: str
+    uuid: str | None
+    memory_bytes: int | None
+    driver: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The machine a run was made on."""
+
+    loaderprobe: str
+    python: str
+    torch: str | None
+    torchvision: str | None
+    kernel: str
+    cpu_model: str
+    cores_total: int
+    cores_available: float
+    """After CPU affinity and cgroup quota."""
+    memory_bytes: int
+    shared_memory_bytes: int | None
+    """Size of /dev/shm, through which workers hand over batches."""
+    gpus: tuple[Gpu, ...]
+    gpu_reason: str | None
+    """Why no GPU is listed; None when one is."""
+    storage: tuple[StorageLocation, ...]

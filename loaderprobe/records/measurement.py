@@ -1,0 +1,147 @@
+"""What was seen: raw times and counters of one configuration, or how it failed. Nothing here is derived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loaderprobe.records.config import RunConfig
+
+Mode = Literal["C", "W", "Q", "T", "resident"]
+"""C: cold files, whole pipeline. W: warm files. Q: bytes read, nothing decoded. T: decoded, nothing
+handed over. resident: no loader, one batch that stays on the device."""
+
+Activity = Literal["drain", "train"]
+"""drain: batches are taken and dropped. train: each is copied to the device and trained on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """Something that could not be measured, and why. Never stands for 0."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Readings of one quantity over time."""
+
+    name: str
+    unit: str
+    source: str
+    """Where the figure comes from: a file of /proc, NVML."""
+    time_ns: tuple[int, ...]
+    """On the clock of the segments."""
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One stretch of one mode, after its flush: per-step times in order.
+
+    `begin_ns[i]`, `ready_ns[i]`, `copied_ns[i]`, `end_ns[i]` are the training thread entering `next()`,
+    leaving it, having handed the copy to the device, and having handed over the step. Iteration i is
+    begin[i] to begin[i+1], so that releasing a batch counts.
+    """
+
+    mode: Mode
+    activity: Activity
+    round: int
+    first_batch: int
+    """Number of the first batch of the segment, counted from the start of the loader; -1 without a loader."""
+    batch_size: int
+    begin_ns: tuple[int, ...]
+    ready_ns: tuple[int, ...]
+    copied_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+    finished_ns: tuple[int, ...]
+    """When the device finished each step; empty for a drain."""
+    closed_ns: int
+    """When the last batch had been released."""
+    thread_cpu_ns: int
+    """CPU time of the training thread over the segment."""
+    delivered_bytes: int | None
+    """Bytes of the files of this segment's batches; None when the loader hides its files."""
+    disk_bytes: int | None
+    """Bytes that the devices under the data read over the segment, anybody's; None when not visible."""
+    resident_before: float | None
+    """Share of the segment's files in the page cache before it began; None when it may not be known."""
+
+    @property
+    def steps(self) -> int:
+        return len(self.begin_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerBatches:
+    """What each batch cost the worker (or, for the serial loader, the training thread) that made it.
+
+    Columns of equal length, one entry a batch. Source: clocks, /proc/thread-self/schedstat and
+    getrusage around the fetcher's `fetch`, in the worker.
+    """
+
+    batch: tuple[int, ...]
+    worker: tuple[int, ...]
+    start_ns: tuple[int, ...]
+    wall_ns: tuple[int, ...]
+    cpu_ns: tuple[int, ...]
+    run_delay_ns: tuple[int, ...]
+    """Ready to run, but waiting for a core."""
+    read_bytes: tuple[int, ...]
+    """Read from storage (page-cache hits do not count); 0 on file systems that do not account reads."""
+    images: tuple[int, ...]
+    lost: int = 0
+    """Batches whose record was overwritten before it was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeInfo:
+    """The device that trained, in words, and whether its rate was measured or given."""
+
+    name: str
+    device: str
+    synchronous: bool
+    """True when a step ends before the host goes on (a CPU; a tool that sleeps)."""
+    given_images_per_s: float | None
+    """Set for an emulated accelerator: its rate is a datum, not a measurement."""
+    source: str
+    """Where a given rate comes from; how a measured one is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Everything seen while one configuration ran, as raw values."""
+
+    config: RunConfig
+    compute: ComputeInfo
+    started_utc: str
+    first_batch_s: float
+    """Starting the workers and waiting for the first batch; not part of any rate."""
+    segments: tuple[Segment, ...]
+    worker_batches: WorkerBatches
+    series: tuple[Series, ...]
+    missing: tuple[Missing, ...]
+    cores_available: float
+    storage_counts_reads: bool
+    storage_kind: str
+    notes: tuple[str, ...] = ()
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailure:
+    """How a configuration ended without a measurement."""
+
+    config: RunConfig
+    stage: str
+    """What the child was doing: `start`, `first batch`, `round 2 W drain`."""
+    reason: str
+    """One sentence for people."""
+    hint: str
+    exit_code: int | None
+    signal: str | None
+    log: tuple[str, ...]
+    """The last lines that the child wrote."""
+    started_utc: str
+    wall_s: float

@@ -1,0 +1,110 @@
+"""What is shown: the summary (a public interface) and the report made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from loaderprobe.records.config import CacheState
+from loaderprobe.records.environment import Environment
+from loaderprobe.records.verdict import Advice, Bound, Gains, Interval, Rates, StepTime, WorkerTime
+
+Status = Literal["measured", "failed", "skipped"]
+SUMMARY_SCHEMA = "loaderprobe/summary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataInfo:
+    """One data set of a run."""
+
+    label: str
+    root: str
+    generated: bool
+    images_found: int
+    images_used: int
+    mean_size_bytes: float
+    skipped_count: int
+    skipped: tuple[str, ...]
+    """`path: reason` of the first few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """The run as a whole."""
+
+    name: str
+    created_utc: str
+    command: str
+    complete: bool
+    """False when configurations of the sweep are still to be measured."""
+    pending: int
+    wall_s: float
+    data: tuple[DataInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationRow:
+    """One configuration in the summary. Figures are None unless `status` is `measured`."""
+
+    key: str
+    resolution: str
+    workers: int
+    batch_size: int
+    prefetch_factor: int
+    loader: str
+    pipeline: str
+    decoder: str
+    compute: str
+    emulated: bool
+    """True when the accelerator's rate was given, not measured."""
+    cache: CacheState
+    status: Status
+    reason: str | None
+    images_per_s: Interval | None
+    rates_images_per_s: Rates | None
+    gains: Gains | None
+    predicted_images_per_s: float | None
+    residual: float | None
+    input_wait_fraction: float | None
+    accelerator_utilization: float | None
+    bytes_per_image: float | None
+    disk_read_bytes_per_s: float | None
+    cold_fraction: float | None
+    disk_ceiling_fraction: float | None
+    gpu: dict[str, float | str]
+    bound: Bound | None
+    advice: tuple[Advice, ...]
+    unavailable: dict[str, str] = field(default_factory=dict)
+    """Field name to reason, for figures that could not be measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """`summary.json` and `--json`."""
+
+    schema: str
+    schema_version: int
+    run: RunInfo
+    environment: Environment
+    configurations: tuple[ConfigurationRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """What the report draws beyond the summary, for one measured configuration."""
+
+    key: str
+    step_time: StepTime
+    worker_time: WorkerTime | None
+    compute_device: str
+    compute_source: str
+    first_batch_s: float
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything a renderer needs, and nothing it has to compute by measuring."""
+
+    summary: Summary
+    details: tuple[Detail, ...]

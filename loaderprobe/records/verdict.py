@@ -1,0 +1,128 @@
+"""What follows from a measurement: rates, gains, what binds, and why we say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Side = Literal["compute", "input", "balanced", "undecided"]
+Cause = Literal[
+    "compute", "storage", "preprocess", "transport", "copy", "host", "cpu", "either", "balanced", "undecided"
+]
+How = Literal["performed", "estimated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A value with its 95 % interval over the rounds."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """By what factor training speeds up once one resource is taken away."""
+
+    value: float
+    low: float
+    high: float
+    how: How
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Images/s; None where a rate could not be measured (the reason is in `Verdict.unavailable`)."""
+
+    compute: float | None
+    loader: float | None
+    loader_without_storage: float | None
+    loader_without_preprocess: float | None
+    loader_without_transport: float | None
+    cpu_limit: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gains:
+    """One gain for each resource that can be taken away; None where the experiment is missing."""
+
+    storage: Gain | None
+    preprocess: Gain | None
+    transport: Gain | None
+    compute: Gain | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A figure that the verdict rests on, beside the threshold it was held against."""
+
+    metric: str
+    value: float
+    threshold: float | None
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What binds, in one word each for side and cause, and in one sentence."""
+
+    side: Side
+    cause: Cause
+    candidates: tuple[str, ...]
+    """With cause `either`: the resources that cannot be told apart."""
+    sentence: str
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """A change worth making, with the rate it is forecast to give."""
+
+    action: str
+    predicted_images_per_s: float
+    gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Where one step's time goes on the training thread's clock, mean seconds a batch; they sum to the step."""
+
+    wait_s: float
+    copy_s: float
+    step_s: float
+    other_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTime:
+    """Mean seconds that one image takes in one worker, by what the worker was doing."""
+
+    cpu_s: float
+    run_delay_s: float
+    blocked_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """All that is derived from one `Measurement`. Pure function of it; rebuilt at any time."""
+
+    images_per_s: Interval
+    rates: Rates
+    gains: Gains
+    predicted_images_per_s: float | None
+    residual: float | None
+    """Measured end-to-end rate over the predicted one, minus 1."""
+    input_wait_fraction: float
+    accelerator_utilization: float | None
+    bytes_per_image: float | None
+    disk_read_bytes_per_s: float | None
+    cold_fraction: float | None
+    disk_ceiling_fraction: float | None
+    gpu: dict[str, float | str]
+    bound: Bound
+    advice: tuple[Advice, ...]
+    step_time: StepTime
+    worker_time: WorkerTime | None
+    unavailable: dict[str, str] = field(default_factory=dict)
+    """Field name to reason, for every figure above that is None."""
