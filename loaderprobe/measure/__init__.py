@@ -1,0 +1,1 @@
+"""One configuration measured in a child process, and the sweep over many."""

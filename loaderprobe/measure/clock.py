@@ -1,0 +1,21 @@
+"""The real clock."""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """CLOCK_MONOTONIC in ns, the same in every process of the machine."""
+
+    def now_ns(self) -> int:
+        """Now, in ns."""
+        return time.perf_counter_ns()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait without using the CPU."""
+        time.sleep(seconds)
+
+    def thread_cpu_ns(self) -> int:
+        """CPU time of the calling thread."""
+        return time.thread_time_ns()

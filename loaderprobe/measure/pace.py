@@ -1,0 +1,54 @@
+"""How long a segment lasts. Every constant was chosen by measurement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+# Rate times CPU per image settles to 1 to 3 % within 1 to 2 s; three rounds of 0.7 s reach it.
+MIN_SECONDS = 0.7
+MIN_BATCHES = 12
+# Token-bucket devices grant reads in slices: where workers mostly wait for storage, look for longer.
+MIN_SECONDS_BLOCKED = 2.0
+BLOCKED_SHARE = 0.3
+# A slow device cannot be given 12 steps; fewer, over at least this long, still average its noise.
+MAX_SECONDS = 3.0
+MIN_STEPS_OF_SLOW_DEVICE = 3
+# Seconds of a configuration's budget that go to starting Python, torch and the workers.
+START_SECONDS = 6.0
+# Wall time of a segment over its timed part: flush, eviction, warming.
+OVERHEAD = 1.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When a segment has seen enough: whole multiples of the worker count, long enough, batches enough."""
+
+    min_s: float = MIN_SECONDS
+    min_batches: int = MIN_BATCHES
+    max_s: float = MAX_SECONDS
+    multiple: int = 1
+    max_batches: int | None = None
+    """Set where each file may be read only once, to stay cold."""
+
+    def enough(self, steps: int, seconds: float) -> bool:
+        """True when a segment of `steps` steps over `seconds` may end."""
+        if self.max_batches is not None and steps >= self.max_batches:
+            return True
+        if steps % self.multiple:
+            return False
+        if seconds >= self.min_s and steps >= self.min_batches:
+            return True
+        return seconds >= self.max_s and steps >= MIN_STEPS_OF_SLOW_DEVICE
+
+    def for_blocked_workers(self) -> Pace:
+        """The pace where workers spend much of their time waiting for storage."""
+        return replace(self, min_s=max(self.min_s, min(MIN_SECONDS_BLOCKED, self.max_s)))
+
+
+def pace_for(*, workers: int, rounds: int, segments_a_round: int, budget_s: float | None) -> Pace:
+    """The pace that fits a configuration into `budget_s` seconds, as far as the minimum allows."""
+    max_s = MAX_SECONDS
+    if budget_s is not None:
+        timed_s = (budget_s - START_SECONDS) / OVERHEAD
+        max_s = min(MAX_SECONDS, max(MIN_SECONDS, timed_s / (rounds * segments_a_round)))
+    return Pace(max_s=max_s, multiple=max(workers, 1))

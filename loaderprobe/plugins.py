@@ -1,0 +1,59 @@
+"""From a name to a class: a built-in table, an installed entry point, or `package.module:Class`.
+
+Nothing is imported until a class is asked for. An entry point may not take a built-in name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.units import join_words
+
+Kind = Literal["loader", "compute"]
+
+BUILT_IN: dict[Kind, dict[str, str]] = {
+    "loader": {"torch": "loaderprobe.loaders.torch:TorchLoader"},
+    "compute": {
+        "cuda": "loaderprobe.compute.torch:CudaCompute",
+        "cpu": "loaderprobe.compute.torch:CpuCompute",
+        "emulated": "loaderprobe.compute.emulated:EmulatedCompute",
+        "emulated-sync": "loaderprobe.compute.emulated:SynchronousCompute",
+    },
+}
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """(name, argument) of `emulated:mlperf-h100`; `package.module:Class` is all name."""
+    head, _, argument = text.partition(":")
+    return (text, "") if "." in head else (head, argument)
+
+
+def resolve(kind: Kind, name: str) -> Callable[..., Any]:
+    """The class behind `name`.
+
+    Raises BadValue for a name nobody knows, MissingPart for one that cannot be imported.
+    """
+    target = BUILT_IN[kind].get(name) or _entry_point(kind, name) or (name if ":" in name else None)
+    if target is None:
+        known = join_words(sorted(BUILT_IN[kind]), "or")
+        raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or package.module:Class of your own")
+    module_name, _, attribute = target.partition(":")
+    try:
+        found = getattr(import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise MissingPart(
+            f"the {kind} '{name}' cannot be loaded: {error}", hint=f"check that {module_name} is installed and importable"
+        ) from error
+    if not callable(found):
+        raise BadValue(f"{target} is not a class", hint=f"name a class that implements the {kind} protocol")
+    made: Callable[..., Any] = found
+    return made
+
+
+def _entry_point(kind: Kind, name: str) -> str | None:
+    found = [point for point in entry_points(group=f"loaderprobe.{kind}s") if point.name == name]
+    return found[0].value if found else None

@@ -1,0 +1,1 @@
+"""Records to and from JSON, and the run directory that keeps them."""
