@@ -1,0 +1,118 @@
+"""Rates, bytes and worker times of single segments and rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
+from loaderprobe.stats import half_width, mean
+
+NS = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCost:
+    """Sums over the batches of some segments, as their workers saw them."""
+
+    images: int
+    wall_s: float
+    cpu_s: float
+    run_delay_s: float
+    read_bytes: int
+
+    @property
+    def blocked_s(self) -> float:
+        """Waiting for storage: neither computing nor waiting for a core."""
+        return max(0.0, self.wall_s - self.cpu_s - self.run_delay_s)
+
+    def per_image(self) -> WorkerTime:
+        """Mean seconds an image in one worker."""
+        return WorkerTime(
+            cpu_s=self.cpu_s / self.images,
+            run_delay_s=self.run_delay_s / self.images,
+            blocked_s=self.blocked_s / self.images,
+        )
+
+
+def segments_of(measurement: Measurement, mode: Mode, activity: Activity) -> list[Segment]:
+    """The segments of one mode and activity, by round."""
+    found = [s for s in measurement.segments if (s.mode, s.activity) == (mode, activity) and s.steps > 0]
+    return sorted(found, key=lambda segment: segment.round)
+
+
+def segment_seconds(segment: Segment) -> float:
+    """Whole iterations, from the first `next()` to the release of the last batch."""
+    return (segment.closed_ns - segment.begin_ns[0]) / NS
+
+
+def segment_rate(segment: Segment, *, synchronous: bool) -> float:
+    """Images/s. A device with its own queue is timed on its own timeline: from step end to step end."""
+    finished = segment.finished_ns
+    if not synchronous and len(finished) > 1 and finished[-1] > finished[0]:
+        return segment.batch_size * (len(finished) - 1) * NS / (finished[-1] - finished[0])
+    return segment.batch_size * segment.steps / segment_seconds(segment)
+
+
+def rates_by_round(measurement: Measurement, mode: Mode, activity: Activity) -> dict[int, float]:
+    """Images/s of each round that has such a segment."""
+    synchronous = measurement.compute.synchronous or activity == "drain"
+    return {s.round: segment_rate(s, synchronous=synchronous) for s in segments_of(measurement, mode, activity)}
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Mean and 95 % interval over rounds; never below 0."""
+    middle, half = mean(values), half_width(values)
+    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
+
+
+def parent_overhead_s(segments: Iterable[Segment]) -> float:
+    """Seconds a batch that the training thread itself works on receiving and releasing it (from drains)."""
+    drains = list(segments)
+    steps = sum(segment.steps for segment in drains)
+    return sum(segment.thread_cpu_ns for segment in drains) / steps / NS if steps else 0.0
+
+
+def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:
+    """What the batches of these segments cost their workers; None when no record of them is left."""
+    wanted = {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
+    rows = [i for i, number in enumerate(records.batch) if number in wanted]
+    images = sum(records.images[i] for i in rows)
+    if not images:
+        return None
+    return WorkerCost(
+        images=images,
+        wall_s=sum(records.wall_ns[i] for i in rows) / NS,
+        cpu_s=sum(records.cpu_ns[i] for i in rows) / NS,
+        run_delay_s=sum(records.run_delay_ns[i] for i in rows) / NS,
+        read_bytes=sum(records.read_bytes[i] for i in rows),
+    )
+
+
+def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
+    """Bytes read from storage over bytes delivered; None where reads are not accounted."""
+    cost = worker_cost(measurement.worker_batches, segments)
+    delivered = sum(segment.delivered_bytes or 0 for segment in segments)
+    if cost is None or not delivered or not measurement.storage_counts_reads:
+        return None
+    return cost.read_bytes / delivered
+
+
+def step_time(segments: Sequence[Segment]) -> StepTime:
+    """Where a step goes on the training thread: waiting in `next()`, handing over the copy, the step, the rest."""
+    steps = sum(segment.steps for segment in segments)
+    if not steps:
+        return StepTime(wait_s=0.0, copy_s=0.0, step_s=0.0, other_s=0.0)
+    wait = copy = step = total = 0
+    for segment in segments:
+        wait += sum(segment.ready_ns) - sum(segment.begin_ns)
+        copy += sum(segment.copied_ns) - sum(segment.ready_ns)
+        step += sum(segment.end_ns) - sum(segment.copied_ns)
+        total += segment.closed_ns - segment.begin_ns[0]
+    return StepTime(
+        wait_s=wait / steps / NS,
+        copy_s=copy / steps / NS,
+        step_s=step / steps / NS,
+        other_s=(total - wait - copy - step) / steps / NS,
+    )

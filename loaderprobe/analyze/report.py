@@ -1,0 +1,155 @@
+"""From the results of a run to the `Report` that renderers show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.analyze.verdict import verdict
+from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.environment import Environment
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.report import (
+    SUMMARY_SCHEMA,
+    ConfigurationRow,
+    DataInfo,
+    Detail,
+    Report,
+    RunInfo,
+    Status,
+    Summary,
+)
+from loaderprobe.records.verdict import Verdict
+
+SUMMARY_VERSION = 1
+Result = Measurement | RunFailure | None
+_NOT_MEASURED = "this configuration was not measured"
+
+
+def build_report(
+    *, name: str, created_utc: str, command: str, environment: Environment,
+    files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
+) -> Report:  # fmt: skip
+    """Judge every result and put them together, in the order of the sweep."""
+    rows: list[ConfigurationRow] = []
+    details: list[Detail] = []
+    for config, result in results:
+        if isinstance(result, Measurement):
+            judged = verdict(result)
+            rows.append(_measured_row(result, judged))
+            details.append(_detail(result, judged))
+        else:
+            rows.append(_empty_row(config, result))
+    pending = sum(result is None for _, result in results)
+    run = RunInfo(
+        name=name,
+        created_utc=created_utc,
+        command=command,
+        complete=pending == 0,
+        pending=pending,
+        wall_s=sum(result.wall_s for _, result in results if result is not None),
+        data=tuple(_data_info(file_set) for file_set in files),
+    )
+    summary = Summary(
+        schema=SUMMARY_SCHEMA,
+        schema_version=SUMMARY_VERSION,
+        run=run,
+        environment=environment,
+        configurations=tuple(rows),
+    )
+    return Report(summary=summary, details=tuple(details))
+
+
+def _data_info(files: FileSet) -> DataInfo:
+    return DataInfo(
+        label=files.label,
+        root=files.root,
+        generated=files.generated,
+        images_found=files.images_found,
+        images_used=len(files.paths),
+        mean_size_bytes=files.mean_size_bytes,
+        skipped_count=files.skipped_count,
+        skipped=tuple(f"{file.path}: {file.reason}" for file in files.skipped),
+    )
+
+
+def _measured_row(measurement: Measurement, judged: Verdict) -> ConfigurationRow:
+    config = measurement.config
+    return ConfigurationRow(
+        key=config.key,
+        resolution=config.resolution,
+        workers=config.workers,
+        batch_size=config.batch_size,
+        prefetch_factor=config.prefetch_factor,
+        loader=config.loader,
+        pipeline=config.pipeline,
+        decoder=config.decoder,
+        compute=config.compute,
+        emulated=measurement.compute.given_images_per_s is not None,
+        cache=config.cache,
+        status="measured",
+        reason=None,
+        images_per_s=judged.images_per_s,
+        rates_images_per_s=judged.rates,
+        gains=judged.gains,
+        predicted_images_per_s=judged.predicted_images_per_s,
+        residual=judged.residual,
+        input_wait_fraction=judged.input_wait_fraction,
+        accelerator_utilization=judged.accelerator_utilization,
+        bytes_per_image=judged.bytes_per_image,
+        disk_read_bytes_per_s=judged.disk_read_bytes_per_s,
+        cold_fraction=judged.cold_fraction,
+        disk_ceiling_fraction=judged.disk_ceiling_fraction,
+        gpu=judged.gpu,
+        bound=judged.bound,
+        advice=judged.advice,
+        unavailable=judged.unavailable,
+    )
+
+
+def _empty_row(config: RunConfig, failure: RunFailure | None) -> ConfigurationRow:
+    status: Status = "failed" if failure else "skipped"
+    reason = f"{failure.reason} (at: {failure.stage})" if failure else "not measured yet"
+    if failure and failure.hint:
+        reason = f"{reason}; {failure.hint}"
+    return ConfigurationRow(
+        key=config.key,
+        resolution=config.resolution,
+        workers=config.workers,
+        batch_size=config.batch_size,
+        prefetch_factor=config.prefetch_factor,
+        loader=config.loader,
+        pipeline=config.pipeline,
+        decoder=config.decoder,
+        compute=config.compute,
+        emulated=config.compute.startswith("emulated"),
+        cache=config.cache,
+        status=status,
+        reason=reason,
+        images_per_s=None,
+        rates_images_per_s=None,
+        gains=None,
+        predicted_images_per_s=None,
+        residual=None,
+        input_wait_fraction=None,
+        accelerator_utilization=None,
+        bytes_per_image=None,
+        disk_read_bytes_per_s=None,
+        cold_fraction=None,
+        disk_ceiling_fraction=None,
+        gpu={"unavailable": _NOT_MEASURED},
+        bound=None,
+        advice=(),
+        unavailable={"*": reason},
+    )
+
+
+def _detail(measurement: Measurement, judged: Verdict) -> Detail:
+    return Detail(
+        key=measurement.config.key,
+        step_time=judged.step_time,
+        worker_time=judged.worker_time,
+        compute_device=measurement.compute.device,
+        compute_source=measurement.compute.source,
+        first_batch_s=measurement.first_batch_s,
+        notes=measurement.notes,
+    )

@@ -1,0 +1,142 @@
+"""Everything that follows from one measurement, as one `Verdict`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.analyze.gains import Experiments, run_experiments
+from loaderprobe.analyze.rates import cold_fraction, interval, segment_seconds, segments_of, step_time, worker_cost
+from loaderprobe.analyze.rule import Judgement, judge, residual_of
+from loaderprobe.analyze.wording import Figures, advice, sentence
+from loaderprobe.errors import BadValue
+from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.records.verdict import Bound, Gains, Rates, Verdict
+from loaderprobe.stats import mean
+
+_CEILING_REASON = "the ceiling of this storage was not measured: run `loaderprobe bandwidth` on the data"
+_UNCOUNTED = "this file system does not account reads"
+
+
+def verdict(measurement: Measurement) -> Verdict:
+    """Judge one measurement. Raises BadValue when it holds no end-to-end segment."""
+    found = run_experiments(measurement)
+    if not found.end_to_end or not found.loader:
+        raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
+    judgement = judge(found, workers=measurement.config.workers, cores_available=measurement.cores_available)
+    trained = segments_of(measurement, found.base, "train")
+    figures = Figures(
+        training=mean(list(found.end_to_end.values())),
+        compute=found.compute,
+        loader=mean(list(found.loader.values())),
+        emulated=measurement.compute.given_images_per_s is not None,
+    )
+    rates = _rates(found, measurement.cores_available)
+    read_rate, cold = _reads(measurement, trained), cold_fraction(measurement, trained)
+    return Verdict(
+        images_per_s=interval(list(found.end_to_end.values())),
+        rates=rates,
+        gains=Gains(**{name: found.gains.get(name) for name in ("storage", "preprocess", "transport", "compute")}),
+        predicted_images_per_s=mean(list(found.predicted.values())) if found.predicted else None,
+        residual=residual_of(found)[0],
+        input_wait_fraction=_wait_fraction(trained, found.overhead_s),
+        accelerator_utilization=figures.training / found.compute if found.compute else None,
+        bytes_per_image=_bytes_per_image(trained),
+        disk_read_bytes_per_s=read_rate,
+        cold_fraction=cold,
+        disk_ceiling_fraction=None,
+        gpu=_gpu(measurement, trained),
+        bound=_bound(judgement, found, figures, measurement),
+        advice=advice(found, figures),
+        step_time=step_time(trained),
+        worker_time=found.cost.per_image() if found.cost else None,
+        unavailable=_unavailable(found, rates, read_rate, cold),
+    )
+
+
+def _bound(judgement: Judgement, found: Experiments, figures: Figures, measurement: Measurement) -> Bound:
+    return Bound(
+        side=judgement.side,
+        cause=judgement.cause,
+        candidates=judgement.candidates,
+        sentence=sentence(judgement, found, figures, measurement.config),
+        evidence=judgement.evidence,
+    )
+
+
+def _rates(found: Experiments, cores_available: float) -> Rates:
+    def without(resource: str) -> float | None:
+        values = list(found.without.get(resource, {}).values())
+        # A rate without bound (nothing else takes time) is no figure to print.
+        return mean(values) if values and max(values) < 1e9 else None
+
+    cpu_s = found.cost.cpu_s / found.cost.images if found.cost else 0.0
+    return Rates(
+        compute=found.compute,
+        loader=mean(list(found.loader.values())),
+        loader_without_storage=without("storage"),
+        loader_without_preprocess=without("preprocess"),
+        loader_without_transport=without("transport"),
+        cpu_limit=cores_available / cpu_s if cpu_s else None,
+    )
+
+
+def _reads(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
+    cost = worker_cost(measurement.worker_batches, segments)
+    seconds = sum(segment_seconds(segment) for segment in segments)
+    if cost is None or not seconds or not measurement.storage_counts_reads:
+        return None
+    return cost.read_bytes / seconds
+
+
+def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
+    """Share of wall time in `next()` beyond what the training thread itself works there."""
+    total = sum(segment_seconds(segment) for segment in segments)
+    wait = sum(
+        max(0.0, (ready - begin) / 1e9 - overhead_s)
+        for segment in segments
+        for begin, ready in zip(segment.begin_ns, segment.ready_ns, strict=True)
+    )
+    return wait / total if total else 0.0
+
+
+def _bytes_per_image(segments: Sequence[Segment]) -> float | None:
+    images = sum(s.steps * s.batch_size for s in segments if s.delivered_bytes is not None)
+    return sum(s.delivered_bytes or 0 for s in segments) / images if images else None
+
+
+def _gpu(measurement: Measurement, segments: Sequence[Segment]) -> dict[str, float | str]:
+    for series in measurement.series:
+        if series.name != "gpu_utilization":
+            continue
+        values = [
+            value
+            for time_ns, value in zip(series.time_ns, series.values, strict=True)
+            if any(s.begin_ns[0] <= time_ns <= s.closed_ns for s in segments)
+        ]
+        if values:
+            return {"utilization": mean(values), "source": series.source}
+        return {"unavailable": "no reading fell into a training segment"}
+    reason = next((m.reason for m in measurement.missing if m.name == "gpu_utilization"), "no GPU was sampled")
+    return {"unavailable": reason}
+
+
+def _unavailable(
+    found: Experiments, rates: Rates, read_rate: float | None, cold: float | None
+) -> dict[str, str]:  # fmt: skip
+    reasons = {"disk_ceiling_fraction": _CEILING_REASON}
+    for resource, reason in found.missing.items():
+        reasons[f"gains.{resource}"] = reason
+        reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
+    for resource in ("storage", "preprocess", "transport"):
+        if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:
+            reasons[f"rates_images_per_s.loader_without_{resource}"] = "without it nothing else takes measurable time"
+    if rates.cpu_limit is None:
+        reasons["rates_images_per_s.cpu_limit"] = "the workers left no record of their CPU time"
+    if read_rate is None:
+        reasons["disk_read_bytes_per_s"] = _UNCOUNTED
+    if cold is None:
+        reasons["cold_fraction"] = _UNCOUNTED
+    if found.compute is None:
+        reasons["rates_images_per_s.compute"] = "no segment with a resident batch was measured"
+        reasons["accelerator_utilization"] = "the rate of compute alone is not known"
+    return reasons

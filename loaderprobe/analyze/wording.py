@@ -1,0 +1,90 @@
+"""The verdict as one sentence of plain English with its two or three figures, and as advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loaderprobe.analyze.gains import Experiments
+from loaderprobe.analyze.rule import WORTH, Judgement
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.verdict import Advice, Gain
+from loaderprobe.stats import mean
+from loaderprobe.units import join_words, significant
+
+_WITHOUT = {
+    "storage": "with the files in memory",
+    "preprocess": "with preprocessing free",
+    "transport": "with batches handed over free",
+    "compute": "with a faster accelerator",
+}
+_NOUN = {"storage": "storage", "preprocess": "preprocessing", "transport": "batch transport", "compute": "compute"}
+_ACTIONS = {
+    "storage": "keep the files in memory, or on storage that is no limit",
+    "preprocess": "make decoding and augmenting cheaper, or add cores and workers",
+    "transport": "hand over smaller batches (uint8 instead of float32)",
+    "compute": "use a faster accelerator",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The figures that sentences quote, images/s."""
+
+    training: float
+    compute: float | None
+    loader: float
+    emulated: bool
+
+    @property
+    def accelerator(self) -> str:
+        return "emulated accelerator" if self.emulated else "device"
+
+
+def sentence(judgement: Judgement, found: Experiments, figures: Figures, config: RunConfig) -> str:
+    """Why the verdict is what it is."""
+    rate = significant(figures.training)
+    if judgement.cause == "undecided":
+        return f"Undecided: {judgement.why}."
+    if judgement.cause == "compute":
+        return (
+            f"Compute binds: training runs at {rate} images/s, {_share(figures)} of what the {figures.accelerator} can do, "
+            f"while the loader alone delivers {significant(figures.loader)}; nothing on the input side can help."
+        )
+    if judgement.cause == "balanced":
+        return f"Balanced: at {rate} images/s no single change gains {WORTH - 1:.0%}."
+    if judgement.cause == "either":
+        names = join_words([_NOUN[name] for name in judgement.candidates], "or")
+        gains = ", ".join(f"{_WITHOUT[name]} {_factor(found.gains[name])}" for name in judgement.candidates)
+        return f"Either {names} binds, and they cannot be told apart: training at {rate} images/s would run {gains}."
+    resource = "preprocess" if judgement.cause == "cpu" else judgement.cause
+    gain = found.gains[resource]
+    tail = f"{_WITHOUT[resource]} it would run {_factor(gain)}"
+    if judgement.cause == "cpu":
+        return (
+            f"The CPU binds: training runs at {rate} images/s and its cores are taken, "
+            f"so more workers will not help; {tail}."
+        )
+    serial = " in the training thread" if config.workers == 0 and resource == "preprocess" else ""
+    return (
+        f"{_NOUN[resource].capitalize()}{serial} binds: training runs at {rate} images/s, "
+        f"{_share(figures)} of what the {figures.accelerator} can do; {tail}."
+    )
+
+
+def advice(found: Experiments, figures: Figures) -> tuple[Advice, ...]:
+    """Changes whose experiment was performed or estimated and gains enough, largest first."""
+    worth = [(name, gain) for name, gain in found.gains.items() if gain.value >= WORTH]
+    predicted = mean(list(found.predicted.values())) if found.predicted else figures.training
+    return tuple(
+        Advice(action=_ACTIONS[name], predicted_images_per_s=predicted * gain.value, gain=gain.value)
+        for name, gain in sorted(worth, key=lambda item: -item[1].value)
+    )
+
+
+def _share(figures: Figures) -> str:
+    return f"{figures.training / figures.compute:.0%}" if figures.compute else "an unknown share"
+
+
+def _factor(gain: Gain) -> str:
+    estimated = " (estimated)" if gain.how == "estimated" else ""
+    return f"{significant(gain.value)} times as fast{estimated}"

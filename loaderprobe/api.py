@@ -1,0 +1,215 @@
+"""The verbs: generate, sweep, report, bandwidth, doctor. The only place that knows both measuring and analysing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from loaderprobe.analyze.report import build_report
+from loaderprobe.datasets.folder import generated_set, scan_folder
+from loaderprobe.datasets.generate import generate as generate_set
+from loaderprobe.errors import BadValue
+from loaderprobe.measure.abilities import abilities
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.sweep import OnProgress
+from loaderprobe.measure.sweep import sweep as run_sweep
+from loaderprobe.plugins import resolve, split_name
+from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.records.config import CacheState, Decoder, FileSet, Pipeline, RunConfig, SweepSpec
+from loaderprobe.records.environment import Ability
+from loaderprobe.records.report import Report
+from loaderprobe.render.html import HtmlReport
+from loaderprobe.render.json import summary_json
+from loaderprobe.storage.probe import probe_bandwidth
+from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.system.environment import describe_environment
+from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.units import format_resolution
+
+# A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
+COLD_BATCHES = 14
+CLASSES = 10
+LEAST_IMAGES = 512
+MOST_IMAGES = 20_000
+DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 8}
+USUAL_BATCH_SIZE = 32
+
+OnData = Callable[[str, int, int], None]
+"""Hears what is being prepared, how many images are done, and of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRequest:
+    """What a sweep is asked for: its axes, its data, its limits."""
+
+    data: Path | None
+    """A folder of images; None generates the data sets under `data_dir`."""
+    data_dir: Path
+    out: Path
+    resolutions: tuple[tuple[int, int], ...]
+    workers: tuple[int, ...]
+    """0 is the serial loader."""
+    computes: tuple[str, ...]
+    caches: tuple[CacheState, ...] = ("cold",)
+    batch_size: int | None = None
+    """None takes what is usual for the device."""
+    prefetch_factor: int = 2
+    loader: str = "torch"
+    pipeline: Pipeline = "imagenet"
+    decoder: Decoder = "pillow"
+    rounds: int = 3
+    seed: int = 0
+    budget_s: float | None = None
+    time_limit_s: float = 600.0
+    command: tuple[str, ...] = ()
+
+    def batch_size_for(self, compute: str) -> int:
+        """The batch size on this device."""
+        return self.batch_size or DEFAULT_BATCH_SIZE.get(split_name(compute)[0], USUAL_BATCH_SIZE)
+
+    @property
+    def images_needed(self) -> int:
+        """Images of one set that let the largest configuration read each file once in a segment."""
+        most_workers, batch = max(self.workers), max(self.batch_size_for(compute) for compute in self.computes)
+        batches = COLD_BATCHES + most_workers * (2 * self.prefetch_factor + 2)
+        return min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
+
+
+def generate(
+    root: Path, resolutions: Sequence[tuple[int, int]], *, count: int, classes: int, seed: int, processes: int,
+    progress: OnData,
+) -> None:  # fmt: skip
+    """Make, complete or enlarge the data sets under `root`. Raises Refused and its kin rather than mix sets."""
+    for resolution in resolutions:
+        label = format_resolution(*resolution)
+        generate_set(
+            root,
+            resolution,
+            count=count,
+            classes=classes,
+            seed=seed,
+            processes=processes,
+            progress=lambda done, total, label=label: progress(f"generating {label}", done, total),  # type: ignore[misc]  # mypy cannot type a default argument of a lambda
+        )
+
+
+def start_sweep(request: SweepRequest, *, processes: int, on_data: OnData) -> RunDirectory:
+    """Check every name, prepare the data and make the run directory."""
+    for compute in request.computes:
+        _check_compute(compute)
+    resolve("loader", request.loader)
+    files = _file_sets(request, processes, on_data)
+    configs = tuple(
+        _config(request, file_set, workers, compute, cache)
+        for compute in request.computes
+        for cache in request.caches
+        for file_set in files
+        for workers in request.workers
+    )
+    spec = SweepSpec(
+        configs=configs, budget_s=request.budget_s, time_limit_s=request.time_limit_s, command=request.command
+    )
+    record = RunRecord(
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        spec=spec,
+        environment=describe_environment([Path(file_set.root) for file_set in files]),
+    )
+    return RunDirectory.create(request.out, record, files)
+
+
+def _check_compute(compute: str) -> None:
+    """Raise now what would otherwise fail every configuration. A GPU is used only in the child."""
+    name, argument = split_name(compute)
+    made = resolve("compute", name)
+    if name.startswith("emulated"):
+        made(argument, SystemClock())
+
+
+def _file_sets(request: SweepRequest, processes: int, on_data: OnData) -> list[FileSet]:
+    if request.data is not None:
+        return [
+            scan_folder(
+                request.data,
+                sample=request.images_needed,
+                seed=request.seed,
+                progress=lambda done, total: on_data("checking the images", done, total),
+            )
+        ]
+    generate(
+        request.data_dir, request.resolutions,
+        count=request.images_needed, classes=CLASSES, seed=request.seed, processes=processes, progress=on_data,
+    )  # fmt: skip
+    return [
+        generated_set(
+            request.data_dir / format_resolution(*resolution), sample=request.images_needed, seed=request.seed
+        )
+        for resolution in request.resolutions
+    ]
+
+
+def _config(request: SweepRequest, files: FileSet, workers: int, compute: str, cache: CacheState) -> RunConfig:
+    return RunConfig(
+        data=files.fingerprint,
+        resolution=files.label,
+        workers=workers,
+        batch_size=request.batch_size_for(compute),
+        prefetch_factor=request.prefetch_factor if workers else 0,
+        loader=request.loader,
+        pipeline=request.pipeline,
+        decoder=request.decoder,
+        compute=compute,
+        cache=cache,
+        rounds=request.rounds,
+        seed=request.seed,
+    )
+
+
+def sweep(run: RunDirectory, on_progress: OnProgress) -> None:
+    """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked."""
+    with run.lock():
+        run_sweep(run, clock=SystemClock(), on_progress=on_progress)
+
+
+def report(run: RunDirectory) -> Report:
+    """Judge a stored run. Measures nothing and needs no torch."""
+    spec = run.record.spec
+    fingerprints = dict.fromkeys(config.data for config in spec.configs)
+    if not fingerprints:
+        raise BadValue(f"{run.path} holds no configuration")
+    return build_report(
+        name=run.path.resolve().name,
+        created_utc=run.record.created_utc,
+        command=" ".join(spec.command),
+        environment=run.record.environment,
+        files=[run.files(fingerprint) for fingerprint in fingerprints],
+        results=[(config, run.result(config.key)) for config in spec.configs],
+    )
+
+
+def save_report(run: RunDirectory, shown: Report) -> Path:
+    """Write `summary.json` and `report.html` into the run; returns the page's path."""
+    run.write("summary.json", summary_json(shown))
+    return run.write("report.html", HtmlReport().render(shown))
+
+
+def bandwidth(
+    path: Path, *, readers: Sequence[int], seconds: float, scratch_bytes: int | None, seed: int,
+    progress: Callable[[int, int], None],
+) -> BandwidthReport:  # fmt: skip
+    """What the storage under `path` delivers to readers of whole files."""
+    return probe_bandwidth(
+        path,
+        readers=tuple(readers),
+        seconds=seconds,
+        scratch_bytes=scratch_bytes,
+        seed=seed,
+        cache=LinuxPageCache(),
+        progress=progress,
+    )
+
+
+def doctor(path: Path) -> tuple[Ability, ...]:
+    """What can be measured here, for data under `path`."""
+    return abilities(path)

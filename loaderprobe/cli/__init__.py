@@ -1,0 +1,20 @@
+"""The command line: the only room that prints, exits, and reads argv or the environment."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the command in argv; returns the exit code."""
+    from loaderprobe.cli.app import app
+
+    try:
+        app(prog_name="loaderprobe")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

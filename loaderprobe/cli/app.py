@@ -1,0 +1,40 @@
+"""The commands, by name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from loaderprobe import __version__
+from loaderprobe.cli.bandwidth import bandwidth
+from loaderprobe.cli.doctor import doctor
+from loaderprobe.cli.explain import explain
+from loaderprobe.cli.generate import generate
+from loaderprobe.cli.report import report
+from loaderprobe.cli.sweep import sweep
+
+app = typer.Typer(
+    help="Does compute or input bound this training, which part of the input, and what would change it?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (sweep, bandwidth, generate, report, doctor, explain):
+    app.command()(command)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"loaderprobe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Does compute or input bound this training, which part of the input, and what would change it?"""

@@ -1,0 +1,76 @@
+"""Where the library's errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import ParamSpec
+
+import typer
+from rich.console import Console
+
+from loaderprobe.errors import EXIT_INTERRUPTED, LoaderprobeError
+
+P = ParamSpec("P")
+
+DEFAULT_WIDTH = 80
+
+
+def command(body: Callable[P, int]) -> Callable[P, None]:
+    """Run a command's body; its return value, or its error, becomes the exit code."""
+
+    @functools.wraps(body)
+    def run(*arguments: P.args, **options: P.kwargs) -> None:
+        try:
+            code = body(*arguments, **options)
+            sys.stdout.flush()
+        except LoaderprobeError as error:
+            code = complain(error)
+        except KeyboardInterrupt:
+            stderr().print("interrupted")
+            code = EXIT_INTERRUPTED
+        except BrokenPipeError:
+            # The reader of our output has left; the null device takes what is still buffered.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 0
+        except Exception:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
+            traceback.print_exc()
+            stderr().print("This is a bug in loaderprobe: please report the lines above.", style="bold")
+            code = LoaderprobeError.exit_code
+        raise typer.Exit(code)
+
+    # typer reads the parameters from the annotations, and a command returns nothing.
+    run.__annotations__ = {**body.__annotations__, "return": None}
+    return run
+
+
+def complain(error: LoaderprobeError) -> int:
+    """Say what is wrong and what to do; returns the exit code."""
+    console = stderr()
+    console.print(f"[bold red]error:[/] {_escape(error.message)}", highlight=False)
+    if error.hint:
+        console.print(f"[bold]try:[/] {_escape(error.hint)}", highlight=False)
+    return error.exit_code
+
+
+def stderr() -> Console:
+    """The console for progress and complaints."""
+    return Console(stderr=True)
+
+
+def show(text: str) -> None:
+    """Results go to standard output, as they are."""
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def width_and_color() -> tuple[int, bool]:
+    """How wide the terminal is, and whether it shows colour; 80 and no when output is not a terminal."""
+    console = Console()
+    return (console.width, not console.no_color) if console.is_terminal else (DEFAULT_WIDTH, False)
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", "\\[")

@@ -1,0 +1,29 @@
+"""`loaderprobe explain`: how it works, topic by topic."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from loaderprobe.cli.border import command, show, width_and_color
+from loaderprobe.errors import EXIT_DONE, BadValue
+from loaderprobe.units import join_words
+
+
+@command
+def explain(topic: Annotated[str | None, typer.Argument(help="Leave it out for the list.", show_default=False)] = None) -> int:
+    """Explain how loaderprobe measures and judges."""
+    pages = {page.name.removesuffix(".md"): page for page in files("loaderprobe").joinpath("guide").iterdir() if page.name.endswith(".md")}
+    names = sorted(pages)
+    if topic is None:
+        show("\n".join(f"loaderprobe explain {name}" for name in names))
+        return EXIT_DONE
+    if topic not in pages:
+        raise BadValue(f"there is no page about '{topic}'", hint=f"there are {join_words(names)}")
+    width, color = width_and_color()
+    Console(width=width, no_color=not color).print(Markdown(pages[topic].read_text()))
+    return EXIT_DONE

@@ -1,0 +1,59 @@
+"""Progress on standard error: what is going on, how much is done, how long it will take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from loaderprobe.cli.border import stderr
+from loaderprobe.units import format_duration
+
+if TYPE_CHECKING:
+    from loaderprobe.measure.sweep import Progress as SweepProgress
+
+Counted = Callable[[str, int, int], None]
+
+
+@contextmanager
+def counting(quiet: bool) -> Iterator[Counted]:
+    """A bar for things that are counted; a new text begins a new bar."""
+    with _bars(quiet) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def update(text: str, done: int, total: int) -> None:
+            if text not in tasks:
+                tasks[text] = bars.add_task(text, left="")
+            bars.update(tasks[text], completed=done, total=max(total, 1), left=f"{done} of {total}")
+
+        yield update
+
+
+@contextmanager
+def sweeping(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
+    """One bar for a sweep, with the configuration at work and the time left."""
+    with _bars(quiet) as bars:
+        task = bars.add_task("starting", total=1.0, left="")
+
+        def update(progress: SweepProgress) -> None:
+            bars.update(
+                task,
+                completed=progress.share,
+                description=f"{progress.number}/{progress.total} {progress.config.title()}",
+                left=f"about {format_duration(progress.left_s)} left",
+            )
+
+        yield update
+
+
+def _bars(quiet: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        TextColumn("{task.fields[left]}"),
+        TimeElapsedColumn(),
+        console=stderr(),
+        disable=quiet,
+    )

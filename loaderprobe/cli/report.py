@@ -1,0 +1,53 @@
+"""`loaderprobe report`: shows a stored run again, without measuring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loaderprobe.cli.border import command, show, width_and_color
+from loaderprobe.errors import EXIT_DONE, BadValue
+from loaderprobe.store.codec import write_atomically
+
+
+@command
+def report(
+    run: Annotated[Path | None, typer.Argument(help="The directory of a run.", show_default=False)] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page of one file.", show_default=False)] = None,
+    md: Annotated[bool, typer.Option("--md", help="Print Markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the summary's JSON Schema.")] = False,
+) -> int:
+    """Judge and show a stored run. Needs no GPU and no torch; measures nothing."""
+    from loaderprobe import api
+    from loaderprobe.render.html import HtmlReport
+    from loaderprobe.render.json import summary_json, summary_schema
+    from loaderprobe.render.table import CsvTable, MarkdownReport
+    from loaderprobe.render.terminal import TerminalReport
+    from loaderprobe.store.run_directory import RunDirectory
+
+    if sum((md, csv, json, schema)) > 1:
+        raise BadValue("--md, --csv, --json and --schema exclude each other", hint="ask for one of them")
+    if schema:
+        show(summary_schema())
+        return EXIT_DONE
+    if run is None:
+        raise BadValue("which run?", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
+    shown = api.report(RunDirectory.open(run))
+    if html is not None:
+        write_atomically(html, HtmlReport().render(shown).encode())
+        show(f"Report: {html}")
+        return EXIT_DONE
+    width, color = width_and_color()
+    if md:
+        show(MarkdownReport().render(shown))
+    elif csv:
+        show(CsvTable().render(shown))
+    elif json:
+        show(summary_json(shown))
+    else:
+        show(TerminalReport().render(shown, width=width, color=color))
+    return EXIT_DONE

@@ -1,0 +1,164 @@
+"""`loaderprobe sweep`: the main job."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+import typer
+
+from loaderprobe.cli.border import command, show, stderr, width_and_color
+from loaderprobe.cli.progress import counting, sweeping
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
+from loaderprobe.units import parse_count, parse_list, parse_resolution
+
+if TYPE_CHECKING:
+    from loaderprobe.api import SweepRequest
+    from loaderprobe.store.run_directory import RunDirectory
+
+RESOLUTIONS = "256x256,500x375,1024x768"
+
+
+@command
+def sweep(
+    data: Annotated[
+        Path | None, typer.Argument(help="A folder of images. Without it, data sets are generated.", show_default=False)
+    ] = None,
+    workers: Annotated[str, typer.Option(help="Worker counts.")] = "1,2,4,8",
+    no_serial: Annotated[bool, typer.Option("--no-serial", help="Do not measure the serial loader.")] = False,
+    resolutions: Annotated[str, typer.Option(help="Of the generated data sets.")] = RESOLUTIONS,
+    compute: Annotated[
+        str, typer.Option(help="auto, cuda, cpu, emulated:NAME, emulated:IMAGES_PER_S; several with commas.")
+    ] = "auto",
+    cache: Annotated[str, typer.Option(help="cold, warm, or both.")] = "cold",
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Images a batch.", show_default="256 on CUDA, 8 on the CPU, else 32")
+    ] = None,
+    prefetch_factor: Annotated[int, typer.Option(min=1, help="Batches ahead per worker.")] = 2,
+    pipeline: Annotated[
+        Literal["imagenet", "crop"], typer.Option(help="imagenet: random resized crop and flip; crop: random crop.")
+    ] = "imagenet",
+    decoder: Annotated[Literal["pillow", "torchvision"], typer.Option(help="Who decodes.")] = "pillow",
+    loader: Annotated[str, typer.Option(help="torch, or package.module:Class.")] = "torch",
+    rounds: Annotated[int, typer.Option(min=1, help="Times every mode is measured.")] = 3,
+    budget: Annotated[float | None, typer.Option(help="Seconds for the whole sweep.", show_default="none")] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds after which a configuration has hung.")] = 600.0,
+    data_dir: Annotated[Path, typer.Option(help="Where data sets are generated.")] = Path("loaderprobe-data"),
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the run.", show_default="loaderprobe-runs/DATE-TIME")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="A run to complete; its own settings hold.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the data and of the order of the segments.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> int:
+    """Measure every configuration and say what binds it: compute, or which part of the input.
+
+    Trains ResNet-50 on generated data sets, or on DATA, with the serial loader and with each number of
+    workers, and judges every configuration by experiment.
+    """
+    from loaderprobe import api
+    from loaderprobe.store.run_directory import RunDirectory
+
+    if resume is not None:
+        run = RunDirectory.open(resume)
+    else:
+        request = api.SweepRequest(
+            data=data,
+            data_dir=data_dir,
+            out=out or Path("loaderprobe-runs") / datetime.now().strftime("%Y%m%d-%H%M%S"),
+            resolutions=parse_list(resolutions, parse_resolution),
+            workers=_with_serial(parse_list(workers, parse_count), no_serial),
+            computes=_computes(compute),
+            caches=parse_list(cache, _cache_state),
+            batch_size=batch_size,
+            prefetch_factor=prefetch_factor,
+            loader=loader,
+            pipeline=pipeline,
+            decoder=decoder,
+            rounds=rounds,
+            seed=seed,
+            budget_s=budget,
+            time_limit_s=time_limit,
+            command=("loaderprobe", *map(shlex.quote, sys.argv[1:])),
+        )
+        run = _start(request, quiet or json)
+    return _measure_and_show(run, as_json=json, quiet=quiet or json)
+
+
+def _start(request: SweepRequest, quiet: bool) -> RunDirectory:
+    from loaderprobe import api
+    from loaderprobe.system.cpu import cores_available
+
+    with counting(quiet) as on_data:
+        return api.start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data)
+
+
+def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
+    from loaderprobe import api
+
+    interrupted = False
+    try:
+        with sweeping(quiet) as on_progress:
+            api.sweep(run, on_progress)
+    except KeyboardInterrupt:
+        interrupted = True
+    shown = api.report(run)
+    page = api.save_report(run, shown)
+    _print(shown, as_json)
+    if not as_json:
+        show(f"\nReport: {page}")
+    if interrupted:
+        stderr().print(f"interrupted; what was measured is kept. Go on with: loaderprobe sweep --resume {run.path}")
+        return EXIT_INTERRUPTED
+    failed = any(row.status == "failed" for row in shown.summary.configurations)
+    return EXIT_SOME_FAILED if failed else EXIT_DONE
+
+
+def _print(shown: Any, as_json: bool) -> None:
+    from loaderprobe.render.json import summary_json
+    from loaderprobe.render.terminal import TerminalReport
+
+    if as_json:
+        show(summary_json(shown))
+        return
+    width, color = width_and_color()
+    show(TerminalReport().render(shown, width=width, color=color))
+
+
+def _with_serial(workers: tuple[int, ...], no_serial: bool) -> tuple[int, ...]:
+    if no_serial:
+        chosen = tuple(count for count in workers if count)
+        if not chosen:
+            raise BadValue("--no-serial leaves nothing to measure", hint="name at least one worker count, or drop it")
+        return chosen
+    return (0, *(count for count in workers if count))
+
+
+def _computes(text: str) -> tuple[str, ...]:
+    """`auto` is CUDA where there is a GPU, else real steps on the CPU, with a note."""
+    from loaderprobe.system.environment import list_gpus
+
+    names = parse_list(text, str)
+    if "auto" not in names:
+        return names
+    gpus, _ = list_gpus()
+    if not gpus:
+        stderr().print(
+            "no NVIDIA GPU here: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
+            style="yellow",
+        )
+    return tuple(dict.fromkeys(("cuda" if gpus else "cpu") if name == "auto" else name for name in names))
+
+
+def _cache_state(text: str) -> Any:
+    from loaderprobe.records.config import CacheState
+
+    if text not in get_args(CacheState):
+        raise BadValue(f"'{text}' is not a state of the cache", hint="use cold, warm, or cold,warm")
+    return text

@@ -1,0 +1,140 @@
+"""What can and cannot be measured on this machine, why, and how to get the rest."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.plugins import resolve
+from loaderprobe.records.environment import Ability, StorageLocation
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.device import locate, read_sectors
+from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.memory import free_shared_memory_bytes
+from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.system.process import read_process
+from loaderprobe.system.thread import ThreadMeter
+from loaderprobe.units import format_bytes, significant
+
+PROBE_BYTES = 1 << 20
+# Two workers' batches of 32 float images, with a prefetch factor of 2.
+USUAL_SHARED_MEMORY = 7 * 32 * 3 * 224 * 224 * 4
+
+
+def abilities(path: Path) -> tuple[Ability, ...]:
+    """All that a sweep measures, for data under `path`."""
+    location = locate(path)
+    return (
+        _storage(location),
+        _cold_reads(path, location),
+        _device_reads(location),
+        _own_reads(location),
+        _run_delay(),
+        _cores(),
+        _shared_memory(),
+        _training(),
+        _gpu_sampling(),
+    )
+
+
+def _storage(location: StorageLocation) -> Ability:
+    name, where = "storage under the data", f"{location.filesystem} on {', '.join(location.devices) or location.source}"
+    if location.kind == "memory":
+        return Ability(
+            name=name, state="no", why=f"{location.path} is in memory, not on storage",
+            next_step="give a path on the storage in question",
+        )  # fmt: skip
+    state = "yes" if location.counts_reads and location.devices else "limited"
+    return Ability(name=name, state=state, why="; ".join([where, *location.notes]))  # type: ignore[arg-type]  # a literal either way
+
+
+def _cold_reads(path: Path, location: StorageLocation) -> Ability:
+    """Tried on a small file of our own under `path`, or said why not."""
+    name = "cold reads, proved"
+    if location.kind == "memory":
+        return Ability(name=name, state="no", why="files in memory are always warm")
+    if not os.access(path, os.W_OK):
+        return Ability(
+            name=name, state="limited", why="no permission for a trial file here; the sweep checks by bytes read",
+            next_step=f"run doctor on a directory of {location.mount} that you may write to",
+        )  # fmt: skip
+    cache = LinuxPageCache()
+    with tempfile.NamedTemporaryFile(dir=path, prefix=".loaderprobe-") as file:
+        file.write(os.urandom(PROBE_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+        cache.evict([Path(file.name)])
+        left = cache.resident([Path(file.name)])
+    if left is None:
+        return Ability(name=name, state="limited", why="the kernel does not tell this user what is cached")
+    if left > 0:
+        return Ability(name=name, state="no", why=f"{left:.0%} of a file stayed in the cache after it was dropped")
+    return Ability(name=name, state="yes", why="a file was dropped from the page cache, and the kernel confirms it")
+
+
+def _device_reads(location: StorageLocation) -> Ability:
+    name = "what the device reads"
+    if read_sectors(location.devices) is None:
+        return Ability(name=name, state="no", why="/proc/diskstats shows no device of this file system")
+    return Ability(name=name, state="yes", why=f"/proc/diskstats counts {', '.join(location.devices)}")
+
+
+def _own_reads(location: StorageLocation) -> Ability:
+    name = "what each worker reads"
+    counters = read_process(os.getpid())
+    if counters is None or counters.read_bytes is None:
+        return Ability(name=name, state="no", why="/proc/PID/io may not be read here")
+    if not location.counts_reads:
+        return Ability(name=name, state="limited", why=f"the kernel does not account reads of {location.filesystem}")
+    return Ability(name=name, state="yes", why="/proc/PID/io and getrusage count bytes fetched from storage")
+
+
+def _run_delay() -> Ability:
+    name = "waiting for a core, apart from storage"
+    if ThreadMeter().run_delay_known:
+        return Ability(name=name, state="yes", why="/proc/thread-self/schedstat keeps the run-queue delay")
+    return Ability(
+        name=name, state="limited", why="no schedstat: waiting for a core counts as waiting for storage",
+        next_step="a kernel with CONFIG_SCHED_INFO",
+    )  # fmt: skip
+
+
+def _cores() -> Ability:
+    return Ability(
+        name="cores", state="yes", why=f"{significant(cores_available())} after affinity and quota, of {os.cpu_count()}"
+    )
+
+
+def _shared_memory() -> Ability:
+    name, free = "shared memory for workers", free_shared_memory_bytes()
+    if free is None:
+        return Ability(name=name, state="no", why="there is no /dev/shm", next_step="mount a tmpfs there")
+    if free < USUAL_SHARED_MEMORY:
+        return Ability(
+            name=name, state="limited", why=f"{format_bytes(free)} free, too little for 2 workers",
+            next_step="docker run --shm-size=8g, or smaller batches",
+        )  # fmt: skip
+    return Ability(name=name, state="yes", why=f"{format_bytes(free)} free in /dev/shm")
+
+
+def _training() -> Ability:
+    name = "training on a GPU"
+    try:
+        info = resolve("compute", "cuda")("", SystemClock()).info()
+    except LoaderprobeError as error:
+        return Ability(
+            name=name, state="no", why=error.message,
+            next_step="--compute emulated:mlperf-h100 shows what that GPU would need; --compute cpu trains on the CPU",
+        )  # fmt: skip
+    return Ability(name=name, state="yes", why=info.device)
+
+
+def _gpu_sampling() -> Ability:
+    gpus, reason = list_gpus()
+    name = "GPU utilization (NVML)"
+    if reason:
+        return Ability(name=name, state="no", why=reason, next_step="an NVIDIA GPU, and its driver's libnvidia-ml")
+    return Ability(name=name, state="yes", why=", ".join(gpu.name for gpu in gpus))

@@ -1,0 +1,130 @@
+"""Run one configuration in a child process: a `Measurement`, or a `RunFailure` that says how it ended."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.order import Event, Order
+from loaderprobe.measure.trouble import explain_death
+from loaderprobe.protocols import Clock
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.store.codec import decode, encode
+
+LOG_LINES = 20
+END_OF_OUTPUT = None
+Command = Callable[[Path, Path], list[str]]
+
+
+def child_command(order: Path, result: Path) -> list[str]:
+    """The command line of the child."""
+    return [sys.executable, "-m", "loaderprobe.measure.child", str(order), str(result)]
+
+
+def run_configuration(
+    order: Order,
+    *,
+    clock: Clock,
+    time_limit_s: float,
+    on_event: Callable[[Event], None],
+    command: Command = child_command,
+) -> Measurement | RunFailure:
+    """Measure one configuration in a child, and end the child and its workers whatever happens."""
+    started_utc, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
+        order_path, result_path, log_path = (Path(scratch) / name for name in ("order.json", "result.json", "log.txt"))
+        order_path.write_bytes(encode("order", order))
+        with log_path.open("wb") as log:
+            child = subprocess.Popen(
+                command(order_path, result_path), stdout=subprocess.PIPE, stderr=log, start_new_session=True, bufsize=0
+            )
+        try:
+            last, timed_out = _follow(child, clock, started_ns + round(time_limit_s * 1e9), on_event)
+        finally:
+            kill_group(child)
+        if child.returncode == 0 and result_path.is_file():
+            return _checked(order, result_path)
+        log_lines = tuple(log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
+    reason, hint, by_signal = explain_death(child.returncode, log_lines)
+    if timed_out:
+        reason, hint = f"it had not ended after {time_limit_s:.0f} s", "raise --time-limit, or look at the log for a hang"
+    elif last.failure:
+        reason, hint, by_signal = last.failure, last.hint, None
+    return RunFailure(
+        config=order.config,
+        stage=last.stage,
+        reason=reason,
+        hint=hint,
+        exit_code=child.returncode if child.returncode >= 0 else None,
+        signal=by_signal,
+        log=log_lines,
+        started_utc=started_utc,
+        wall_s=(clock.now_ns() - started_ns) / 1e9,
+    )
+
+
+def kill_group(child: subprocess.Popen[bytes]) -> None:
+    """End the child and every process it started, and wait for the child."""
+    try:
+        # The group outlives its leader as long as a worker does.
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # all have ended by themselves
+    child.wait()
+    if child.stdout:
+        child.stdout.close()
+
+
+def _follow(
+    child: subprocess.Popen[bytes], clock: Clock, deadline_ns: int, on_event: Callable[[Event], None]
+) -> tuple[Event, bool]:
+    """Pass on the child's events until it ends: (last event, whether the time limit ended it)."""
+    assert child.stdout is not None
+    lines: queue.Queue[bytes | None] = queue.Queue()
+    threading.Thread(target=_read_lines, args=(child.stdout, lines), daemon=True).start()
+    last = Event(stage="start")
+    while True:
+        try:
+            line = lines.get(timeout=max(0.0, (deadline_ns - clock.now_ns()) / 1e9))
+        except queue.Empty:
+            return last, True
+        if line is END_OF_OUTPUT:
+            return last, not _ended(child, clock, deadline_ns)
+        last = msgspec.json.decode(line, type=Event)
+        on_event(last)
+
+
+def _ended(child: subprocess.Popen[bytes], clock: Clock, deadline_ns: int) -> bool:
+    try:
+        child.wait(timeout=max(0.0, (deadline_ns - clock.now_ns()) / 1e9))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
+    try:
+        for line in stream:
+            lines.put(line)
+    except ValueError:
+        pass  # the stream was closed because the child is being stopped
+    lines.put(END_OF_OUTPUT)
+
+
+def _checked(order: Order, result_path: Path) -> Measurement:
+    measurement = decode("measurement", result_path.read_bytes(), Measurement, str(result_path))
+    if measurement.config != order.config:
+        raise LoaderprobeError("the measuring process answered for another configuration", hint="please report this")
+    return measurement

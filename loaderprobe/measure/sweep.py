@@ -1,0 +1,74 @@
+"""Many configurations, one after the other; each result is kept as soon as it is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from loaderprobe.measure.order import Event, Order
+from loaderprobe.measure.runner import run_configuration
+from loaderprobe.protocols import Clock
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.store.run_directory import RunDirectory
+
+
+# What a configuration usually takes; used for the estimate of time left until one has been measured.
+USUAL_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a sweep is."""
+
+    number: int
+    """Of this configuration among those to measure, from 1."""
+    total: int
+    config: RunConfig
+    stage: str
+    share: float
+    """Done of all that was to be measured, 0 to 1."""
+    left_s: float
+    """Estimate, from what the configurations so far took."""
+
+
+OnProgress = Callable[[Progress], None]
+Run = Callable[..., Measurement | RunFailure]
+
+
+def pending(run: RunDirectory) -> list[RunConfig]:
+    """The configurations that have no measurement yet; failed ones are tried again."""
+    return [config for config in run.record.spec.configs if not run.has_measurement(config.key)]
+
+
+def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run = run_configuration) -> None:
+    """Measure what is pending in `run`, keeping each result at once.
+
+    The budget is dealt out evenly over what is left, so that a slow configuration costs the later ones
+    their long segments and not their place. KeyboardInterrupt leaves everything kept.
+    """
+    todo = pending(run)
+    spec = run.record.spec
+    start_ns = clock.now_ns()
+    for index, config in enumerate(todo):
+        spent_s = (clock.now_ns() - start_ns) / 1e9
+        budget_s = (spec.budget_s - spent_s) / (len(todo) - index) if spec.budget_s is not None else None
+        usual_s = spent_s / index if index else budget_s or USUAL_SECONDS
+
+        def report(event: Event, index: int = index, config: RunConfig = config, usual_s: float = usual_s) -> None:
+            within = event.done / event.total if event.total else 0.0
+            on_progress(
+                Progress(
+                    number=index + 1,
+                    total=len(todo),
+                    config=config,
+                    stage=event.stage,
+                    share=(index + within) / len(todo),
+                    left_s=(len(todo) - index - within) * usual_s,
+                )
+            )
+
+        report(Event(stage="start"))
+        order = Order(config=config, files=run.files(config.data), budget_s=budget_s, parent=os.getpid())
+        run.save(run_one(order, clock=clock, time_limit_s=spec.time_limit_s, on_event=report))

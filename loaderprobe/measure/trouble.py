@@ -1,0 +1,44 @@
+"""From what a dying child said to one sentence and a next step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.system.process import signal_name
+
+_SHARED_MEMORY_HINT = (
+    "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
+)
+
+
+def explain_error(error: BaseException) -> tuple[str, str]:
+    """(reason, hint) for an exception that ended a measurement.
+
+    An exception in a worker arrives with the worker's traceback as its text: its last line says what happened.
+    """
+    text = str(error)
+    killed = re.search(r"DataLoader worker \(pid\(?s?\)?:? ?([\d, ]+)\) (?:is killed by signal: (\w[\w ]*)|exited unexpectedly)", text)
+    if "Bus error" in text or "No space left on device" in text or "unable to allocate shared memory" in text:
+        return "a loader worker ran out of shared memory", _SHARED_MEMORY_HINT
+    if killed:
+        how = f"was killed by signal {killed[2].strip()}" if killed[2] else "died"
+        return f"a loader worker (pid {killed[1].strip()}) {how}", "look for the out-of-memory killer in dmesg; fewer workers take less memory"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = lines[-1] if lines else type(error).__name__
+    if text.startswith("Caught "):
+        return f"the data set raised in a worker: {last}", "the worker's traceback is in the failure record"
+    hint = error.hint if isinstance(error, LoaderprobeError) else ""
+    reason = last if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {last}"
+    return reason, hint
+
+
+def explain_death(return_code: int, log: Sequence[str]) -> tuple[str, str, str | None]:
+    """(reason, hint, signal) for a child that ended without a word."""
+    if return_code < 0:
+        name = signal_name(-return_code)
+        hint = "look for the out-of-memory killer in dmesg" if name == "SIGKILL" else ""
+        return f"the measuring process was killed by {name}", hint, name
+    last = next((line for line in reversed(log) if line.strip()), "it said nothing")
+    return f"the measuring process ended with code {return_code}: {last}", "", None

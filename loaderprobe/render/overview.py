@@ -1,0 +1,283 @@
+"""What a report says as a whole: which rows belong together, how many ended where, what is missing and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loaderprobe.records.report import ConfigurationRow, Detail, Report
+from loaderprobe.render.wording import counted, label, loading, main_gains, rate, variation
+from loaderprobe.units import format_bytes, join_words
+
+FIGURES = {
+    "images_per_s": "images/s",
+    "rates_images_per_s": "rates",
+    "rates_images_per_s.compute": "compute alone",
+    "rates_images_per_s.loader": "loader alone",
+    "rates_images_per_s.loader_without_storage": "loader without storage",
+    "rates_images_per_s.loader_without_preprocess": "loader without preprocess",
+    "rates_images_per_s.loader_without_transport": "loader without transport",
+    "rates_images_per_s.cpu_limit": "CPU limit",
+    "gains": "gains",
+    "gains.storage": "gain without storage",
+    "gains.preprocess": "gain without preprocess",
+    "gains.transport": "gain without transport",
+    "gains.compute": "gain without compute",
+    "predicted_images_per_s": "predicted images/s",
+    "residual": "residual",
+    "input_wait_fraction": "input wait",
+    "accelerator_utilization": "compute used",
+    "bytes_per_image": "bytes/image",
+    "disk_read_bytes_per_s": "disk read",
+    "cold_fraction": "cold share",
+    "disk_ceiling_fraction": "share of disk ceiling",
+    "worker_time": "worker time",
+    "gpu": "GPU counters",
+}
+
+HOW_TO_READ = (
+    "The verdict is an experiment, not a threshold on a share of the step time. Each resource is taken away, one at "
+    "a time, and what training gains is compared: a gain of x1.9 without storage means that training would run 1.9 "
+    "times as fast if files came at no cost. The resource whose removal gains most binds. If nothing gains 5 %, the "
+    "configuration is balanced; if two gain about the same, both are named; if the measured rate does not agree with "
+    "the parts it is made of, the verdict is undecided. Performed: the resource was really taken away and the loader "
+    "measured without it. Estimated (est.): worked out from where the workers' time went."
+)
+
+EMULATED_NOTE = (
+    "An emulated accelerator was not there: its rate is given, not measured. Loading, storage and the images/s that "
+    "follow were measured against it."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Configurations that share a device and a cache state, so that their figures compare."""
+
+    compute: str
+    cache: str
+    emulated: bool
+    seen: str
+    """The device as the measurements name it; empty when none succeeded."""
+    source: str
+    """Where the rate of the device comes from."""
+    rows: tuple[ConfigurationRow, ...]
+
+    @property
+    def device(self) -> str:
+        """The device in words; an emulated one always says so."""
+        if not self.emulated:
+            return self.seen or self.compute
+        kind, _, name = self.compute.partition(":")
+        synchronous = " (synchronous)" if kind.endswith("-sync") else ""
+        return f"emulated accelerator{synchronous}{'' if _is_number(name) else f': {name}'}"
+
+    @property
+    def ceiling_images_per_s(self) -> float | None:
+        """Images/s of compute alone: the highest seen in the group, since the device is the same."""
+        rates = [row.rates_images_per_s.compute for row in self.rows if row.rates_images_per_s]
+        return max((value for value in rates if value is not None), default=None)
+
+    @property
+    def ceiling(self) -> str:
+        """The ceiling in words, with its origin."""
+        ceiling = self.ceiling_images_per_s
+        if ceiling is None:
+            return "compute alone not measured"
+        origin = "given, not measured" if self.emulated else "measured alone"
+        return f"{rate(ceiling)} images/s {origin}"
+
+    @property
+    def title(self) -> str:
+        """Device and cache state, as a heading."""
+        return f"{self.heading}, {self.cache} files"
+
+    @property
+    def heading(self) -> str:
+        """The device, as a heading."""
+        return self.device.replace("emulated", "Emulated", 1) if self.emulated else self.device
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit()
+
+
+def groups(report: Report) -> tuple[Group, ...]:
+    """The rows by device and cache state, in the order in which each first appears."""
+    found: dict[tuple[str, str], list[ConfigurationRow]] = {}
+    for row in report.summary.configurations:
+        found.setdefault((row.compute, row.cache), []).append(row)
+    return tuple(_group(report, tuple(rows)) for rows in found.values())
+
+
+def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:
+    details = [detail for row in rows if (detail := detail_of(report, row))]
+    return Group(
+        compute=rows[0].compute,
+        cache=rows[0].cache,
+        emulated=any(row.emulated for row in rows),
+        seen=details[0].compute_device if details else "",
+        source=details[0].compute_source if details else "",
+        rows=rows,
+    )
+
+
+def full_label(row: ConfigurationRow, report: Report) -> str:
+    """The label of a row out of its group: with device and cache state where the report has several."""
+    found = groups(report)
+    group = next(group for group in found if (group.compute, group.cache) == (row.compute, row.cache))
+    parts = [label(row, report.summary.configurations)]
+    if group.emulated or len(found) > 1:
+        parts.append(group.device)
+    if len({group.cache for group in found}) > 1:
+        parts.append(row.cache)
+    return ", ".join(parts)
+
+
+def measured(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
+    """The rows that have figures."""
+    return [row for row in rows if row.status == "measured"]
+
+
+def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
+    """What the report draws for a row; None when the row was not measured."""
+    return next((detail for detail in report.details if detail.key == row.key), None)
+
+
+_SIDES = (
+    ("input", "input binds {}"),
+    ("compute", "compute binds {}"),
+    ("balanced", "{} balanced"),
+    ("undecided", "{} undecided"),
+)
+
+
+def counts(report: Report) -> str:
+    """How many configurations ended on each side, as one sentence."""
+    rows = report.summary.configurations
+    sides: Counter[str] = Counter(row.bound.side for row in rows if row.bound)
+    states = Counter(row.status for row in rows)
+    words = [text.format(sides[side]) for side, text in _SIDES if sides[side]]
+    emulated = sum(row.emulated for row in measured(rows))
+    against = f" ({emulated} against an emulated accelerator)" if emulated else ""
+    found = f"Of {counted(len(measured(rows)), 'measured configuration')}{against}: {join_words(words)}."
+    lost = [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
+    parts = [found if words else "Nothing was measured.", f"{join_words(lost).capitalize()}." if lost else ""]
+    return " ".join(part for part in parts if part)
+
+
+def most_important(report: Report) -> ConfigurationRow | None:
+    """The firm verdict with most to gain, input before compute; any verdict where none is firm."""
+
+    def weight(row: ConfigurationRow) -> tuple[bool, bool, float]:
+        side = row.bound.side if row.bound else ""
+        gains = main_gains(row)
+        return side in ("input", "compute"), side == "input", max((gain.value for _, gain in gains), default=0.0)
+
+    return max((row for row in report.summary.configurations if row.bound), key=weight, default=None)
+
+
+def sentences(rows: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
+    """(labels, sentence) for each different sentence among the rows; rows that share one share a line."""
+    found: dict[str, list[ConfigurationRow]] = {}
+    for row in rows:
+        if row.bound:
+            found.setdefault(row.bound.sentence, []).append(row)
+    return [(_joint_label(sharing, rows), sentence) for sentence, sharing in found.items()]
+
+
+def _joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow]) -> str:
+    """`256x256, serial; 500x375, 2 and 4 workers`."""
+    together: dict[tuple[str, str], list[ConfigurationRow]] = {}
+    for row in sharing:
+        together.setdefault((row.resolution, variation(row, rows)), []).append(row)
+    labels = []
+    for (resolution, extra), some in together.items():
+        counts = [str(row.workers) if row.workers else "serial" for row in some]
+        loading_words = loading(some[0]) if len(some) == 1 else f"{join_words(counts)} workers"
+        labels.append(", ".join(part for part in (resolution, loading_words, extra) if part))
+    return "; ".join(labels)
+
+
+def missing(report: Report) -> list[tuple[str, str]]:
+    """(what, why) for each different reason why a figure does not exist."""
+    found: dict[str, dict[str, list[ConfigurationRow]]] = {}
+    rows = measured(report.summary.configurations)
+    for row in rows:
+        reasons = dict(row.unavailable)
+        if reason := row.gpu.get("unavailable"):
+            reasons.setdefault("gpu", str(reason))
+        for field, reason in reasons.items():
+            found.setdefault(reason, {}).setdefault(FIGURES.get(field, field.replace("_", " ")), []).append(row)
+    out = []
+    for reason, fields in found.items():
+        touched = list({row.key: row for affected in fields.values() for row in affected}.values())
+        out.append((f"{join_words(list(fields))} ({_where(touched, rows, report)})", reason))
+    gpu_reason = report.summary.environment.gpu_reason
+    if gpu_reason and gpu_reason not in found:
+        out.append(("GPU", gpu_reason))
+    return out
+
+
+def _where(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
+    """The one configuration by name, else how many."""
+    if len(some) == 1:
+        return full_label(some[0], report)
+    return "all" if len(some) == len(rows) else counted(len(some), "configuration")
+
+
+def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
+    """(labels, reason) for the configurations that failed or were skipped; those with one reason share a line."""
+    out = []
+    for group in groups(report):
+        by_reason: dict[str, list[ConfigurationRow]] = {}
+        for row in group.rows:
+            if row.status == status:
+                by_reason.setdefault(row.reason or "no reason recorded", []).append(row)
+        for reason, rows in by_reason.items():
+            out.append((f"{_joint_label(rows, group.rows)}, {group.device}, {group.cache}", reason))
+    return out
+
+
+def notes(report: Report) -> list[tuple[str, str]]:
+    """(where, note) for each different note that a measurement left."""
+    found: dict[str, list[ConfigurationRow]] = {}
+    rows = measured(report.summary.configurations)
+    for row in rows:
+        detail = detail_of(report, row)
+        for note in detail.notes if detail else ():
+            found.setdefault(note, []).append(row)
+    return [(_where(some, rows, report), note) for note, some in found.items()]
+
+
+def environment_facts(report: Report) -> list[tuple[str, str]]:
+    """(what, which) for the machine, its software and the storage under the data."""
+    machine = report.summary.environment
+    gpus = [
+        f"{gpu.name}{f', {format_bytes(gpu.memory_bytes)}' if gpu.memory_bytes else ''}"
+        f"{f', driver {gpu.driver}' if gpu.driver else ''}"
+        for gpu in machine.gpus
+    ]
+    shared = machine.shared_memory_bytes
+    facts = [
+        ("CPU", f"{machine.cpu_model}, {machine.cores_available:g} of {machine.cores_total} cores available"),
+        ("Memory", format_bytes(machine.memory_bytes)),
+        ("Shared memory", "not known" if shared is None else f"{format_bytes(shared)} in /dev/shm"),
+        ("GPU", join_words(gpus) or f"none: {machine.gpu_reason or 'no reason recorded'}"),
+        ("Kernel", machine.kernel),
+        ("Python", machine.python),
+        ("torch", machine.torch or "not installed"),
+        ("torchvision", machine.torchvision or "not installed"),
+        ("loaderprobe", machine.loaderprobe),
+    ]
+    for place in machine.storage:
+        devices = f", device {join_words(place.devices)}" if place.devices else ", no block device to see"
+        notes = "".join(f"; {note}" for note in place.notes)
+        facts.append(
+            (
+                "Storage",
+                f"{place.path}: {place.filesystem} ({place.kind}) on {place.mount}, {place.source}{devices}{notes}",
+            )
+        )
+    return facts

@@ -1,0 +1,172 @@
+"""The report as CSV for a spreadsheet, and as Markdown for an issue or a storage plan."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import fields
+from io import StringIO
+
+from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.verdict import Rates
+from loaderprobe.render.overview import (
+    EMULATED_NOTE,
+    HOW_TO_READ,
+    Group,
+    counts,
+    environment_facts,
+    full_label,
+    groups,
+    missing,
+    most_important,
+    notes,
+    sentences,
+    without_figures,
+)
+from loaderprobe.render.wording import (
+    MISSING,
+    RESOURCES,
+    bound_words,
+    factor,
+    gain_of,
+    interval,
+    label,
+    main_gains,
+    megabytes_per_s,
+    percent,
+    visible,
+)
+from loaderprobe.units import format_bytes
+
+Cell = str | int | float | bool | None
+
+_PLAIN = (
+    "key", "resolution", "workers", "batch_size", "prefetch_factor", "loader", "pipeline", "decoder", "compute",
+    "emulated", "cache", "status", "reason",
+)  # fmt: skip
+_FIGURES = (
+    "predicted_images_per_s", "residual", "input_wait_fraction", "accelerator_utilization", "bytes_per_image",
+    "disk_read_bytes_per_s", "cold_fraction", "disk_ceiling_fraction",
+)  # fmt: skip
+
+
+class CsvTable:
+    """One line a configuration, units in the column names, an empty cell where there is no figure."""
+
+    def render(self, report: Report) -> str:
+        """CSV with a header line and LF line ends."""
+        rows = [_flat(row) for row in report.summary.configurations]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        # The reasons stand last, whatever GPU counters a single row brings.
+        names = [name for name in names if name != "unavailable"] + ["unavailable"]
+        out = StringIO()
+        writer = csv.DictWriter(out, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return out.getvalue()
+
+
+def _flat(row: ConfigurationRow) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {name: getattr(row, name) for name in _PLAIN}
+    cells["bound_side"] = row.bound.side if row.bound else None
+    cells["bound_cause"] = row.bound.cause if row.bound else None
+    cells["bound_candidates"] = " ".join(row.bound.candidates) if row.bound else None
+    speed = row.images_per_s
+    cells["images_per_s"] = speed.value if speed else None
+    cells["images_per_s_low"] = speed.low if speed else None
+    cells["images_per_s_high"] = speed.high if speed else None
+    for field in fields(Rates):
+        rates = row.rates_images_per_s
+        cells[f"{field.name}_images_per_s"] = getattr(rates, field.name) if rates else None
+    for resource in RESOURCES:
+        gain = gain_of(row, resource)
+        for part in ("value", "low", "high", "how"):
+            name = f"gain_without_{resource}{'' if part == 'value' else f'_{part}'}"
+            cells[name] = getattr(gain, part) if gain else None
+    cells.update({name: getattr(row, name) for name in _FIGURES})
+    cells.update({f"gpu_{name}": value for name, value in row.gpu.items() if name != "unavailable"})
+    cells["sentence"] = row.bound.sentence if row.bound else None
+    cells["advice"] = "; ".join(advice.action for advice in row.advice) or None
+    reasons = dict(row.unavailable)
+    if "unavailable" in row.gpu:
+        reasons.setdefault("gpu", str(row.gpu["unavailable"]))
+    cells["unavailable"] = "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or None
+    return cells
+
+
+class MarkdownReport:
+    """Headline, a table a device and cache state, the sentences, the data, the machine."""
+
+    def render(self, report: Report) -> str:
+        """GitHub-flavoured Markdown."""
+        blocks = [f"# loaderprobe: {_escaped(report.summary.run.name)}", _escaped(counts(report))]
+        row = most_important(report)
+        if row and row.bound:
+            blocks.append(f"**{_escaped(full_label(row, report))}:** {_escaped(row.bound.sentence)}")
+        if any(row.emulated for row in report.summary.configurations):
+            blocks.append(f"> {EMULATED_NOTE}")
+        for group in groups(report):
+            blocks += _group_blocks(group)
+        blocks += _section("Failed", without_figures(report, "failed"))
+        blocks += _section("Skipped", without_figures(report, "skipped"))
+        blocks += _section("Notes", notes(report))
+        blocks += _section(f"Not measured ({MISSING})", missing(report))
+        blocks += ["## Data", _data_table(report)]
+        blocks += _section("Machine", environment_facts(report))
+        blocks += ["## How to read this", HOW_TO_READ, f"Command: {_escaped(report.summary.run.command)}"]
+        return "\n\n".join(blocks) + "\n"
+
+
+def _group_blocks(group: Group) -> list[str]:
+    lines = [
+        [
+            label(row, group.rows),
+            interval(row.images_per_s),
+            percent(row.accelerator_utilization),
+            megabytes_per_s(row.disk_read_bytes_per_s),
+            percent(row.input_wait_fraction),
+            bound_words(row),
+            ", ".join(f"{name} {factor(gain)}" for name, gain in main_gains(row)) or MISSING,
+        ]
+        for row in group.rows
+    ]
+    head = ["configuration", "images/s", "compute used", "disk MB/s", "input wait", "bound", "gain without"]
+    return [
+        f"## {_escaped(group.title)}",
+        f"Compute alone: {group.ceiling}.",
+        _pipe_table(head, lines, right=range(1, 5)),
+        "\n".join(f"- **{_escaped(labels)}:** {_escaped(sentence)}" for labels, sentence in sentences(group.rows)),
+    ]
+
+
+def _section(title: str, entries: Sequence[tuple[str, str]]) -> list[str]:
+    if not entries:
+        return []
+    return [f"## {title}", "\n".join(f"- **{_escaped(what)}:** {_escaped(text)}" for what, text in entries)]
+
+
+def _data_table(report: Report) -> str:
+    lines = [
+        [
+            data.label,
+            data.root,
+            f"{data.images_used} of {data.images_found}",
+            format_bytes(data.mean_size_bytes),
+            "; ".join(data.skipped) + (" …" if data.skipped_count > len(data.skipped) else "") or "none",
+        ]
+        for data in report.summary.run.data
+    ]
+    return _pipe_table(["data", "path", "images used", "mean size", "skipped files"], lines, right=range(2, 4))
+
+
+def _pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: range) -> str:
+    rule = ["---:" if column in right else "---" for column in range(len(head))]
+    rows = [head, rule, *([_escaped(cell) for cell in line] for line in lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _escaped(text: str) -> str:
+    """`text` with everything that Markdown or HTML would act on made harmless, on one line."""
+    text = visible(text).replace("\n", " ")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"\\{char}" if char in "\\`*_[]|#" else char for char in text)

@@ -1,0 +1,160 @@
+"""The report in a terminal: one table a device and cache state, then the sentences behind it."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.verdict import Advice
+from loaderprobe.render.overview import EMULATED_NOTE, Group, counts, groups, missing, notes, sentences, without_figures
+from loaderprobe.render.page import Page
+from loaderprobe.render.wording import (
+    MISSING,
+    bound_words,
+    counted,
+    factor,
+    interval,
+    label,
+    main_gains,
+    megabytes_per_s,
+    percent,
+    tone,
+    variation,
+)
+from loaderprobe.units import format_duration, significant
+
+STYLES = {
+    "compute": "green",
+    "storage": "bold red",
+    "preprocess": "bold yellow",
+    "transport": "bold magenta",
+    "copy": "bold magenta",
+    "host": "bold magenta",
+    "cpu": "bold yellow",
+    "either": "yellow",
+    "balanced": "cyan",
+    "undecided": "dim",
+    "failed": "bold red",
+    "skipped": "dim",
+}
+
+_BOUND_COLUMNS = 18
+"""`storage or compute` is the longest verdict that still leaves room for its gains in 80 columns."""
+
+
+class TerminalReport:
+    """Renders a report for a terminal of `width` columns; nothing runs over."""
+
+    def render(self, report: Report, *, width: int = 80, color: bool = False) -> str:
+        """The report as text that ends with a newline; ANSI colours only with `color`."""
+        page = Page(width=width, color=color)
+        self._head(page, report)
+        for group in groups(report):
+            self._group(page, group)
+        self._trouble(page, report)
+        self._footer(page, report)
+        return page.text()
+
+    def _head(self, page: Page, report: Report) -> None:
+        run = report.summary.run
+        page.title(f"loaderprobe: {run.name}")
+        page.paragraph(counts(report))
+        if not run.complete:
+            page.paragraph(
+                f"Interrupted: {counted(run.pending, 'configuration')} still to be measured.", style="yellow"
+            )
+
+    def _group(self, page: Page, group: Group) -> None:
+        page.gap()
+        page.paragraph(f"{group.title}; {group.ceiling}", style="bold")
+        page.add(_table(group))
+        page.gap()
+        for labels, sentence in sentences(group.rows):
+            page.item(labels, sentence)
+        for labels, advice in _advice(group):
+            page.item(f"Advice for {labels}", _advised(advice))
+
+    def _trouble(self, page: Page, report: Report) -> None:
+        sections = (
+            ("Failed", without_figures(report, "failed")),
+            ("Skipped", without_figures(report, "skipped")),
+            ("Notes", notes(report)),
+            (f"Not measured ({MISSING})", missing(report)),
+        )
+        for title, entries in sections:
+            if entries:
+                page.heading(title)
+            for subject, text in entries:
+                page.item(subject, text)
+
+    def _footer(self, page: Page, report: Report) -> None:
+        rows = report.summary.configurations
+        page.gap()
+        page.paragraph(
+            "used: images/s as a share of what compute alone reaches. gain without: how many times faster "
+            "training gets once the resource is taken away." + _estimated(rows),
+            style="dim",
+        )
+        if any(row.emulated for row in rows):
+            page.paragraph(EMULATED_NOTE, style="dim")
+        page.paragraph(f"Measured in {format_duration(report.summary.run.wall_s)}.", style="dim")
+
+
+def _estimated(rows: tuple[ConfigurationRow, ...]) -> str:
+    estimated = any(gain.how == "estimated" for row in rows for _, gain in main_gains(row))
+    return " est.: estimated from the workers' time, not performed." if estimated else ""
+
+
+def _table(group: Group) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("\ndata", overflow="fold")
+    table.add_column("\nworkers", justify="right", no_wrap=True)
+    table.add_column("\nimages/s", justify="right", no_wrap=True)
+    table.add_column("\nused", justify="right", no_wrap=True)
+    table.add_column("disk\nMB/s", justify="right", no_wrap=True)
+    # A verdict that fits stays on one line, and the wordier gains wrap; only two candidates are too long for that.
+    fits = max(len(bound_words(row)) for row in group.rows) <= _BOUND_COLUMNS
+    table.add_column("\nbound", overflow="fold", no_wrap=fits)
+    table.add_column("\ngain without", overflow="fold")
+    before = ""
+    for row in group.rows:
+        table.add_row(*_cells(row, group, repeated=row.resolution == before))
+        before = row.resolution
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _cells(row: ConfigurationRow, group: Group, *, repeated: bool) -> list[Text]:
+    style = STYLES.get(tone(row), "")
+    extra = variation(row, group.rows)
+    data = "" if repeated else row.resolution
+    return [
+        Text("\n".join(part for part in (data, extra) if part)),
+        Text(str(row.workers) if row.workers else "serial"),
+        Text(interval(row.images_per_s), style="bold" if row.images_per_s else ""),
+        Text(percent(row.accelerator_utilization)),
+        Text(megabytes_per_s(row.disk_read_bytes_per_s)),
+        Text(bound_words(row), style=style),
+        Text(",\n".join(f"{name} {factor(gain)}" for name, gain in main_gains(row)) or MISSING),
+    ]
+
+
+def _advice(group: Group) -> list[tuple[str, Advice]]:
+    """The best advice for each row, once for each different action."""
+    best: dict[str, tuple[str, Advice]] = {}
+    for row in group.rows:
+        if not row.advice:
+            continue
+        advice = max(row.advice, key=lambda each: each.gain)
+        known = best.get(advice.action)
+        if known is None or advice.gain > known[1].gain:
+            best[advice.action] = (label(row, group.rows), advice)
+    return list(best.values())
+
+
+def _advised(advice: Advice) -> str:
+    return (
+        f"{advice.action}; forecast {significant(advice.predicted_images_per_s)} images/s (x{significant(advice.gain)})"
+    )

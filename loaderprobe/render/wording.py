@@ -1,0 +1,128 @@
+"""How every renderer words one configuration and one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.verdict import Bound, Gain, Interval
+from loaderprobe.units import join_words, significant
+
+MISSING = "\N{EN DASH}"
+"""Stands for a figure that does not exist; every renderer lists the reasons."""
+
+RESOURCES = ("storage", "preprocess", "transport", "compute")
+
+
+def loading(row: ConfigurationRow) -> str:
+    """`serial`, `1 worker`, `4 workers`."""
+    return "serial" if row.workers == 0 else f"{row.workers} worker{'s' if row.workers > 1 else ''}"
+
+
+def variation(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
+    """What else sets a row apart when more than resolution and workers vary: `batch 64, prefetch 4`."""
+    parts = []
+    if len({other.batch_size for other in among}) > 1:
+        parts.append(f"batch {row.batch_size}")
+    if row.workers and len({other.prefetch_factor for other in among if other.workers}) > 1:
+        parts.append(f"prefetch {row.prefetch_factor}")
+    for field in ("loader", "pipeline", "decoder"):
+        if len({getattr(other, field) for other in among}) > 1:
+            parts.append(getattr(row, field))
+    return ", ".join(parts)
+
+
+def label(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
+    """`500x375, 2 workers`, and what else sets the row apart."""
+    return ", ".join(part for part in (row.resolution, loading(row), variation(row, among)) if part)
+
+
+def bound_words(row: ConfigurationRow) -> str:
+    """`compute`, `input: storage`, `storage or compute`, `balanced`, `undecided`, `failed`, `skipped`."""
+    if row.bound is None:
+        return row.status if row.status != "measured" else MISSING
+    return _verdict_words(row.bound)
+
+
+def _verdict_words(bound: Bound) -> str:
+    if bound.cause == "either":
+        words = join_words(bound.candidates, "or") or "either"
+        return f"input: {words}" if bound.side == "input" else words
+    if bound.side in ("balanced", "undecided") or bound.cause == bound.side:
+        return bound.side
+    return f"{bound.side}: {bound.cause}"
+
+
+def tone(row: ConfigurationRow) -> str:
+    """One word for the colour of a verdict: a cause, or a side, or a status without a verdict."""
+    if row.bound is None:
+        return row.status if row.status != "measured" else "undecided"
+    if row.bound.cause == "either":
+        return "either"
+    return row.bound.side if row.bound.side != "input" else row.bound.cause
+
+
+def gain_of(row: ConfigurationRow, resource: str) -> Gain | None:
+    """The gain of taking away `resource`; None where that was not done."""
+    gain: Gain | None = getattr(row.gains, resource) if row.gains else None
+    return gain
+
+
+def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Gain], ...]:
+    """The gains that the verdict names: its cause's, both candidates' of `either`, else the largest."""
+    known = {resource: gain for resource in RESOURCES if (gain := gain_of(row, resource))}
+    named = (row.bound.candidates or (row.bound.cause,)) if row.bound else ()
+    chosen = [resource for resource in named if resource in known]
+    if not chosen and known:
+        chosen = [max(known, key=lambda resource: known[resource].value)]
+    return tuple((resource, known[resource]) for resource in chosen)
+
+
+def factor(gain: Gain) -> str:
+    """`x2.81`, and `est.` behind it when it was not performed."""
+    return f"x{significant(gain.value)}{' est.' if gain.how == 'estimated' else ''}"
+
+
+def interval(value: Interval | None) -> str:
+    """`205 ±6`: the value and half its 95 % interval, to the same decimal place."""
+    if value is None:
+        return MISSING
+    shown, half = significant(value.value), (value.high - value.low) / 2
+    decimals = len(shown.partition(".")[2])
+    spread = f"{half:.{decimals}f}"
+    return f"{shown} ±{spread if float(spread) or not half else significant(half, 1)}"
+
+
+def rate(images_per_s: float) -> str:
+    """Images/s, whole from 1000 on: a given rate is known to the last digit."""
+    return f"{images_per_s:.0f}" if images_per_s >= 1000 else significant(images_per_s)
+
+
+def percent(fraction: float | None) -> str:
+    """`62 %`; below 1 %, two figures."""
+    if fraction is None:
+        return MISSING
+    return f"{significant(fraction * 100, 2 if abs(fraction) < 0.995 else 3)} %"
+
+
+def megabytes_per_s(rate: float | None) -> str:
+    """A bandwidth as a number of MB/s, without the unit."""
+    return MISSING if rate is None else significant(rate / 1e6)
+
+
+def figure(value: float | None, figures: int = 3) -> str:
+    """A number, or the sign for a missing one."""
+    return MISSING if value is None else significant(value, figures)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 configuration`, `12 configurations`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def visible(text: str) -> str:
+    """`text` with control characters and undecodable bytes written out, so that no path can act on a reader."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
+    )

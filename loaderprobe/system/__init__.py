@@ -1,0 +1,1 @@
+"""What Linux says: the page cache, devices, processes, threads, cores, memory."""

@@ -1,0 +1,53 @@
+"""How many cores this process may use."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+
+def cores_available(cgroup_root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> float:
+    """Cores after CPU affinity and the tightest cgroup quota on the way up, v1 or v2."""
+    cores = float(len(os.sched_getaffinity(0)))
+    quotas = [q for directory in _cgroups(cgroup_root, membership) if (q := _quota(directory)) is not None]
+    return min([cores, *quotas])
+
+
+def _cgroups(root: Path, membership: Path) -> list[Path]:
+    """This process's cgroup directories and their parents, for both versions."""
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return []
+    found: list[Path] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        bases = [root / controllers, root / "cpu"] if controllers else [root, root / "unified"]
+        for base in bases:
+            own = base / path.lstrip("/")
+            found += [own, *(parent for parent in own.parents if parent.is_relative_to(base))]
+    return found
+
+
+def _quota(directory: Path) -> float | None:
+    try:
+        if (directory / "cpu.max").is_file():
+            quota, period = (directory / "cpu.max").read_text().split()
+            return None if quota == "max" else int(quota) / int(period)
+        quota_us = int((directory / "cpu.cfs_quota_us").read_text())
+        period_us = int((directory / "cpu.cfs_period_us").read_text())
+    except (OSError, ValueError):
+        return None  # no controller here: no limit from this directory
+    return quota_us / period_us if quota_us > 0 else None
+
+
+def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name, or the architecture where the kernel does not tell."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

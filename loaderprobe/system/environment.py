@@ -1,0 +1,73 @@
+"""The machine and its software, without importing torch."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from loaderprobe import __version__
+from loaderprobe.records.environment import Environment, Gpu
+from loaderprobe.system.cpu import cores_available, cpu_model
+from loaderprobe.system.device import locate
+from loaderprobe.system.memory import memory_bytes, shared_memory_bytes
+
+
+def describe_environment(paths: Sequence[Path]) -> Environment:
+    """This machine, and the storage under `paths`."""
+    gpus, reason = list_gpus()
+    return Environment(
+        loaderprobe=__version__,
+        python=platform.python_version(),
+        torch=_version("torch"),
+        torchvision=_version("torchvision"),
+        kernel=platform.release(),
+        cpu_model=cpu_model(),
+        cores_total=os.cpu_count() or 1,
+        cores_available=cores_available(),
+        memory_bytes=memory_bytes(),
+        shared_memory_bytes=shared_memory_bytes(),
+        gpus=gpus,
+        gpu_reason=reason,
+        storage=tuple(locate(path) for path in paths),
+    )
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def list_gpus() -> tuple[tuple[Gpu, ...], str | None]:
+    """The NVIDIA GPUs, and the reason why none is listed (None when one is)."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return (), f"NVML does not start: {error}"
+    try:
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        gpus = tuple(
+            Gpu(
+                name=_text(pynvml.nvmlDeviceGetName(handle)),
+                uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+                memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                driver=driver,
+            )
+            for handle in handles
+        )
+    except pynvml.NVMLError as error:
+        return (), f"NVML lists no GPU: {error}"
+    finally:
+        pynvml.nvmlShutdown()
+    return gpus, None if gpus else "NVML lists no GPU"
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

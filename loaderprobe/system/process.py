@@ -1,0 +1,71 @@
+"""Counters of a process, and the ties between a process and its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+NS = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessCounters:
+    """What a process has used since it began; None where this user may not see it."""
+
+    cpu_s: float | None
+    run_delay_s: float | None
+    read_bytes: int | None
+    """Fetched from storage."""
+    delivered_bytes: int | None
+    """Returned by read calls, from storage or from memory."""
+
+
+def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None:
+    """The counters of a process; None when it has gone."""
+    directory = proc / str(pid)
+    if not directory.is_dir():
+        return None
+    cpu_ns, delay_ns = _schedstat(directory)
+    counters = _io(directory)
+    return ProcessCounters(
+        cpu_s=cpu_ns / NS if cpu_ns is not None else None,
+        run_delay_s=delay_ns / NS if delay_ns is not None else None,
+        read_bytes=counters.get("read_bytes"),
+        delivered_bytes=counters.get("rchar"),
+    )
+
+
+def _schedstat(directory: Path) -> tuple[int | None, int | None]:
+    try:
+        cpu, delay, *_ = (directory / "schedstat").read_text().split()
+    except (OSError, ValueError):
+        return None, None
+    return int(cpu), int(delay)
+
+
+def _io(directory: Path) -> dict[str, int]:
+    try:
+        lines = (directory / "io").read_text().splitlines()
+    except OSError:
+        return {}  # needs the same user; the caller sees None
+    return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when `parent` ends, so that no orphan goes on reading."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # The parent ended before we asked.
+        os._exit(1)
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; the number itself for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,196 @@
+"""Builders of finished reports, made of the cases in `study`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, DataInfo, Detail, Report, RunInfo, Summary
+from loaderprobe.records.verdict import Advice, Bound, Evidence, Gain, Gains, Interval, Rates, StepTime, WorkerTime
+from loaderprobe.testing.machine import NO_GPU, example_environment
+from loaderprobe.testing.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
+
+
+def _gains(case: Case) -> Gains:
+    whole, without_storage, without_preprocess = case.loader
+    before = case.end_to_end(whole)
+
+    def gain(rate: float) -> Gain:
+        value = rate / before
+        return Gain(value=value, low=value * 0.96, high=value * 1.04, how=case.how)
+
+    return Gains(
+        storage=gain(case.end_to_end(without_storage)),
+        preprocess=gain(case.end_to_end(without_preprocess)),
+        transport=None,
+        compute=gain(whole),
+    )
+
+
+def _bound(case: Case, gains: Gains) -> Bound:
+    assert gains.storage
+    assert gains.compute
+    return Bound(
+        side=case.side,
+        cause=case.cause,
+        candidates=case.candidates,
+        sentence=case.sentence,
+        evidence=(
+            Evidence(metric="gain without storage", value=gains.storage.value, threshold=1.05, unit="x"),
+            Evidence(metric="gain without compute", value=gains.compute.value, threshold=1.05, unit="x"),
+            Evidence(metric="bytes from the device over bytes delivered", value=0.99, threshold=0.9, unit=""),
+        ),
+    )
+
+
+def _rates(case: Case) -> Rates:
+    return Rates(
+        compute=CEILING[case.compute],
+        loader=case.loader[0],
+        loader_without_storage=case.loader[1],
+        loader_without_preprocess=case.loader[2],
+        loader_without_transport=None,
+        cpu_limit=660.0,
+    )
+
+
+def _row(case: Case) -> ConfigurationRow:
+    ceiling, gains = CEILING[case.compute], _gains(case)
+    predicted = case.end_to_end(case.loader[0])
+    speed = predicted * (1 + case.drift)
+    disk = speed * BYTES[case.resolution]
+    advice = Advice(action="keep the files in memory or on faster storage", predicted_images_per_s=speed * 2, gain=2.0)
+    return ConfigurationRow(
+        key=f"{case.compute}-{case.resolution}-{case.workers}",
+        resolution=case.resolution,
+        workers=case.workers,
+        batch_size=BATCH_SIZE,
+        prefetch_factor=2 if case.workers else 0,
+        loader="torch",
+        pipeline="imagenet",
+        decoder="pillow",
+        compute=case.compute,
+        emulated=case.compute.startswith("emulated:"),
+        cache="cold",
+        status="measured",
+        reason=None,
+        images_per_s=Interval(value=speed, low=speed * 0.97, high=speed * 1.03),
+        rates_images_per_s=_rates(case),
+        gains=gains,
+        predicted_images_per_s=predicted,
+        residual=case.drift,
+        input_wait_fraction=max(0.0, 1 - speed / ceiling),
+        accelerator_utilization=speed / ceiling,
+        bytes_per_image=BYTES[case.resolution],
+        disk_read_bytes_per_s=disk,
+        cold_fraction=0.99,
+        disk_ceiling_fraction=disk / DISK_BYTES_PER_S,
+        gpu={"unavailable": NO_GPU},
+        bound=_bound(case, gains),
+        advice=(advice,) if case.cause == "storage" else (),
+        unavailable={"gains.transport": NO_TRANSPORT, "rates_images_per_s.loader_without_transport": NO_TRANSPORT},
+    )
+
+
+def _without_figures(row: ConfigurationRow, status: str, reason: str) -> ConfigurationRow:
+    """The row of a configuration that was asked for but has no measurement."""
+    gone = dict.fromkeys(
+        (
+            "images_per_s", "rates_images_per_s", "gains", "predicted_images_per_s", "residual",
+            "input_wait_fraction", "accelerator_utilization", "bytes_per_image", "disk_read_bytes_per_s",
+            "cold_fraction", "disk_ceiling_fraction", "bound",
+        )
+    )  # fmt: skip
+    changes: dict[str, Any] = {**gone, "status": status, "reason": reason, "advice": (), "gpu": {}, "unavailable": {}}
+    return replace(row, workers=8, prefetch_factor=2, key=f"{row.compute}-{row.resolution}-8", **changes)
+
+
+def example_row(**changes: Any) -> ConfigurationRow:
+    """A measured configuration that storage binds (1024x768, 2 workers, emulated H100), with `changes` to fields."""
+    return replace(_row(CASES[-1]), **changes)
+
+
+def _example_rows() -> tuple[ConfigurationRow, ...]:
+    rows = [_row(case) for case in CASES]
+    unseen = "the device also served another process, so its bytes cannot be told apart"
+    rows[2] = replace(
+        rows[2],
+        disk_read_bytes_per_s=None,
+        disk_ceiling_fraction=None,
+        cold_fraction=None,
+        unavailable={
+            **rows[2].unavailable,
+            **dict.fromkeys(("disk_read_bytes_per_s", "disk_ceiling_fraction", "cold_fraction"), unseen),
+        },
+    )
+    skipped = _without_figures(rows[5], "skipped", "the time budget of 180 s was used up")
+    failed = _without_figures(
+        rows[-1],
+        "failed",
+        "a worker was killed by SIGBUS while it handed over its first batch: /dev/shm (64.0 MB) is too small for "
+        "8 workers with batches of 19.3 MB",
+    )
+    return (*rows[:6], skipped, *rows[6:], failed)
+
+
+def _detail(row: ConfigurationRow) -> Detail:
+    assert row.images_per_s
+    assert row.rates_images_per_s
+    assert row.rates_images_per_s.compute
+    per_batch = row.batch_size / row.images_per_s.value
+    step = min(row.batch_size / row.rates_images_per_s.compute, per_batch * 0.94)
+    blocked = (row.bytes_per_image or 0) / DISK_BYTES_PER_S
+    share = max(0.0, max(1, row.workers) / row.images_per_s.value - blocked)
+    return Detail(
+        key=row.key,
+        step_time=StepTime(
+            wait_s=max(0.0, per_batch * 0.97 - step), copy_s=per_batch * 0.02, step_s=step, other_s=per_batch * 0.01
+        ),
+        worker_time=WorkerTime(cpu_s=share * 0.9, run_delay_s=share * 0.1, blocked_s=blocked),
+        compute_device="emulated accelerator, 1790 images/s" if row.emulated else "AMD EPYC 7B13, 4 threads",
+        compute_source="MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"
+        if row.emulated
+        else "resident batch, measured",
+        first_batch_s=0.42,
+        notes=(),
+    )
+
+
+def _data(label: str) -> DataInfo:
+    broken = ("n01440764/0007.jpg: is 0 bytes long", "n01443537/0311.jpg: ends in the middle of the image")
+    skipped = broken if label == "500x375" else ()
+    return DataInfo(
+        label=label,
+        root=f"/data/imagenet-like/{label}",
+        generated=True,
+        images_found=4096 - len(skipped),
+        images_used=2048,
+        mean_size_bytes=BYTES.get(label, 100_000.0),
+        skipped_count=len(skipped),
+        skipped=skipped,
+    )
+
+
+def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
+    """A report on three resolutions, two worker counts and two devices, with every kind of verdict.
+
+    One configuration failed, one was skipped, one lacks its disk figures. Give `rows` to have a report on
+    those instead.
+    """
+    chosen = _example_rows() if rows is None else tuple(rows)
+    run = RunInfo(
+        name="example",
+        created_utc="2026-11-21T09:30:00Z",
+        command="loaderprobe sweep --data-dir /data/imagenet-like --workers 2,8 --compute cpu,emulated:mlperf-h100",
+        complete=True,
+        pending=0,
+        wall_s=173.0,
+        data=tuple(_data(label) for label in dict.fromkeys(row.resolution for row in chosen)),
+    )
+    return Report(
+        summary=Summary(
+            schema=SUMMARY_SCHEMA, schema_version=1, run=run, environment=example_environment(), configurations=chosen
+        ),
+        details=tuple(_detail(row) for row in chosen if row.status == "measured"),
+    )

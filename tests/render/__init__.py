@@ -1,0 +1,1 @@
+"""Every renderer, on made reports."""

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from loaderprobe.records.report import Report
+from loaderprobe.records.verdict import Bound
+from loaderprobe.render.html import HtmlReport
+from loaderprobe.render.overview import EMULATED_NOTE, HOW_TO_READ
+from loaderprobe.testing import example_report, example_row
+
+EVIL = '<script>alert("1")</script>'
+VOID = {"meta", "link", "br", "col", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page, and whether every tag is closed in its turn."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return HtmlReport().render(example_report())
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Page:
+    return Page(html)
+
+
+def test_page_is_well_formed(page: Page) -> None:
+    """Every tag is closed, and there is one title and one main heading."""
+    assert page.tags.count("h1") == page.tags.count("title") == 1
+
+
+def test_page_loads_nothing(html: str, page: Page) -> None:
+    """No script, and nothing that would be fetched: the file works offline."""
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
+    for name, value in page.attributes:
+        assert name not in ("src", "srcset", "xlink:href", "action", "poster")
+        assert name != "href" or value.startswith("#")
+    assert "http" not in html
+    assert "@import" not in html
+    assert "url(" not in html
+
+
+def test_every_resolution_has_its_charts(page: Page) -> None:
+    """Four kinds of chart for each of three resolutions on each of two devices."""
+    assert page.tags.count("svg") == 4 * 3 * 2
+    labels = [value for name, value in page.attributes if name == "aria-label"]
+    for resolution in ("256x256", "500x375", "1024x768"):
+        assert sum(label.startswith(f"{resolution}, ") for label in labels) == 8
+
+
+def test_charts_scale_and_share_no_names(html: str) -> None:
+    """Every SVG has a view box, and none an id that could clash with another's."""
+    figures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert all("viewBox=" in figure and 'font-family="sans-serif"' in figure for figure in figures)
+    assert not any(re.search(r"\sid=", figure) for figure in figures)
+
+
+def test_emulated_is_marked_everywhere(html: str, page: Page) -> None:
+    """Each heading over emulated figures, each of their charts and the headline carry the mark."""
+    assert EMULATED_NOTE in page.text
+    for heading in re.findall(r"<h3>.*?</h3>", html, re.DOTALL):
+        assert ('class="badge"' in heading) == ("mulated" in heading)
+    marked = [value for name, value in page.attributes if name == "aria-label" and "(emulated accelerator)" in value]
+    assert len(marked) == 12
+    throughput = re.findall(r'<figure aria-label="[^"]*images/s \(emulated.*?</figure>', html, re.DOTALL)
+    assert len(throughput) == 3
+    assert all("compute alone: 1786 (given, not measured)" in figure for figure in throughput)
+
+
+def test_measured_page_has_no_mark() -> None:
+    """A report without emulated rows never says emulated."""
+    rows = [row for row in example_report().summary.configurations if not row.emulated]
+    report = example_report(rows)
+    run = replace(report.summary.run, command="loaderprobe sweep --compute cpu")
+    report = replace(report, summary=replace(report.summary, run=run))
+    assert "emulated" not in HtmlReport().render(report).lower()
+
+
+def test_verdicts_evidence_and_reasons_are_there(page: Page) -> None:
+    """Sentences, evidence, reasons, skipped files, the machine and the way to read it are all on the page."""
+    report = example_report()
+    text = " ".join(page.text.split())
+    for row in report.summary.configurations:
+        assert (row.bound.sentence if row.bound else row.reason or "") in text
+    assert "bytes from the device over bytes delivered" in text
+    assert "n01440764/0007.jpg: is 0 bytes long" in text
+    assert "AMD EPYC 7B13, 2 of 16 cores available" in text
+    assert "another process" in text
+    assert HOW_TO_READ in text
+
+
+def test_no_figure_is_made_of_none(page: Page) -> None:
+    """What was not measured is never printed as None, nan or a zero."""
+    assert not re.search(r"\b(None|nan|inf)\b", page.text)
+
+
+def evil_report() -> Report:
+    row = example_row(
+        resolution=EVIL,
+        loader=EVIL,
+        bound=Bound(side="input", cause="storage", candidates=(), sentence=EVIL, evidence=()),
+        unavailable={"gains.transport": EVIL},
+    )
+    failed = replace(row, key="f", status="failed", reason=EVIL, bound=None, images_per_s=None, loader="torch")
+    report = example_report([row, failed])
+    data = replace(report.summary.run.data[0], root=f"/data/{EVIL}\udcff", skipped=(EVIL,), skipped_count=1)
+    run = replace(report.summary.run, name=EVIL, command=EVIL, data=(data,))
+    details = tuple(replace(detail, notes=(EVIL,), compute_device=EVIL) for detail in report.details)
+    return replace(report, summary=replace(report.summary, run=run), details=details)
+
+
+def test_text_from_outside_is_escaped() -> None:
+    """A tag in a name, path, sentence, reason or chart title is shown, not obeyed, and the page can be encoded."""
+    html = HtmlReport().render(evil_report())
+    page = Page(html)
+    assert "script" not in page.tags
+    assert EVIL in page.text
+    assert "\\udcff" in html
+    html.encode()
+
+
+def test_report_without_measurements_renders() -> None:
+    """A run in which all failed, or nothing ran, is still a page, without charts."""
+    failed = [row for row in example_report().summary.configurations if row.status == "failed"]
+    page = Page(HtmlReport().render(example_report(failed)))
+    assert "svg" not in page.tags
+    assert "Nothing was measured." in page.text
+    assert "svg" not in Page(HtmlReport().render(example_report([]))).tags
+
+
+def test_row_without_detail_has_no_time_bars() -> None:
+    """A row whose step times are not there keeps its throughput chart and says nothing about time."""
+    report = replace(example_report([example_row()]), details=())
+    assert Page(HtmlReport().render(report)).tags.count("svg") == 2
+
+
+def test_gpu_counters_are_shown_with_their_source() -> None:
+    """What was read from the GPU stands with the verdict, and a missing counter is no figure."""
+    row = example_row(gpu={"utilization": 0.412, "source": "NVML"})
+    assert "GPU: utilization 0.412, source NVML." in Page(HtmlReport().render(example_report([row]))).text
+    assert "GPU: unavailable" not in HtmlReport().render(example_report([example_row()]))
+
+
+def test_both_colour_schemes_and_paper() -> None:
+    """The page follows the reader's colour scheme and has a form for paper."""
+    html = HtmlReport().render(example_report([example_row()]))
+    assert "prefers-color-scheme: dark" in html
+    assert "@media print" in html

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from io import StringIO
+
+from loaderprobe.render.table import CsvTable, MarkdownReport
+from loaderprobe.testing import example_report, example_row
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(text)))
+
+
+def test_csv_round_trip() -> None:
+    """Every configuration is one line, and figures read back are exactly those of the report."""
+    report = example_report()
+    lines = read(CsvTable().render(report))
+    assert len(lines) == len(report.summary.configurations)
+    for line, row in zip(lines, report.summary.configurations, strict=True):
+        assert line["key"] == row.key
+        assert line["emulated"] == str(row.emulated)
+        if row.images_per_s:
+            assert float(line["images_per_s"]) == row.images_per_s.value
+
+
+def test_csv_leaves_missing_cells_empty() -> None:
+    """What has no figure is an empty cell, never 0 or None, and the reason is in `unavailable`."""
+    lines = read(CsvTable().render(example_report()))
+    (line,) = [line for line in lines if line["key"] == "cpu-500x375-0"]
+    assert line["disk_read_bytes_per_s"] == ""
+    assert "another process" in line["unavailable"]
+    assert "None" not in {cell for line in lines for cell in line.values()}
+
+
+def test_csv_quotes_what_needs_it() -> None:
+    """Commas, quotes and newlines in a reason stay in their cell."""
+    reason = 'disk said "no", then\nstopped'
+    (line,) = read(CsvTable().render(example_report([example_row(status="failed", reason=reason, images_per_s=None)])))
+    assert line["reason"] == reason
+
+
+def test_csv_takes_gpu_counters_of_any_row() -> None:
+    """A GPU counter that only one row has becomes a column, before the reasons."""
+    rows = [example_row(key="a"), example_row(key="b", gpu={"sm_active_fraction": 0.4})]
+    text = CsvTable().render(example_report(rows))
+    assert [line["gpu_sm_active_fraction"] for line in read(text)] == ["", "0.4"]
+    assert text.splitlines()[0].endswith("unavailable")
+
+
+def test_csv_of_nothing_has_no_rows() -> None:
+    """A run without configurations gives a header and no line."""
+    assert read(CsvTable().render(example_report([]))) == []
+
+
+def test_markdown_has_every_row_and_sentence() -> None:
+    """Each configuration has a table line, each verdict its sentence, each failure its reason."""
+    report = example_report()
+    text = MarkdownReport().render(report)
+    for row in report.summary.configurations:
+        assert row.resolution in text
+        assert (row.bound.sentence if row.bound else row.reason or "") in text
+
+
+def test_markdown_marks_emulated() -> None:
+    """The heading of an emulated group says so, and the note stands at the top."""
+    text = MarkdownReport().render(example_report())
+    assert "## Emulated accelerator: mlperf-h100" in text
+    assert "> An emulated accelerator was not there" in text
+
+
+def test_markdown_tables_survive_hostile_text() -> None:
+    """Pipes, newlines and tags in a path change neither the table nor the page."""
+    report = example_report()
+    data = replace(report.summary.run.data[0], root="/data/a|b\n<script>alert(1)</script>`*")
+    run = replace(report.summary.run, data=(data,))
+    text = MarkdownReport().render(replace(report, summary=replace(report.summary, run=run)))
+    assert "<script>" not in text
+    (line,) = [line for line in text.splitlines() if "/data/a" in line]
+    assert line.replace("\\|", "").count("|") == 6
