@@ -22,7 +22,6 @@ from loaderprobe.records.environment import Ability
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.json import summary_json
-from loaderprobe.storage.probe import probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -199,6 +198,8 @@ def bandwidth(
     progress: Callable[[int, int], None],
 ) -> BandwidthReport:  # fmt: skip
     """What the storage under `path` delivers to readers of whole files."""
+    from loaderprobe.storage.probe import probe_bandwidth
+
     return probe_bandwidth(
         path,
         readers=tuple(readers),

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.units import join_words
 
-Kind = Literal["loader", "compute"]
+Kind = Literal["loader", "compute", "sampling"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "loader": {"torch": "loaderprobe.loaders.torch:TorchLoader"},
@@ -23,6 +23,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "emulated": "loaderprobe.compute.emulated:EmulatedCompute",
         "emulated-sync": "loaderprobe.compute.emulated:SynchronousCompute",
     },
+    "sampling": {"standard": "loaderprobe.samplers:sampling"},
 }
 
 
@@ -46,7 +47,7 @@ def resolve(kind: Kind, name: str) -> Callable[..., Any]:
         found = getattr(import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         raise MissingPart(
-            f"the {kind} '{name}' cannot be loaded: {error}", hint=f"check that {module_name} is installed and importable"
+            f"the {kind} '{name}' cannot be loaded: {error}", hint=f"check that {module_name} can be imported"
         ) from error
     if not callable(found):
         raise BadValue(f"{target} is not a class", hint=f"name a class that implements the {kind} protocol")

@@ -10,6 +10,7 @@ from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
+    SUMMARY_VERSION,
     ConfigurationRow,
     DataInfo,
     Detail,
@@ -20,7 +21,6 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.verdict import Verdict
 
-SUMMARY_VERSION = 1
 Result = Measurement | RunFailure | None
 _NOT_MEASURED = "this configuration was not measured"
 

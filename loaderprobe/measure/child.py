@@ -38,7 +38,6 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
         loader = stack.enter_context(resolve("loader", config.loader)(config, order.files, scratch))
-        batches = loader.batches()
         on_stage("starting the device", 0, 0)
         compute = resolve("compute", name)(argument, clock)
         sampling = stack.enter_context(
@@ -46,7 +45,6 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
                 clock, location.devices, loader.workers, compute.uuid() if hasattr(compute, "uuid") else None
             )
         )
-        del batches
         session = Session(
             config=config,
             files=order.files,

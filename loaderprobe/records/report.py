@@ -11,6 +11,9 @@ from loaderprobe.records.verdict import Advice, Bound, Gains, Interval, Rates, S
 
 Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"
+# History of the summary, which is an interface:
+# 1  2026-11  first version
+SUMMARY_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

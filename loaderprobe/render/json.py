@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from loaderprobe.records.report import SUMMARY_SCHEMA, Report, Summary
+from loaderprobe.records.report import SUMMARY_SCHEMA, SUMMARY_VERSION, Report, Summary
 
-SUMMARY_VERSION = 1
 
 
 def summary_json(report: Report) -> str:

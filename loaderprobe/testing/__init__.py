@@ -1,7 +1,27 @@
 """Fakes and record builders, for the tests of this product and of anything plugged into it."""
 
 from loaderprobe.testing.bandwidth import example_bandwidth
+from loaderprobe.testing.fakes import (
+    FakeClock,
+    FakePageCache,
+    ScriptedLoader,
+    Service,
+    example_config,
+    example_files,
+)
 from loaderprobe.testing.machine import example_environment, example_location
 from loaderprobe.testing.reports import example_report, example_row
 
-__all__ = ["example_bandwidth", "example_environment", "example_location", "example_report", "example_row"]
+__all__ = [
+    "FakeClock",
+    "FakePageCache",
+    "ScriptedLoader",
+    "Service",
+    "example_bandwidth",
+    "example_config",
+    "example_environment",
+    "example_files",
+    "example_location",
+    "example_report",
+    "example_row",
+]

@@ -1,0 +1,24 @@
+"""Counters read while training runs: device, workers, machine, GPU. Not available is a reason, never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from loaderprobe.protocols import Clock
+from loaderprobe.samplers.background import SamplerThread
+from loaderprobe.samplers.host import DiskSampler, MachineSampler, WorkerSampler
+from loaderprobe.samplers.nvml import NvmlSampler
+
+
+def sampling(
+    clock: Clock, devices: Sequence[str], worker_pids: Callable[[], Sequence[int]], gpu_uuid: str | None
+) -> SamplerThread:
+    """All samplers of this product, read together in one thread."""
+    return SamplerThread(
+        [
+            DiskSampler(clock, devices),
+            WorkerSampler(clock, worker_pids),
+            MachineSampler(clock),
+            NvmlSampler(clock, gpu_uuid),
+        ]
+    )

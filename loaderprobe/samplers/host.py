@@ -1,0 +1,86 @@
+"""Counters of the host: what devices read, what workers use, how busy the cores are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import psutil
+
+from loaderprobe.protocols import Clock
+from loaderprobe.samplers.recorded import RecordedSampler
+from loaderprobe.system.device import read_sectors
+from loaderprobe.system.process import ProcessCounters, read_process
+
+
+class DiskSampler(RecordedSampler):
+    """Bytes that the devices under the data have read, for anybody, cumulative."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        devices: Sequence[str],
+        read: Callable[[Sequence[str]], int | None] = read_sectors,
+    ) -> None:
+        super().__init__(clock)
+        self._devices = devices
+        self._read = read
+
+    def sample(self) -> None:
+        """Read the devices' counters."""
+        count = self._read(self._devices)
+        if count is None:
+            self.miss("disk_read", "no device of this file system is listed in /proc/diskstats")
+        else:
+            self.record("disk_read", "bytes", "/proc/diskstats", count)
+
+
+class WorkerSampler(RecordedSampler):
+    """CPU seconds and bytes read from storage by all workers together, cumulative."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        pids: Callable[[], Sequence[int]],
+        read: Callable[[int], ProcessCounters | None] = read_process,
+    ) -> None:
+        super().__init__(clock)
+        self._pids = pids
+        self._read = read
+        self._last: dict[int, ProcessCounters] = {}
+
+    def sample(self) -> None:
+        """Read every worker's counters; one that has gone keeps its last."""
+        for pid in self._pids():
+            counters = self._read(pid)
+            if counters is not None:
+                self._last[pid] = counters
+        if not self._last:
+            self.miss("worker_cpu", "the serial loader has no workers")
+            self.miss("worker_read", "the serial loader has no workers")
+            return
+        cpu = [counters.cpu_s for counters in self._last.values()]
+        read = [counters.read_bytes for counters in self._last.values()]
+        if None in cpu:
+            self.miss("worker_cpu", "/proc/PID/schedstat of a worker cannot be read")
+        else:
+            self.record("worker_cpu", "s", "/proc/PID/schedstat", sum(value or 0.0 for value in cpu))
+        if None in read:
+            self.miss("worker_read", "/proc/PID/io of a worker may not be read")
+        else:
+            self.record("worker_read", "bytes", "/proc/PID/io", sum(value or 0 for value in read))
+
+
+class MachineSampler(RecordedSampler):
+    """Share of all cores busy between readings, for anybody, 0 to 1."""
+
+    def __init__(self, clock: Clock, read: Callable[[], float] = psutil.cpu_percent) -> None:
+        super().__init__(clock)
+        self._read = read
+        self._first = True
+
+    def sample(self) -> None:
+        """Read the share since the last reading; the first has nothing to compare with."""
+        percent = self._read()
+        if not self._first:
+            self.record("machine_cpu", "", "/proc/stat", percent / 100)
+        self._first = False

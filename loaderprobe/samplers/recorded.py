@@ -1,0 +1,49 @@
+"""The common part of samplers: named columns of readings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from loaderprobe.protocols import Clock
+from loaderprobe.records.measurement import Missing, Series
+
+
+class RecordedSampler:
+    """Keeps readings by name; a subclass's `sample` calls `record`, or `miss` with a reason."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._readings: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
+        self._missing: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def record(self, name: str, unit: str, source: str, value: float) -> None:
+        """Keep one reading, stamped now."""
+        self._readings.setdefault((name, unit, source), []).append((self._clock.now_ns(), value))
+
+    def miss(self, name: str, reason: str) -> None:
+        """Keep the reason why there is no reading; the first one stays."""
+        self._missing.setdefault(name, reason)
+
+    def series(self) -> Sequence[Series | Missing]:
+        """All that was read, and the reasons for what was never read."""
+        read = [
+            Series(
+                name=name,
+                unit=unit,
+                source=source,
+                time_ns=tuple(time_ns for time_ns, _ in readings),
+                values=tuple(value for _, value in readings),
+            )
+            for (name, unit, source), readings in self._readings.items()
+        ]
+        names = {series.name for series in read}
+        return [*read, *(Missing(name=n, reason=reason) for n, reason in self._missing.items() if n not in names)]

@@ -1,0 +1,57 @@
+"""Whole measurements on a fake clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute
+from loaderprobe.measure.session import Parts, Session
+from loaderprobe.plugins import split_name
+from loaderprobe.records.config import FileSet
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.testing import (
+    FakeClock,
+    FakePageCache,
+    ScriptedLoader,
+    Service,
+    example_config,
+    example_files,
+    example_location,
+)
+
+Measure = Callable[..., Measurement]
+
+
+@pytest.fixture
+def measure_fake() -> Measure:
+    """Measures a scripted loader: `measure_fake(service, files=..., cache=..., **config changes)`."""
+
+    def measure(
+        service: Service, *, files: FileSet | None = None, page_cache: FakePageCache | None = None, **changes: Any
+    ) -> Measurement:
+        clock, cache, files = FakeClock(), page_cache or FakePageCache(), files or example_files()
+        config = example_config(data=files.fingerprint, **changes)
+        loader = ScriptedLoader(config, files, clock, cache, service)
+        name, argument = split_name(config.compute)
+        made = SynchronousCompute if name == "emulated-sync" else EmulatedCompute
+        session = Session(
+            config=config,
+            files=files,
+            parts=Parts(
+                loader=loader,
+                compute=made(argument, clock),
+                clock=clock,
+                cache=cache,
+                location=example_location("/nowhere"),
+                cores_available=64.0,
+                read_devices=lambda: None,
+            ),
+            on_stage=lambda *_: None,
+        )
+        session.run()
+        return session.measurement((), ())
+
+    return measure

@@ -1,0 +1,115 @@
+"""One configuration, measured on a fake clock where every rate is known exactly."""
+
+from __future__ import annotations
+
+import pytest
+
+from loaderprobe.analyze.verdict import verdict
+from loaderprobe.testing import FakePageCache, Service, example_files
+from tests.measure.conftest import Measure
+
+
+def test_storage_is_named_with_its_exact_gain(measure_fake: Measure) -> None:
+    """2 workers, 2 ms CPU and 6 ms storage an image: 250 images/s cold, 1000 warm, so the gain is 4."""
+    judged = verdict(measure_fake(Service(cpu_s=0.002, blocked_s=0.006), compute="emulated:100000"))
+    assert judged.bound.cause == "storage"
+    assert judged.bound.side == "input"
+    assert judged.images_per_s.value == pytest.approx(250, rel=0.02)
+    assert judged.gains.storage is not None
+    assert judged.gains.storage.value == pytest.approx(4, rel=0.03)
+    assert judged.gains.storage.how == "performed"
+    assert judged.cold_fraction == pytest.approx(1)
+
+
+def test_compute_is_named_when_the_loader_is_faster(measure_fake: Measure) -> None:
+    """An accelerator of 100 images/s behind a loader of 1000 binds, and is fully used."""
+    judged = verdict(measure_fake(Service(cpu_s=0.001, blocked_s=0.001), compute="emulated:100"))
+    assert (judged.bound.side, judged.bound.cause) == ("compute", "compute")
+    assert judged.images_per_s.value == pytest.approx(100, rel=0.001)
+    assert judged.accelerator_utilization == pytest.approx(1, rel=0.001)
+
+
+def test_preprocessing_is_named_and_labelled_estimated(measure_fake: Measure) -> None:
+    """Decoding of 8 ms an image beside 1 ms of storage is the cause, by decomposition."""
+    judged = verdict(measure_fake(Service(cpu_s=0.008, blocked_s=0.001), compute="emulated:100000"))
+    assert judged.bound.cause == "preprocess"
+    assert judged.gains.preprocess is not None
+    assert judged.gains.preprocess.how == "estimated"
+    assert "estimated" in judged.bound.sentence
+
+
+def test_workers_waiting_for_cores_are_cpu_bound(measure_fake: Measure) -> None:
+    """With 30 % of worker time in the run queue, more workers will not help, and the verdict says so."""
+    judged = verdict(measure_fake(Service(cpu_s=0.006, run_delay_s=0.003), compute="emulated:100000"))
+    assert judged.bound.cause == "cpu"
+    assert "more workers will not help" in judged.bound.sentence
+
+
+def test_cold_that_was_not_cold_gives_no_firm_word(measure_fake: Measure) -> None:
+    """A cache that will not let go makes the storage experiment missing, with its reason."""
+    cache = FakePageCache(stubborn=True)
+    judged = verdict(
+        measure_fake(Service(cpu_s=0.002, blocked_s=0.006), page_cache=cache, files=example_files(2048), compute="emulated:9999")
+    )
+    assert judged.bound.cause == "undecided"
+    assert judged.gains.storage is None
+    assert "meant to be cold" in judged.unavailable["gains.storage"]
+
+
+def test_compute_binding_needs_no_cold_proof(measure_fake: Measure) -> None:
+    """Where even a free input gains nothing, a missing experiment cannot matter."""
+    cache = FakePageCache(stubborn=True)
+    judged = verdict(
+        measure_fake(Service(cpu_s=0.001, blocked_s=0.001), page_cache=cache, files=example_files(2048), compute="emulated:50")
+    )
+    assert judged.bound.cause == "compute"
+
+
+def test_every_file_is_read_once_in_a_cold_segment(measure_fake: Measure) -> None:
+    """The segment ends before the set begins again, so all its bytes come from storage."""
+    measurement = measure_fake(Service(cpu_s=0.0001, blocked_s=0.0001), files=example_files(512), compute="emulated:1e6")
+    for segment in measurement.segments:
+        if segment.mode == "C":
+            assert segment.steps * segment.batch_size < 512
+    judged = verdict(measurement)
+    assert judged.cold_fraction == pytest.approx(1)
+
+
+def test_too_few_files_are_measured_and_noted(measure_fake: Measure) -> None:
+    """Twelve files cannot be read each once in a segment: measured all the same, with the number needed."""
+    measurement = measure_fake(
+        Service(cpu_s=0.002, blocked_s=0.001), files=example_files(12), batch_size=4, compute="emulated:50"
+    )
+    assert any("too few" in note for note in measurement.notes)
+    assert verdict(measurement).bound.cause == "compute"
+
+
+def test_serial_loading_adds_to_a_synchronous_step(measure_fake: Measure) -> None:
+    """Without workers and without overlap, 5 ms of loading and 5 ms of compute make 100 images/s."""
+    judged = verdict(measure_fake(Service(cpu_s=0.005), workers=0, compute="emulated-sync:200", cache="cold"))
+    assert judged.images_per_s.value == pytest.approx(100, rel=0.02)
+    assert judged.predicted_images_per_s == pytest.approx(100, rel=0.02)
+
+
+def test_a_warm_configuration_has_no_storage_to_gain(measure_fake: Measure) -> None:
+    """Files that are in memory make the gain without storage 1, performed."""
+    files = example_files(512)
+    judged = verdict(measure_fake(Service(cpu_s=0.002, blocked_s=0.006), files=files, cache="warm", compute="emulated:9999"))
+    assert judged.gains.storage is not None
+    assert judged.gains.storage.value == pytest.approx(1, abs=0.01)
+    assert judged.cold_fraction == pytest.approx(0)
+
+
+def test_the_first_batch_is_apart(measure_fake: Measure) -> None:
+    """Starting up is reported, and is in no segment."""
+    measurement = measure_fake(Service(cpu_s=0.002))
+    assert measurement.first_batch_s > 0
+    assert all(segment.first_batch != 0 for segment in measurement.segments)
+
+
+def test_rounds_hold_every_mode(measure_fake: Measure) -> None:
+    """Each round has each planned segment once, in an order that differs between rounds."""
+    measurement = measure_fake(Service(cpu_s=0.002), rounds=5)
+    orders = [[(s.mode, s.activity) for s in measurement.segments if s.round == number] for number in range(5)]
+    assert all(sorted(order) == sorted(orders[0]) for order in orders)
+    assert len({tuple(order) for order in orders}) > 1
