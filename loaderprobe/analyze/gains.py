@@ -133,8 +133,12 @@ def why_not_warm(measurement: Measurement) -> str | None:
 
 
 def _why_not(
-    measurement: Measurement, mode: Mode, word: str, by_bytes: Callable[[float], bool], by_residency: Callable[[float], bool]
-) -> str | None:  # fmt: skip
+    measurement: Measurement,
+    mode: Mode,
+    word: str,
+    by_bytes: Callable[[float], bool],
+    by_residency: Callable[[float], bool],
+) -> str | None:
     segments = [s for s in measurement.segments if s.mode == mode]
     if not segments:
         return f"no {word} segment was measured"
@@ -182,8 +186,13 @@ def _per_second(hands: int, seconds: float) -> float:
 
 
 def _gain(
-    loops: Mapping[int, Loop], predicted: Mapping[int, float], rates: Mapping[int, float], how: How, *, free_transport: bool
-) -> Gain:  # fmt: skip
+    loops: Mapping[int, Loop],
+    predicted: Mapping[int, float],
+    rates: Mapping[int, float],
+    how: How,
+    *,
+    free_transport: bool,
+) -> Gain:
     ratios = [
         loops[n].end_to_end(rate, free_transport=free_transport) / predicted[n]
         for n, rate in rates.items()

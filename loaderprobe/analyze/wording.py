@@ -37,6 +37,7 @@ class Figures:
 
     @property
     def accelerator(self) -> str:
+        """What trains, in words that never let an emulated device pass for a real one."""
         return "emulated accelerator" if self.emulated else "device"
 
 
@@ -47,8 +48,8 @@ def sentence(judgement: Judgement, found: Experiments, figures: Figures, config:
         return f"Undecided: {judgement.why}."
     if judgement.cause == "compute":
         return (
-            f"Compute binds: training runs at {rate} images/s, {_share(figures)} of what the {figures.accelerator} can do, "
-            f"while the loader alone delivers {significant(figures.loader)}; nothing on the input side can help."
+            f"Compute binds: training runs at {rate} images/s, {_share(figures)} of what the {figures.accelerator} "
+            f"can do, while the loader alone delivers {significant(figures.loader)}; nothing on the input side can help."
         )
     if judgement.cause == "balanced":
         return f"Balanced: at {rate} images/s no single change gains {WORTH - 1:.0%}."

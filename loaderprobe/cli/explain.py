@@ -15,9 +15,15 @@ from loaderprobe.units import join_words
 
 
 @command
-def explain(topic: Annotated[str | None, typer.Argument(help="Leave it out for the list.", show_default=False)] = None) -> int:
+def explain(
+    topic: Annotated[str | None, typer.Argument(help="Leave it out for the list.", show_default=False)] = None,
+) -> int:
     """Explain how loaderprobe measures and judges."""
-    pages = {page.name.removesuffix(".md"): page for page in files("loaderprobe").joinpath("guide").iterdir() if page.name.endswith(".md")}
+    pages = {
+        page.name.removesuffix(".md"): page
+        for page in files("loaderprobe").joinpath("guide").iterdir()
+        if page.name.endswith(".md")
+    }
     names = sorted(pages)
     if topic is None:
         show("\n".join(f"loaderprobe explain {name}" for name in names))

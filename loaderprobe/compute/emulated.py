@@ -28,6 +28,7 @@ class Accelerator:
 
     @property
     def images_per_s(self) -> float:
+        """The rate as one figure."""
         return self.images / self.seconds
 
 

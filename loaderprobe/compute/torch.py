@@ -81,7 +81,7 @@ class CudaCompute:
     def step(self, batch: Any) -> None:
         """Enqueue one step and an event behind it; never synchronises."""
         self._trainer.train_step(batch)
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         event.record(torch.cuda.current_stream(self._device))
         self._events.append(event)
 

@@ -32,7 +32,8 @@ def pink_plane(rng: np.random.Generator, height: int, width: int, exponent: floa
     spectrum = (rng.standard_normal(frequency.shape) + 1j * rng.standard_normal(frequency.shape)) / frequency**exponent
     spectrum[0, 0] = 0
     field = np.fft.irfft2(spectrum, s=(height, width))
-    return (field / field.std()).astype(np.float32)
+    plane: Plane = (field / field.std()).astype(np.float32)
+    return plane
 
 
 def dead_leaves(seed: list[int], width: int, height: int) -> NDArray[np.uint8]:

@@ -110,7 +110,7 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
         skips.add(os.path.relpath(error.filename, base), f"cannot be read: {error.strerror}")
 
     for directory, names, files in os.walk(base, onerror=unreadable, followlinks=True):
-        status = os.stat(directory)
+        status = Path(directory).stat()
         if (status.st_dev, status.st_ino) in seen:
             # A link back to a directory that was walked already.
             names.clear()
@@ -144,7 +144,7 @@ def _decodable(
 
 
 def _examine(path: Path) -> tuple[int, str | None]:
-    """(size in bytes, what is wrong with the image or None). Draft mode reads every byte but skips most of the arithmetic."""
+    """(size in bytes, what is wrong or None). Draft mode reads every byte but skips most of the arithmetic."""
     try:
         if not path.is_file():
             return 0, "not a regular file"

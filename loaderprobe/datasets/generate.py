@@ -27,6 +27,7 @@ OnImages = Callable[[int, int], None]
 Entry = tuple[int, int, str]
 """(index, size in bytes, digest)."""
 
+
 def generate(
     root: Path, resolution: tuple[int, int], *, count: int, classes: int, seed: int, processes: int, progress: OnImages
 ) -> Path:  # fmt: skip
@@ -68,7 +69,9 @@ def _check_ours(directory: Path) -> None:
     except OSError as error:
         raise write_error(error, directory) from error
     if foreign:
-        raise ForeignDirectory(f"{directory} is not empty and not a generated data set", hint="choose another directory")
+        raise ForeignDirectory(
+            f"{directory} is not empty and not a generated data set", hint="choose another directory"
+        )
 
 
 def _make(

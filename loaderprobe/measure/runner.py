@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -59,7 +60,10 @@ def run_configuration(
         log_lines = tuple(log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
     reason, hint, by_signal = explain_death(child.returncode, log_lines)
     if timed_out:
-        reason, hint = f"it had not ended after {time_limit_s:.0f} s", "raise --time-limit, or look at the log for a hang"
+        reason, hint = (
+            f"it had not ended after {time_limit_s:.0f} s",
+            "raise --time-limit, or look at the log for a hang",
+        )
     elif last.failure:
         reason, hint, by_signal = last.failure, last.hint, None
     return RunFailure(
@@ -77,11 +81,9 @@ def run_configuration(
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
     """End the child and every process it started, and wait for the child."""
-    try:
-        # The group outlives its leader as long as a worker does.
+    # The group outlives its leader as long as a worker does; it is gone when all have ended by themselves.
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # all have ended by themselves
     child.wait()
     if child.stdout:
         child.stdout.close()
@@ -115,11 +117,10 @@ def _ended(child: subprocess.Popen[bytes], clock: Clock, deadline_ns: int) -> bo
 
 
 def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
-    try:
+    # The stream is closed under us when the child is being stopped.
+    with contextlib.suppress(ValueError):
         for line in stream:
             lines.put(line)
-    except ValueError:
-        pass  # the stream was closed because the child is being stopped
     lines.put(END_OF_OUTPUT)
 
 

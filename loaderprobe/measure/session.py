@@ -125,7 +125,9 @@ class Session:
 
     def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
         if mode == "resident":
-            steps = train_resident(self._resident, self.parts.compute, self.parts.clock, replace(self._pace, multiple=1))
+            steps = train_resident(
+                self._resident, self.parts.compute, self.parts.clock, replace(self._pace, multiple=1)
+            )
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
         pace = self._paced(mode)
         ahead = self.config.batches_ahead
@@ -140,7 +142,9 @@ class Session:
         else:
             steps = train(self._batches, self.parts.compute, self.parts.clock, pace)
         self._taken = first + len(steps.begin_ns)
-        return self._record(steps, mode, activity, number, first_batch=first, resident=resident, disk_before=disk_before)
+        return self._record(
+            steps, mode, activity, number, first_batch=first, resident=resident, disk_before=disk_before
+        )
 
     def _paced(self, mode: Mode) -> Pace:
         """Cold segments read each file once; where workers wait for storage, they look for longer."""
@@ -189,7 +193,9 @@ class Session:
     ) -> Segment:  # fmt: skip
         disk_after = self.parts.read_devices() if disk_before is not None else None
         size = self.config.batch_size
-        delivered = self.files.delivered_bytes(first_batch * size, len(steps.begin_ns) * size) if mode != "resident" else None
+        delivered = (
+            self.files.delivered_bytes(first_batch * size, len(steps.begin_ns) * size) if mode != "resident" else None
+        )
         return Segment(
             mode=mode,
             activity=activity,

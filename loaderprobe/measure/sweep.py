@@ -13,7 +13,6 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory
 
-
 # What a configuration usually takes; used for the estimate of time left until one has been measured.
 USUAL_SECONDS = 20.0
 

@@ -9,7 +9,6 @@ import msgspec
 from loaderprobe.records.report import SUMMARY_SCHEMA, SUMMARY_VERSION, Report, Summary
 
 
-
 def summary_json(report: Report) -> str:
     """The summary, indented, ending with a newline. What could not be measured is null."""
     return msgspec.json.format(msgspec.json.encode(report.summary), indent=2).decode() + "\n"

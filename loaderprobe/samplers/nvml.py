@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,9 +31,7 @@ class NvmlSampler(RecordedSampler):
 
     def __init__(self, clock: Clock, uuid: str | None, nvml: Any = None) -> None:
         super().__init__(clock)
-        if nvml is None:
-            import pynvml as nvml
-        self._nvml = nvml
+        self._nvml = nvml or import_module("pynvml")
         self._uuid = uuid
         self._handle: Any = None
 
@@ -60,9 +59,7 @@ class NvmlSampler(RecordedSampler):
         nvml, handle = self._nvml, self._handle
         self._read(UTILIZATION, "", SOURCE, lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
         self._read("gpu_power", "W", "NVML power usage", lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
-        self._read(
-            "gpu_sm_clock", "MHz", "NVML clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
-        )
+        self._read("gpu_sm_clock", "MHz", "NVML clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
 
     def _read(self, name: str, unit: str, source: str, call: Any) -> None:
         try:

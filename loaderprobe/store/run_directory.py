@@ -1,11 +1,11 @@
 """The directory of one run: what was asked, what was measured, what failed.
 
-    RUN/  run.json               sweep spec, environment
-          files/FINGERPRINT.json exactly the files that each data set contributes
-          measurements/KEY.json  one a configuration: raw values only
-          failures/KEY.json
-          summary.json           derived; rebuilt from the above at any time
-          report.html
+RUN/  run.json               sweep spec, environment
+      files/FINGERPRINT.json exactly the files that each data set contributes
+      measurements/KEY.json  one a configuration: raw values only
+      failures/KEY.json
+      summary.json           derived; rebuilt from the above at any time
+      report.html
 """
 
 from __future__ import annotations

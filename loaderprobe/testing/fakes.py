@@ -172,4 +172,3 @@ def example_config(**changes: Any) -> RunConfig:
     if fields["workers"] == 0:
         fields["prefetch_factor"] = 0
     return RunConfig(**fields)
-
