@@ -49,7 +49,8 @@ def sentence(judgement: Judgement, found: Experiments, figures: Figures, config:
     if judgement.cause == "compute":
         return (
             f"Compute binds: training runs at {rate} images/s, {_share(figures)} of what the {figures.accelerator} "
-            f"can do, while the loader alone delivers {significant(figures.loader)}; nothing on the input side can help."
+            f"can do, while the loader alone delivers {significant(figures.loader)}; "
+            "nothing on the input side can help."
         )
     if judgement.cause == "balanced":
         return f"Balanced: at {rate} images/s no single change gains {WORTH - 1:.0%}."

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from itertools import count
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,15 +14,22 @@ from typing import Any, Self
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from loaderprobe.errors import NoSpace
+from loaderprobe.errors import LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import FetchLog, worker_setup
 from loaderprobe.loaders.images import SIDE, ImageFiles
 from loaderprobe.records.config import FileSet, RunConfig
 from loaderprobe.records.measurement import WorkerBatches
 from loaderprobe.system.memory import free_shared_memory_bytes
+from loaderprobe.system.process import signal_name
 from loaderprobe.units import format_bytes
 
 FLOAT32_BYTES = 4
+DEATH_SECONDS = 1.0
+# How the training thread meets a dead worker.
+WORKER_TROUBLE = (RuntimeError, OSError, EOFError)
+SHARED_MEMORY_HINT = (
+    "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
+)
 
 
 class InOrder(Sampler[int]):
@@ -34,6 +44,29 @@ def shared_memory_needed(config: RunConfig) -> int:
     batch = config.batch_size * 3 * SIDE * SIDE * FLOAT32_BYTES
     # Those ahead, the one in the training thread's hands, and one a worker is making.
     return batch * (config.batches_ahead + 1 + config.workers) if config.workers else 0
+
+
+def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
+    """What ended a worker, if one has ended.
+
+    The training thread meets a dead worker in many guises, a reset connection among them; only the
+    worker's exit code tells what happened.
+    """
+    # A dying process resets its connections a moment before its exit code is there.
+    ended = wait([worker.sentinel for worker in workers], timeout=DEATH_SECONDS)
+    for worker in workers:
+        if worker.sentinel in ended:
+            worker.join(DEATH_SECONDS)
+        if not worker.exitcode:
+            continue
+        if -worker.exitcode == signal.SIGBUS:
+            return NoSpace(f"a loader worker (pid {worker.pid}) ran out of shared memory", hint=SHARED_MEMORY_HINT)
+        how = f"killed by {signal_name(-worker.exitcode)}" if worker.exitcode < 0 else f"ended ({worker.exitcode})"
+        return LoaderprobeError(
+            f"a loader worker (pid {worker.pid}) was {how}",
+            hint="look for the out-of-memory killer in dmesg; fewer workers take less memory",
+        )
+    return None
 
 
 class TorchLoader:
@@ -65,8 +98,7 @@ class TorchLoader:
         if free is not None and free < needed:
             raise NoSpace(
                 f"shared memory has {format_bytes(free)} free, but the batches in flight take {format_bytes(needed)}",
-                hint="give the container more (docker run --shm-size), or lower --batch-size, --workers "
-                "or --prefetch-factor",
+                hint=SHARED_MEMORY_HINT,
             )
         self._iterator = iter(self._loader)
         if self._config.workers == 0:
@@ -78,7 +110,10 @@ class TorchLoader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._config.workers and self._iterator is not None:
+            dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
             self._iterator._shutdown_workers()
+            if dead:
+                raise dead from error
         self._iterator = None
 
     def batches(self) -> Iterator[Any]:

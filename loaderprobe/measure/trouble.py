@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from loaderprobe.errors import LoaderprobeError
@@ -12,11 +11,6 @@ _SHARED_MEMORY_HINT = (
     "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
 )
 
-# torch words it `(pid 12) is killed by signal: Killed` and `(pid(s) 12, 13) exited unexpectedly`.
-_KILLED = re.compile(
-    r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (?:is killed by signal: (\w[\w ]*)|exited unexpectedly)"
-)
-
 
 def explain_error(error: BaseException) -> tuple[str, str]:
     """(reason, hint) for an exception that ended a measurement.
@@ -24,17 +18,8 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     An exception in a worker arrives with the worker's traceback as its text: its last line says what happened.
     """
     text = str(error)
-    killed = re.search(
-        r"DataLoader worker \(pid\(?s?\)?:? ?([\d, ]+)\) (?:is killed by signal: (\w[\w ]*)|exited unexpectedly)", text
-    )
-    if "Bus error" in text or "No space left on device" in text or "unable to allocate shared memory" in text:
+    if "No space left on device" in text or "unable to allocate shared memory" in text:
         return "a loader worker ran out of shared memory", _SHARED_MEMORY_HINT
-    if killed:
-        how = f"was killed by signal {killed[2].strip()}" if killed[2] else "died"
-        return (
-            f"a loader worker (pid {killed[1].strip()}) {how}",
-            "look for the out-of-memory killer in dmesg; fewer workers take less memory",
-        )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     last = lines[-1] if lines else type(error).__name__
     if text.startswith("Caught "):

@@ -39,6 +39,7 @@ class Sample:
 
     @property
     def paths(self) -> list[Path]:
+        """The files, each once."""
         return list(dict.fromkeys(piece.path for piece in self.pieces))
 
 
@@ -68,6 +69,11 @@ def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
 def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     skipped: dict[str, int] = {}
     found = sorted(_regular_files(path, skipped))
+    pictures = [file for file in found if file.suffix.lower() in IMAGE_SUFFIXES]
+    images = len(pictures) > len(found) / 2
+    if images:
+        # What else lies about, such as a manifest, is no load that training makes.
+        found = pictures
     random.Random(seed).shuffle(found)
     chosen: list[Piece] = []
     total = 0
@@ -87,9 +93,8 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     if not chosen:
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
         raise BadValue(f"{path} holds no file to read ({why})", hint="give a folder of files, or --scratch 1GB")
-    images = sum(piece.path.suffix.lower() in IMAGE_SUFFIXES for piece in chosen)
     notes = tuple(f"{count} files skipped: {reason}" for reason, count in skipped.items())
-    return Sample(pieces=tuple(chosen), found=len(found), images=images > len(chosen) / 2, notes=notes)
+    return Sample(pieces=tuple(chosen), found=len(found), images=images, notes=notes)
 
 
 def _count(skipped: dict[str, int], reason: str) -> None:

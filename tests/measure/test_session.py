@@ -49,7 +49,9 @@ def test_cold_that_was_not_cold_gives_no_firm_word(measure_fake: Measure) -> Non
     """A cache that will not let go makes the storage experiment missing, with its reason."""
     cache = FakePageCache(stubborn=True)
     judged = verdict(
-        measure_fake(Service(cpu_s=0.002, blocked_s=0.006), page_cache=cache, files=example_files(2048), compute="emulated:9999")
+        measure_fake(
+            Service(cpu_s=0.002, blocked_s=0.006), page_cache=cache, files=example_files(2048), compute="emulated:9999"
+        )
     )
     assert judged.bound.cause == "undecided"
     assert judged.gains.storage is None
@@ -60,14 +62,18 @@ def test_compute_binding_needs_no_cold_proof(measure_fake: Measure) -> None:
     """Where even a free input gains nothing, a missing experiment cannot matter."""
     cache = FakePageCache(stubborn=True)
     judged = verdict(
-        measure_fake(Service(cpu_s=0.001, blocked_s=0.001), page_cache=cache, files=example_files(2048), compute="emulated:50")
+        measure_fake(
+            Service(cpu_s=0.001, blocked_s=0.001), page_cache=cache, files=example_files(2048), compute="emulated:50"
+        )
     )
     assert judged.bound.cause == "compute"
 
 
 def test_every_file_is_read_once_in_a_cold_segment(measure_fake: Measure) -> None:
     """The segment ends before the set begins again, so all its bytes come from storage."""
-    measurement = measure_fake(Service(cpu_s=0.0001, blocked_s=0.0001), files=example_files(512), compute="emulated:1e6")
+    measurement = measure_fake(
+        Service(cpu_s=0.0001, blocked_s=0.0001), files=example_files(512), compute="emulated:1e6"
+    )
     for segment in measurement.segments:
         if segment.mode == "C":
             assert segment.steps * segment.batch_size < 512
@@ -94,7 +100,9 @@ def test_serial_loading_adds_to_a_synchronous_step(measure_fake: Measure) -> Non
 def test_a_warm_configuration_has_no_storage_to_gain(measure_fake: Measure) -> None:
     """Files that are in memory make the gain without storage 1, performed."""
     files = example_files(512)
-    judged = verdict(measure_fake(Service(cpu_s=0.002, blocked_s=0.006), files=files, cache="warm", compute="emulated:9999"))
+    judged = verdict(
+        measure_fake(Service(cpu_s=0.002, blocked_s=0.006), files=files, cache="warm", compute="emulated:9999")
+    )
     assert judged.gains.storage is not None
     assert judged.gains.storage.value == pytest.approx(1, abs=0.01)
     assert judged.cold_fraction == pytest.approx(0)

@@ -1,0 +1,56 @@
+"""Real data sets, small and made once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.datasets.generate import generate
+from loaderprobe.datasets.folder import generated_set
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.order import Order
+from loaderprobe.measure.runner import run_configuration
+from loaderprobe.records.config import FileSet
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.testing import example_config
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+MeasureReal = Callable[..., Measurement | RunFailure]
+
+
+@pytest.fixture(scope="session")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
+    """256 generated images of 500x375 on the file system of the temporary directory."""
+    root = tmp_path_factory.mktemp("photographs")
+    made = generate(root, (500, 375), count=256, classes=4, seed=1, processes=2, progress=lambda *_: None)
+    return generated_set(made, sample=256, seed=0)
+
+
+@pytest.fixture
+def measure_real() -> MeasureReal:
+    """Measures a file set in a real child process, with short segments."""
+
+    def measure(files: FileSet, **changes: object) -> Measurement | RunFailure:
+        changes = {"batch_size": 4, "rounds": 1, "compute": "emulated:200", **changes}
+        order = Order(
+            config=example_config(data=files.fingerprint, **changes), files=files, budget_s=5.0, parent=os.getpid()
+        )
+        return run_configuration(order, clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None)
+
+    return measure
+
+
+@pytest.fixture
+def loaderprobe() -> Run:
+    """Runs the command line in a process of its own, from the top of the project."""
+
+    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "loaderprobe.cli", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)  # type: ignore[call-overload,no-any-return]  # options go straight through
+
+    return run

@@ -1,0 +1,92 @@
+"""torch's DataLoader, really run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from loaderprobe.errors import BadValue, NoSpace
+from loaderprobe.loaders import torch as torch_loader
+from loaderprobe.loaders.images import ImageFiles, decode
+from loaderprobe.loaders.torch import TorchLoader, shared_memory_needed
+from loaderprobe.records.config import Decoder, FileSet, Pipeline
+from loaderprobe.testing import example_config
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_come_in_the_order_of_the_set_with_a_record_each(
+    photographs: FileSet, tmp_path: Path, workers: int
+) -> None:
+    """Batch k holds the images k x size on, and its record carries its number, images and times."""
+    config = example_config(data=photographs.fingerprint, workers=workers, batch_size=4)
+    with TorchLoader(config, photographs, tmp_path) as loader:
+        batches = loader.batches()
+        for number in range(5):
+            images, labels = next(batches)
+            assert images.shape == (4, 3, 224, 224)
+            assert images.dtype == torch.float32
+            assert tuple(labels.tolist()) == photographs.classes[number * 4 : number * 4 + 4]
+        assert len(loader.workers()) == workers
+        records = loader.records()
+    assert records.batch[:5] == (0, 1, 2, 3, 4)
+    assert records.worker[:5] == ((0, 1, 0, 1, 0) if workers else (0,) * 5)
+    assert set(records.images) == {4}
+    assert all(0 < cpu for cpu in records.cpu_ns)
+
+
+def test_the_set_is_read_round_and_round(photographs: FileSet, tmp_path: Path) -> None:
+    """After the last file comes the first."""
+    config = example_config(data=photographs.fingerprint, workers=0, batch_size=200)
+    with TorchLoader(config, photographs, tmp_path) as loader:
+        batches = loader.batches()
+        next(batches)
+        _, labels = next(batches)
+    assert tuple(labels.tolist()) == photographs.classes[200:] + photographs.classes[: 200 - 56]
+
+
+@pytest.mark.parametrize("decoder", ["pillow", "torchvision"])
+@pytest.mark.parametrize("pipeline", ["imagenet", "crop"])
+def test_pipelines_and_decoders_give_the_same_kind_of_sample(
+    photographs: FileSet, pipeline: Pipeline, decoder: Decoder
+) -> None:
+    """Every combination gives 3 x 224 x 224 floats, normalised."""
+    image, label = ImageFiles(photographs, pipeline, decoder)[0]
+    assert image.shape == (3, 224, 224)
+    assert image.dtype == torch.float32
+    assert -3 < float(image.mean()) < 3
+    assert label == photographs.classes[0]
+
+
+def test_decoders_agree(photographs: FileSet) -> None:
+    """Both decode the same picture, but for rounding."""
+    path = photographs.absolute(0, 1)[0]
+    pillow = torch.from_numpy(np.array(decode(path, "pillow"))).permute(2, 0, 1).float()
+    assert (pillow - decode(path, "torchvision").float()).abs().mean() < 1.0
+
+
+def test_a_file_that_does_not_decode_is_named(photographs: FileSet, tmp_path: Path) -> None:
+    """The error of a damaged file says which it is."""
+    (tmp_path / "bad.JPEG").write_bytes(b"\xff\xd8 no image")
+    files = FileSet(
+        label="x", root=str(tmp_path), generated=False, paths=("bad.JPEG",), classes=(0,), size_bytes=(11,), images_found=1
+    )  # fmt: skip
+    with pytest.raises(BadValue, match="bad.JPEG cannot be decoded by pillow"):
+        ImageFiles(files, "imagenet", "pillow")[0]
+
+
+def test_too_little_shared_memory_is_refused_before_a_worker_dies_of_it(
+    photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker would get a bus error; the loader says how much is needed and how to get it."""
+    monkeypatch.setattr(torch_loader, "free_shared_memory_bytes", lambda: 1000)
+    config = example_config(data=photographs.fingerprint)
+    with (
+        pytest.raises(NoSpace, match="shared memory has 1.00 kB free") as caught,
+        TorchLoader(config, photographs, tmp_path),
+    ):
+        pytest.fail("it must not start")
+    assert "--shm-size" in caught.value.hint
+    assert shared_memory_needed(config) == 16 * 3 * 224 * 224 * 4 * (4 + 1 + 2)

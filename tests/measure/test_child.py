@@ -1,0 +1,95 @@
+"""Whole measurements in real child processes: bytes that agree, and trouble that becomes a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.analyze.rates import cold_fraction, segments_of
+from loaderprobe.analyze.verdict import verdict
+from loaderprobe.records.config import FileSet
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.system.device import locate
+from tests.conftest import MeasureReal
+
+
+@pytest.fixture
+def on_disk(photographs: FileSet) -> FileSet:
+    """The photographs, where reads are counted."""
+    location = locate(Path(photographs.root))
+    if not location.counts_reads:
+        pytest.skip(f"the temporary directory is on {location.filesystem}, whose reads are not counted")
+    return photographs
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_cold_reads_agree_with_the_files_consumed(on_disk: FileSet, measure_real: MeasureReal, workers: int) -> None:
+    """Bytes that the workers read from storage are the sizes of the files, within 5 %."""
+    measurement = measure_real(on_disk, workers=workers)
+    assert isinstance(measurement, Measurement)
+    share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "C"])
+    assert share == pytest.approx(1.0, abs=0.05)
+
+
+def test_cold_reads_agree_with_the_device(on_disk: FileSet, measure_real: MeasureReal) -> None:
+    """What the device reports to have read is what was delivered, within 10 % (serial: nothing is read ahead)."""
+    measurement = measure_real(on_disk, workers=0)
+    assert isinstance(measurement, Measurement)
+    cold = [s for s in measurement.segments if s.mode == "C"]
+    if any(s.disk_bytes is None for s in cold):
+        pytest.skip("the device of the temporary directory is not visible")
+    disk, delivered = sum(s.disk_bytes or 0 for s in cold), sum(s.delivered_bytes or 0 for s in cold)
+    assert disk == pytest.approx(delivered, rel=0.10)
+
+
+def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal) -> None:
+    """Over a warm configuration under 2 % of the bytes come from storage."""
+    measurement = measure_real(on_disk, cache="warm")
+    assert isinstance(measurement, Measurement)
+    share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "W"])
+    assert share is not None
+    assert share < 0.02
+
+
+def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: MeasureReal) -> None:
+    """Real steps have a measured ceiling, and times for wait, copy and step."""
+    measurement = measure_real(photographs, compute="cpu", workers=1)
+    assert isinstance(measurement, Measurement)
+    assert measurement.compute.given_images_per_s is None
+    judged = verdict(measurement)
+    assert judged.rates.compute is not None
+    assert judged.step_time.step_s > judged.step_time.copy_s > 0
+    assert segments_of(measurement, "resident", "train")
+
+
+def test_samplers_saw_the_workers(photographs: FileSet, measure_real: MeasureReal) -> None:
+    """Worker CPU and machine CPU are series; what is not there has a reason."""
+    measurement = measure_real(photographs)
+    assert isinstance(measurement, Measurement)
+    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in measurement.series}
+    assert "no GPU" in next(m.reason for m in measurement.missing if m.name == "gpu_utilization")
+
+
+def test_a_killed_worker_becomes_a_failure(photographs: FileSet, measure_real: MeasureReal) -> None:
+    """A worker killed by SIGKILL is named as such, with the out-of-memory killer as the first suspect."""
+    failure = measure_real(photographs, loader="tests.plants:KilledWorker")
+    assert isinstance(failure, RunFailure)
+    assert "a loader worker" in failure.reason
+    assert "killed by SIGKILL" in failure.reason
+    assert "out-of-memory" in failure.hint
+
+
+def test_a_data_set_that_raises_becomes_a_failure_naming_the_file(tmp_path: Path, measure_real: MeasureReal) -> None:
+    """A file that went bad after it was checked is named, with the stage it was met in."""
+    (tmp_path / "bad.JPEG").write_bytes(b"\xff\xd8 no image")
+    files = FileSet(
+        label="x", root=str(tmp_path), generated=False, paths=("bad.JPEG",) * 64, classes=(0,) * 64,
+        size_bytes=(11,) * 64, images_found=64,
+    )  # fmt: skip
+    failure = measure_real(files)
+    assert isinstance(failure, RunFailure)
+    assert "the data set raised in a worker" in failure.reason
+    assert "bad.JPEG cannot be decoded" in failure.reason
+    assert failure.stage == "first batch"
+    assert any("Traceback" in line for line in failure.log)

@@ -1,0 +1,97 @@
+"""The sweep over many configurations: kept at once, resumed by content, within its budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaderprobe.measure.order import Event, Order
+from loaderprobe.measure.sweep import Progress, pending, sweep
+from loaderprobe.records.config import SweepSpec
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.testing import FakeClock, Service, example_config, example_environment, example_files
+from tests.measure.conftest import Measure
+
+FILES = example_files(2048)
+
+
+@pytest.fixture
+def run_directory(tmp_path: Path) -> RunDirectory:
+    """A run of three configurations that has 100 s."""
+    configs = tuple(example_config(data=FILES.fingerprint, workers=workers) for workers in (0, 1, 2))
+    record = RunRecord(
+        created_utc="2026-01-01T00:00:00+00:00",
+        spec=SweepSpec(configs=configs, budget_s=100.0),
+        environment=example_environment(),
+    )
+    return RunDirectory.create(tmp_path / "run", record, [FILES])
+
+
+class Runner:
+    """Stands in for the child process; takes 10 s a configuration on the clock."""
+
+    def __init__(self, clock: FakeClock, measure_fake: Measure, fails: tuple[int, ...] = ()) -> None:
+        self.clock, self.measure_fake, self.fails = clock, measure_fake, fails
+        self.orders: list[Order] = []
+
+    def __call__(self, order: Order, *, on_event: Any, **_: Any) -> Measurement | RunFailure:
+        self.orders.append(order)
+        self.clock.sleep(10)
+        on_event(Event(stage="half", done=1, total=2))
+        config = order.config
+        if config.workers in self.fails:
+            return RunFailure(
+                config=config, stage="half", reason="it broke", hint="", exit_code=1, signal=None, log=(),
+                started_utc="", wall_s=10.0,
+            )  # fmt: skip
+        return self.measure_fake(Service(cpu_s=0.001), files=FILES, workers=config.workers)
+
+
+def test_results_are_kept_and_failures_do_not_stop_the_sweep(
+    run_directory: RunDirectory, measure_fake: Measure
+) -> None:
+    """The middle configuration fails; its failure is stored and the others are measured."""
+    clock = FakeClock()
+    sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=Runner(clock, measure_fake, fails=(1,)))
+    kinds = [type(run_directory.result(config.key)) for config in run_directory.record.spec.configs]
+    assert kinds == [Measurement, RunFailure, Measurement]
+
+
+def test_resuming_measures_only_what_is_missing(run_directory: RunDirectory, measure_fake: Measure) -> None:
+    """After a failure and an interruption, only those two configurations run again."""
+    clock = FakeClock()
+    runner = Runner(clock, measure_fake, fails=(1,))
+
+    def interrupted(order: Order, **options: Any) -> Measurement | RunFailure:
+        if order.config.workers == 2:
+            raise KeyboardInterrupt
+        return runner(order, **options)
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=interrupted)
+    again = Runner(clock, measure_fake)
+    reopened = RunDirectory.open(run_directory.path)
+    sweep(reopened, clock=clock, on_progress=lambda _: None, run_one=again)
+    assert [order.config.workers for order in again.orders] == [1, 2]
+    assert pending(reopened) == []
+    assert not list((run_directory.path / "failures").iterdir())
+
+
+def test_the_budget_is_dealt_out_over_what_is_left(run_directory: RunDirectory, measure_fake: Measure) -> None:
+    """Each configuration gets an equal share of the seconds that remain."""
+    clock = FakeClock()
+    runner = Runner(clock, measure_fake)
+    sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=runner)
+    assert [order.budget_s for order in runner.orders] == pytest.approx([100 / 3, 45, 80])
+
+
+def test_progress_grows_and_tells_the_time_left(run_directory: RunDirectory, measure_fake: Measure) -> None:
+    """Shares rise from 0 towards 1, and the estimate falls once a configuration has been timed."""
+    clock = FakeClock()
+    heard: list[Progress] = []
+    sweep(run_directory, clock=clock, on_progress=heard.append, run_one=Runner(clock, measure_fake))
+    assert [p.share for p in heard] == pytest.approx([0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6])
+    assert heard[-1].left_s == pytest.approx(5.0)
