@@ -32,7 +32,7 @@ COLD_BATCHES = 14
 CLASSES = 10
 LEAST_IMAGES = 512
 MOST_IMAGES = 20_000
-DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 8}
+DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
 
 OnData = Callable[[str, int, int], None]

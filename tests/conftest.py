@@ -6,12 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from loaderprobe.datasets.generate import generate
 from loaderprobe.datasets.folder import generated_set
+from loaderprobe.datasets.generate import generate
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.runner import run_configuration

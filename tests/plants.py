@@ -32,6 +32,8 @@ class Hanging(TorchLoader):
 
     def batches(self) -> Iterator[Any]:
         """Nothing, for ever; the pipe closes when this process ends."""
-        with self._pipe.open("w"):
+        with self._pipe.open("w") as pipe:
+            pipe.write("alive")
+            pipe.flush()
             signal.pause()
         yield

@@ -35,7 +35,7 @@ def sweep(
     ] = "auto",
     cache: Annotated[str, typer.Option(help="cold, warm, or both.")] = "cold",
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Images a batch.", show_default="256 on CUDA, 8 on the CPU, else 32")
+        int | None, typer.Option(min=1, help="Images a batch.", show_default="256 on CUDA, 4 on the CPU, else 32")
     ] = None,
     prefetch_factor: Annotated[int, typer.Option(min=1, help="Batches ahead per worker.")] = 2,
     pipeline: Annotated[

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from PIL import Image
 from loaderprobe.datasets.manifest import read_manifest
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.config import FileSet, SkippedFile
-from loaderprobe.units import format_resolution
+from loaderprobe.units import format_resolution, join_words
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
 NAMED_SKIPS = 20
@@ -24,33 +26,41 @@ OnImages = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class _Skips:
-    """Counts what cannot be used and names the first few."""
+    """Counts what cannot be used, by reason, and names the first few."""
 
     count: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
     named: list[SkippedFile] = field(default_factory=list)
 
     def add(self, path: str, reason: str) -> None:
         self.count += 1
+        self.reasons[reason.partition(":")[0]] += 1
         if len(self.named) < NAMED_SKIPS:
             # A name that is not UTF-8 cannot be stored as it is.
             self.named.append(SkippedFile(path=path.encode(errors="replace").decode(), reason=reason))
+
+    def summary(self) -> str:
+        """`4 files were skipped: 3 not an image and 1 empty`."""
+        reasons = join_words([f"{count} {reason}" for reason, count in self.reasons.most_common()])
+        return f"{self.count} files were skipped: {reasons}" if self.count else "there are no files in it"
 
 
 def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> FileSet:
     """At most `sample` images under `root`, in random order by `seed`; the class is the first directory.
 
     Images are looked for under `root/train` when that exists. Files that are not images, are empty,
-    unreadable or damaged are counted and named. Raises BadValue when no image is left.
+    unreadable or damaged are counted and named; only as many are decoded as the sample needs. Raises BadValue
+    when `root` is not a directory or no image is left, MissingPart when it may not be read.
     """
-    root = root.absolute()
-    base = root / "train" if (root / "train").is_dir() else root
+    base = _image_root(root.absolute())
     skips = _Skips()
     found = sorted(_images_under(base, skips))
     random.Random(seed).shuffle(found)
+    skipped_by_name = skips.count
     chosen = _decodable(base, found, sample, skips, progress)
     if not chosen:
         raise BadValue(
-            f"{root} holds no image that can be used ({skips.count} files were skipped)",
+            f"{base} holds no image that can be used ({skips.summary()})",
             hint=f"first: {skips.named[0].path}, {skips.named[0].reason}" if skips.named else "give a folder of images",
         )
     classes = {name: number for number, name in enumerate(sorted({_class_of(path) for path in found}))}
@@ -61,7 +71,7 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
         paths=tuple(path for path, _ in chosen),
         classes=tuple(classes[_class_of(path)] for path, _ in chosen),
         size_bytes=tuple(size for _, size in chosen),
-        images_found=len(found),
+        images_found=len(found) - (skips.count - skipped_by_name),
         skipped_count=skips.count,
         skipped=tuple(skips.named),
     )
@@ -96,6 +106,15 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
     )
 
 
+def _image_root(root: Path) -> Path:
+    """`root/train` when that is a directory, as in ImageNet, else `root`."""
+    train = root / "train"
+    try:
+        return train if train.is_dir() else root
+    except PermissionError as error:
+        raise MissingPart(f"{root} may not be read", hint="run as a user who may") from error
+
+
 def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
     """Paths, relative to `base`, of the regular files with an image's name. Links to directories are followed once."""
     try:
@@ -116,12 +135,14 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
             names.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        for name in files:
-            path = os.path.relpath(os.path.join(directory, name), base)  # noqa: PTH118  # a million times: pathlib is slow
-            if os.path.splitext(name)[1].lower() in SUFFIXES:  # noqa: PTH122  # likewise
-                yield path
+        # The same choice on every file system: of two links to one directory, the first by name counts.
+        names.sort()
+        prefix = "" if directory == str(base) else os.path.relpath(directory, base) + os.sep
+        for name in sorted(files):
+            if os.path.splitext(name)[1].lower() in SUFFIXES:  # noqa: PTH122  # a million times: pathlib is slow
+                yield prefix + name
             else:
-                skips.add(path, "not an image")
+                skips.add(prefix + name, "not an image")
 
 
 def _decodable(
@@ -130,7 +151,9 @@ def _decodable(
     """The first `sample` images that decode, with their sizes; damaged ones are replaced by the next."""
     good: list[tuple[str, int]] = []
     position = 0
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(THREADS) as threads, warnings.catch_warnings():
+        # Pillow warns of odd metadata, which hinders no decoding, in the middle of the progress display.
+        warnings.simplefilter("ignore")
         while len(good) < sample and position < len(found):
             batch = found[position : position + min(256, sample - len(good))]
             position += len(batch)
@@ -146,13 +169,17 @@ def _decodable(
 def _examine(path: Path) -> tuple[int, str | None]:
     """(size in bytes, what is wrong or None). Draft mode reads every byte but skips most of the arithmetic."""
     try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return 0, "its name is not UTF-8, so no record can hold it"
+    try:
         if not path.is_file():
             return 0, "not a regular file"
         size = path.stat().st_size
         if size == 0:
             return 0, "empty"
         with Image.open(path) as image:
-            image.draft("RGB", (image.width // 8, image.height // 8))
+            image.draft("RGB", (max(1, image.width // 8), max(1, image.height // 8)))
             image.load()
     except PermissionError:
         return 0, "may not be read"

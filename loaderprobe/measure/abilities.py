@@ -94,7 +94,10 @@ def _own_reads(location: StorageLocation) -> Ability:
 
 def _run_delay() -> Ability:
     name = "waiting for a core, apart from storage"
-    if ThreadMeter().run_delay_known:
+    meter = ThreadMeter()
+    known = meter.run_delay_known
+    meter.close()
+    if known:
         return Ability(name=name, state="yes", why="/proc/thread-self/schedstat keeps the run-queue delay")
     return Ability(
         name=name, state="limited", why="no schedstat: waiting for a core counts as waiting for storage",

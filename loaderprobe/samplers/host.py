@@ -61,9 +61,9 @@ class WorkerSampler(RecordedSampler):
         cpu = [counters.cpu_s for counters in self._last.values()]
         read = [counters.read_bytes for counters in self._last.values()]
         if None in cpu:
-            self.miss("worker_cpu", "/proc/PID/schedstat of a worker cannot be read")
+            self.miss("worker_cpu", "/proc/PID/stat of a worker cannot be read")
         else:
-            self.record("worker_cpu", "s", "/proc/PID/schedstat", sum(value or 0.0 for value in cpu))
+            self.record("worker_cpu", "s", "/proc/PID/stat", sum(value or 0.0 for value in cpu))
         if None in read:
             self.miss("worker_read", "/proc/PID/io of a worker may not be read")
         else:

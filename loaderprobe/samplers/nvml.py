@@ -41,9 +41,14 @@ class NvmlSampler(RecordedSampler):
             return self
         try:
             self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            self.miss(UTILIZATION, reason_for(error))
+            return self
+        try:
             self._handle = self._nvml.nvmlDeviceGetHandleByUUID(self._uuid)
         except self._nvml.NVMLError as error:
             self.miss(UTILIZATION, reason_for(error))
+            self._nvml.nvmlShutdown()
         return self
 
     def __exit__(

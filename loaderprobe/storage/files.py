@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
         raise BadValue(f"{path} cannot be read: {error.strerror}", hint="give a folder of files, or a file") from error
     if stat.S_ISREG(status.st_mode):
         return Sample(
-            pieces=blocks_of(path, status.st_size, seed),
+            pieces=blocks_of(path, min(status.st_size, limit_bytes), seed),
             found=1,
             images=False,
             notes=(f"one file, read in blocks of {BLOCK_BYTES // 1024} KiB at random",),
@@ -145,10 +146,14 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
             f"{directory} has {format_bytes(status.f_bavail * status.f_frsize)} free",
             hint="ask for a smaller --scratch",
         )
-    path = directory / f".loaderprobe-scratch-{os.getpid()}"
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".loaderprobe-scratch-", dir=directory)
+    except OSError as error:
+        raise write_error(error, directory) from error
+    path = Path(name)
     try:
         try:
-            with path.open("xb") as file:
+            with os.fdopen(descriptor, "wb") as file:
                 for first in range(0, size_bytes, WRITE_BYTES):
                     file.write(os.urandom(min(WRITE_BYTES, size_bytes - first)))
                 file.flush()

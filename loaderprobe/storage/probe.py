@@ -82,6 +82,8 @@ def probe_bandwidth(
     """
     if not readers or min(readers) < 1:
         raise BadValue("the number of readers must be 1 or more", hint="--readers 1,2,4,8,16")
+    if seconds <= 0:
+        raise BadValue("reading takes time: the seconds must be more than 0", hint="--seconds 3")
     if scratch_bytes is not None:
         with scratch_file(path, scratch_bytes, seed) as sample:
             return _report(path, sample, readers, seconds, cache, progress, scratch=True)

@@ -29,22 +29,31 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None
     directory = proc / str(pid)
     if not directory.is_dir():
         return None
-    cpu_ns, delay_ns = _schedstat(directory)
+    delays = [_run_delay_ns(thread) for thread in (directory / "task").glob("*")]
     counters = _io(directory)
     return ProcessCounters(
-        cpu_s=cpu_ns / NS if cpu_ns is not None else None,
-        run_delay_s=delay_ns / NS if delay_ns is not None else None,
+        cpu_s=_cpu_s(directory),
+        run_delay_s=sum(delay or 0 for delay in delays) / NS if delays and None not in delays else None,
         read_bytes=counters.get("read_bytes"),
         delivered_bytes=counters.get("rchar"),
     )
 
 
-def _schedstat(directory: Path) -> tuple[int | None, int | None]:
+def _cpu_s(directory: Path) -> float | None:
+    """User and system time of all threads; `schedstat` of a process is that of its first thread only."""
     try:
-        cpu, delay, *_ = (directory / "schedstat").read_text().split()
-    except (OSError, ValueError):
-        return None, None
-    return int(cpu), int(delay)
+        # The command's name, in brackets, may hold anything; the fields after it are numbers.
+        fields = (directory / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _run_delay_ns(thread: Path) -> int | None:
+    try:
+        return int((thread / "schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def _io(directory: Path) -> dict[str, int]:

@@ -18,6 +18,15 @@ class ThreadMeter:
             self._schedstat: int | None = os.open(schedstat, os.O_RDONLY)
         except OSError:
             self._schedstat = None  # a kernel without schedstat: run_delay_known says so
+        if self._schedstat is not None and not any(map(int, os.pread(self._schedstat, 64, 0).split())):
+            # This thread has run, so all zeros mean that the kernel does not count.
+            self.close()
+
+    def close(self) -> None:
+        """Give back the file descriptor; the delay reads as 0 from then on."""
+        if self._schedstat is not None:
+            os.close(self._schedstat)
+            self._schedstat = None
 
     @property
     def run_delay_known(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_batches_come_in_the_order_of_the_set_with_a_record_each(
     assert records.batch[:5] == (0, 1, 2, 3, 4)
     assert records.worker[:5] == ((0, 1, 0, 1, 0) if workers else (0,) * 5)
     assert set(records.images) == {4}
-    assert all(0 < cpu for cpu in records.cpu_ns)
+    assert all(cpu > 0 for cpu in records.cpu_ns)
 
 
 def test_the_set_is_read_round_and_round(photographs: FileSet, tmp_path: Path) -> None:
@@ -70,10 +71,8 @@ def test_decoders_agree(photographs: FileSet) -> None:
 def test_a_file_that_does_not_decode_is_named(photographs: FileSet, tmp_path: Path) -> None:
     """The error of a damaged file says which it is."""
     (tmp_path / "bad.JPEG").write_bytes(b"\xff\xd8 no image")
-    files = FileSet(
-        label="x", root=str(tmp_path), generated=False, paths=("bad.JPEG",), classes=(0,), size_bytes=(11,), images_found=1
-    )  # fmt: skip
-    with pytest.raises(BadValue, match="bad.JPEG cannot be decoded by pillow"):
+    files = replace(photographs, root=str(tmp_path), paths=("bad.JPEG",), classes=(0,), size_bytes=(11,))
+    with pytest.raises(BadValue, match=r"bad\.JPEG cannot be decoded by pillow"):
         ImageFiles(files, "imagenet", "pillow")[0]
 
 
@@ -84,7 +83,7 @@ def test_too_little_shared_memory_is_refused_before_a_worker_dies_of_it(
     monkeypatch.setattr(torch_loader, "free_shared_memory_bytes", lambda: 1000)
     config = example_config(data=photographs.fingerprint)
     with (
-        pytest.raises(NoSpace, match="shared memory has 1.00 kB free") as caught,
+        pytest.raises(NoSpace, match=r"shared memory has 1\.00 kB free") as caught,
         TorchLoader(config, photographs, tmp_path),
     ):
         pytest.fail("it must not start")

@@ -1,0 +1,149 @@
+"""The rule: what it must hold whatever the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaderprobe.analyze.gains import Experiments
+from loaderprobe.analyze.model import Loop
+from loaderprobe.analyze.rates import WorkerCost
+from loaderprobe.analyze.rule import Judgement, judge
+from loaderprobe.records.verdict import Gain
+
+gains = st.floats(1.0, 20.0)
+
+
+def experiments(**changes: Any) -> Experiments:
+    """Three quiet rounds of training at 100 images/s; gains are given by name, as numbers."""
+    named = {name: changes.pop(name) for name in ("storage", "preprocess", "transport", "compute") if name in changes}
+    found = Experiments(
+        base="C",
+        compute=1000.0,
+        loader={0: 100.0, 1: 100.0, 2: 100.0},
+        without={},
+        how={},
+        gains={
+            name: Gain(value=value, low=value * 0.99, high=value * 1.01, how="performed")
+            for name, value in {"storage": 1.0, "preprocess": 1.0, "transport": 1.0, "compute": 1.0, **named}.items()
+        },
+        end_to_end={0: 100.0, 1: 101.0, 2: 99.0},
+        predicted={0: 100.0, 1: 100.0, 2: 100.0},
+        ceiling_gain=10.0,
+        cost=WorkerCost(images=100, wall_s=1.0, cpu_s=0.5, run_delay_s=0.01, read_bytes=10**7),
+        overhead_s=0.001,
+    )
+    return replace(found, **changes)
+
+
+def judged(found: Experiments) -> Judgement:
+    return judge(found, workers=2, cores_available=64.0)
+
+
+@pytest.mark.parametrize(
+    ("named", "side", "cause"),
+    [
+        ({"storage": 3.0, "preprocess": 1.2}, "input", "storage"),
+        ({"preprocess": 3.0, "storage": 1.2}, "input", "preprocess"),
+        ({"transport": 3.0}, "input", "transport"),
+        ({"compute": 3.0}, "compute", "compute"),
+        ({"storage": 1.04, "compute": 1.03}, "balanced", "balanced"),
+        ({"storage": 2.0, "preprocess": 1.9}, "input", "either"),
+        ({"storage": 2.0, "compute": 1.9}, "undecided", "either"),
+    ],
+)
+def test_the_largest_gain_names_the_cause(named: dict[str, float], side: str, cause: str) -> None:
+    """The resource whose removal gains most is the cause; close calls name both; small ones none."""
+    found = judged(experiments(**named))
+    assert (found.side, found.cause) == (side, cause)
+
+
+def test_two_that_cannot_be_told_apart_are_both_named() -> None:
+    """Candidates are those within 15 % of the largest gain, largest first."""
+    assert judged(experiments(storage=1.9, preprocess=2.0, transport=1.1)).candidates == ("preprocess", "storage")
+
+
+def test_wide_intervals_are_no_clear_lead() -> None:
+    """A gain of 3 beside one of 2 is not told apart when either may be off by 2."""
+    wide = experiments(storage=3.0, preprocess=2.0)
+    wide.gains["storage"] = Gain(value=3.0, low=1.0, high=5.0, how="performed")
+    assert judged(wide).cause == "either"
+
+
+def test_parts_that_do_not_describe_the_whole_leave_it_undecided() -> None:
+    """Training at 60 % of the prediction, round by round, allows no word on its cause."""
+    found = judged(experiments(storage=3.0, end_to_end={0: 60.0, 1: 60.0, 2: 60.0}))
+    assert found.cause == "undecided"
+    assert "60%" in found.why
+
+
+@given(storage=gains, preprocess=gains, transport=gains, compute=gains)
+def test_a_missing_experiment_never_yields_a_firm_word_that_needs_it(
+    storage: float, preprocess: float, transport: float, compute: float
+) -> None:
+    """Without the storage experiment, only a compute gain beyond all input gains is firm."""
+    found = experiments(preprocess=preprocess, transport=transport, compute=compute, missing={"storage": "not cold"})
+    del found.gains["storage"]
+    judgement = judged(found)
+    assert judgement.cause != "storage"
+    if judgement.cause not in ("undecided",):
+        assert compute >= found.ceiling_gain or found.ceiling_gain < 1.05
+
+
+@given(
+    storage=gains, preprocess=gains, order=st.permutations([0, 1, 2]), scale=st.floats(0.01, 100.0)
+)  # fmt: skip
+def test_neither_the_order_of_rounds_nor_the_speed_of_the_machine_changes_the_verdict(
+    storage: float, preprocess: float, order: list[int], scale: float
+) -> None:
+    """Permuting rounds and scaling all times leave side and cause."""
+    found = experiments(storage=storage, preprocess=preprocess)
+
+    def changed(rates: dict[int, float]) -> dict[int, float]:
+        return {order[number]: rate * scale for number, rate in rates.items()}
+
+    other = replace(
+        found, loader=changed(found.loader), end_to_end=changed(found.end_to_end), predicted=changed(found.predicted)
+    )
+    assert judged(other).cause == judged(found).cause
+
+
+@given(
+    st.floats(1.0, 1e5), st.floats(1.0, 1e5), st.floats(1.0, 4.0), st.integers(0, 8), st.booleans(), st.floats(0, 0.01)
+)
+def test_slower_storage_never_lowers_its_gain(
+    loader: float, compute: float, slower: float, workers: int, synchronous: bool, overhead: float
+) -> None:
+    """With the warm rate fixed, a slower cold rate makes the gain without storage no smaller."""
+    loop = Loop(
+        workers=workers, batch_size=32, synchronous=synchronous, compute_images_per_s=compute, overhead_s=overhead
+    )  # fmt: skip
+    warm = loop.end_to_end(loader)
+    assert warm / loop.end_to_end(loader / slower) >= warm / loop.end_to_end(loader) * (1 - 1e-9)
+
+
+@given(st.floats(1.0, 1e5), st.floats(1.0, 1e5), st.integers(0, 8), st.booleans(), st.floats(0, 0.01))
+def test_training_is_never_faster_than_either_part(
+    loader: float, compute: float, workers: int, synchronous: bool, overhead: float
+) -> None:
+    """The whole runs at most at the rate of the loader, and of the device."""
+    loop = Loop(
+        workers=workers, batch_size=32, synchronous=synchronous, compute_images_per_s=compute, overhead_s=overhead
+    )  # fmt: skip
+    assert loop.end_to_end(loader) <= min(loader, compute) * (1 + 1e-9)
+
+
+def test_cores_at_their_limit_make_the_cause_the_cpu() -> None:
+    """Preprocessing that uses all cores is a limit that workers cannot lift."""
+    found = judge(experiments(preprocess=3.0), workers=2, cores_available=0.5)
+    assert found.cause == "cpu"
+    assert any("cores in use" in item.metric for item in found.evidence)
+
+
+def test_the_serial_loader_is_not_called_cpu_bound() -> None:
+    """Without workers, more of them may help."""
+    assert judge(experiments(preprocess=3.0), workers=0, cores_available=0.5).cause == "preprocess"
