@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 
 def main() -> int:
     """Run the command in argv; returns the exit code."""
@@ -14,7 +12,3 @@ def main() -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,119 @@
+"""CPU time per batch of the measured loop over a bare loop.
+
+Two loaders over the same warm files run in turn, in rounds: a plain DataLoader in a bare loop, and ours with
+its fetch log, samplers and stamps. CPU time is that of this process and its workers, all threads, as the
+scheduler counts it in ns. A round gives one ratio; the median and its interval are printed, and beside them
+what the instrument takes around a fetch that does nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from loaderprobe.compute.emulated import EmulatedCompute
+from loaderprobe.datasets.folder import generated_set
+from loaderprobe.datasets.generate import generate
+from loaderprobe.loaders.fetch_log import FetchLog
+from loaderprobe.loaders.images import ImageFiles
+from loaderprobe.loaders.torch import InOrder, TorchLoader
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.segments import train
+from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.samplers import sampling
+from loaderprobe.stats import half_width, quantile
+
+ACCELERATOR = "100000"
+
+
+def cpu_ns(pids: Sequence[int]) -> int:
+    """CPU time of all threads of these processes."""
+    threads = [thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+
+
+def per_batch_ns(body: Callable[[], None], batches: int, pids: Sequence[int]) -> float:
+    before = cpu_ns(pids)
+    body()
+    return (cpu_ns(pids) - before) / batches
+
+
+def bare(batches: Iterator[Any], count: int) -> None:
+    device = EmulatedCompute(ACCELERATOR, SystemClock())
+    for _ in range(count):
+        device.step(next(batches))
+
+
+def measured(batches: Iterator[Any], count: int, pids: Sequence[int]) -> None:
+    clock = SystemClock()
+    with sampling(clock, ("vda",), lambda: pids, None):
+        train(batches, EmulatedCompute(ACCELERATOR, clock), clock, Pace(max_batches=count, min_batches=count))
+
+
+def instrument_ns(scratch: Path, repeats: int = 20_000) -> float:
+    fetch = FetchLog.create(scratch / "empty.log", 1).wrap(lambda indices: indices, 0)
+    before = time.thread_time_ns()
+    for _ in range(repeats):
+        fetch([0])
+    return (time.thread_time_ns() - before) / repeats
+
+
+def compare(files: FileSet, workers: int, batch_size: int, rounds: int, count: int, scratch: Path) -> list[float]:
+    config = RunConfig(
+        data=files.fingerprint, resolution=files.label, workers=workers, batch_size=batch_size,
+        prefetch_factor=2 if workers else 0, compute=f"emulated:{ACCELERATOR}",
+    )  # fmt: skip
+    plain = DataLoader(
+        ImageFiles(files, "imagenet", "pillow"), batch_size=batch_size, sampler=InOrder(), drop_last=True,
+        num_workers=workers, prefetch_factor=2 if workers else None,
+    )  # fmt: skip
+    ratios = []
+    with TorchLoader(config, files, scratch) as ours:
+        plain_batches, our_batches = iter(plain), ours.batches()
+        plain_pids = [os.getpid(), *(w.pid for w in getattr(plain_batches, "_workers", []))]
+        our_pids = [os.getpid(), *ours.workers()]
+        bare(plain_batches, count)
+        measured(our_batches, count, our_pids)
+        for number in range(rounds):
+            runs = {
+                "bare": lambda: per_batch_ns(lambda: bare(plain_batches, count), count, plain_pids),
+                "measured": lambda: per_batch_ns(lambda: measured(our_batches, count, our_pids), count, our_pids),
+            }
+            order = sorted(runs, reverse=bool(number % 2))
+            cost = {name: runs[name]() for name in order}
+            ratios.append(cost["measured"] / cost["bare"])
+    return ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--batches", type=int, default=24)
+    parser.add_argument("--batch-size", type=int, default=32)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        made = generate(
+            Path(place), (500, 375), count=256, classes=4, seed=0, processes=2, progress=lambda *_: None
+        )  # fmt: skip
+        files = generated_set(made, sample=256, seed=0)
+        print(f"instrument around an empty fetch: {instrument_ns(Path(place)) / 1e3:.1f} us of CPU a batch")
+        for workers in (0, 2):
+            ratios = compare(files, workers, asked.batch_size, asked.rounds, asked.batches, Path(place))
+            middle, spread = quantile(ratios, 0.5), (quantile(ratios, 0.1), quantile(ratios, 0.9))
+            print(
+                f"{workers} workers, batch {asked.batch_size}: measured / bare CPU a batch: median {middle:.4f}, "
+                f"10 to 90 % of {len(ratios)} rounds {spread[0]:.3f} to {spread[1]:.3f}, "
+                f"mean {sum(ratios) / len(ratios):.4f} +- {half_width(ratios):.4f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
