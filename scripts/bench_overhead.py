@@ -29,6 +29,7 @@ from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import train
 from loaderprobe.records.config import FileSet, RunConfig
 from loaderprobe.samplers import sampling
+from loaderprobe.samplers.background import PERIOD_S
 from loaderprobe.stats import half_width, quantile
 
 ACCELERATOR = "100000"
@@ -63,6 +64,14 @@ def instrument_ns(scratch: Path, repeats: int = 20_000) -> float:
     before = time.thread_time_ns()
     for _ in range(repeats):
         fetch([0])
+    return (time.thread_time_ns() - before) / repeats
+
+
+def sampling_ns(repeats: int = 500) -> float:
+    samplers = sampling(SystemClock(), ("vda",), lambda: [os.getpid(), os.getpid()], None)
+    before = time.thread_time_ns()
+    for _ in range(repeats):
+        samplers.sample_all()
     return (time.thread_time_ns() - before) / repeats
 
 
@@ -105,6 +114,7 @@ def main() -> None:
         )  # fmt: skip
         files = generated_set(made, sample=256, seed=0)
         print(f"instrument around an empty fetch: {instrument_ns(Path(place)) / 1e3:.1f} us of CPU a batch")
+        print(f"one reading of all samplers: {sampling_ns() / 1e3:.0f} us of CPU, every {PERIOD_S} s")
         for workers in (0, 2):
             ratios = compare(files, workers, asked.batch_size, asked.rounds, asked.batches, Path(place))
             middle, spread = quantile(ratios, 0.5), (quantile(ratios, 0.1), quantile(ratios, 0.9))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loaderprobe.analyze.verdict import verdict
 from loaderprobe.records.config import FileSet, RunConfig
@@ -38,7 +39,7 @@ def build_report(
             rows.append(_measured_row(result, judged))
             details.append(_detail(result, judged))
         else:
-            rows.append(_empty_row(config, result))
+            rows.append(_unmeasured_row(config, result))
     pending = sum(result is None for _, result in results)
     run = RunInfo(
         name=name,
@@ -73,21 +74,9 @@ def _data_info(files: FileSet) -> DataInfo:
 
 
 def _measured_row(measurement: Measurement, judged: Verdict) -> ConfigurationRow:
-    config = measurement.config
-    return ConfigurationRow(
-        key=config.key,
-        resolution=config.resolution,
-        workers=config.workers,
-        batch_size=config.batch_size,
-        prefetch_factor=config.prefetch_factor,
-        loader=config.loader,
-        pipeline=config.pipeline,
-        decoder=config.decoder,
-        compute=config.compute,
-        emulated=measurement.compute.given_images_per_s is not None,
-        cache=config.cache,
-        status="measured",
-        reason=None,
+    emulated = measurement.compute.given_images_per_s is not None
+    return replace(
+        _row(measurement.config, "measured", None, emulated=emulated),
         images_per_s=judged.images_per_s,
         rates_images_per_s=judged.rates,
         gains=judged.gains,
@@ -106,11 +95,16 @@ def _measured_row(measurement: Measurement, judged: Verdict) -> ConfigurationRow
     )
 
 
-def _empty_row(config: RunConfig, failure: RunFailure | None) -> ConfigurationRow:
-    status: Status = "failed" if failure else "skipped"
-    reason = f"{failure.reason} (at: {failure.stage})" if failure else "not measured yet"
-    if failure and failure.hint:
-        reason = f"{reason}; {failure.hint}"
+def _unmeasured_row(config: RunConfig, failure: RunFailure | None) -> ConfigurationRow:
+    emulated = config.compute.startswith("emulated")
+    if failure is None:
+        return _row(config, "skipped", "not measured yet", emulated=emulated)
+    hint = f"; {failure.hint}" if failure.hint else ""
+    return _row(config, "failed", f"{failure.reason} (at: {failure.stage}){hint}", emulated=emulated)
+
+
+def _row(config: RunConfig, status: Status, reason: str | None, *, emulated: bool) -> ConfigurationRow:
+    """A row without figures."""
     return ConfigurationRow(
         key=config.key,
         resolution=config.resolution,
@@ -121,7 +115,7 @@ def _empty_row(config: RunConfig, failure: RunFailure | None) -> ConfigurationRo
         pipeline=config.pipeline,
         decoder=config.decoder,
         compute=config.compute,
-        emulated=config.compute.startswith("emulated"),
+        emulated=emulated,
         cache=config.cache,
         status=status,
         reason=reason,
@@ -139,7 +133,7 @@ def _empty_row(config: RunConfig, failure: RunFailure | None) -> ConfigurationRo
         gpu={"unavailable": _NOT_MEASURED},
         bound=None,
         advice=(),
-        unavailable={"*": reason},
+        unavailable={"*": reason} if reason else {},
     )
 
 

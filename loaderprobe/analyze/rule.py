@@ -113,7 +113,7 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
 
 
 def cores_in_use(found: Experiments) -> float:
-    """Cores that workers and training thread keep busy while the loader runs alone."""
+    """Cores that reading and preprocessing keep busy while the loader runs alone."""
     if found.cost is None or not found.loader:
         return 0.0
     return mean(list(found.loader.values())) * found.cost.cpu_s / found.cost.images

@@ -10,10 +10,13 @@ from loaderprobe.analyze.rule import Judgement, judge, residual_of
 from loaderprobe.analyze.wording import Figures, advice, sentence
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import Measurement, Segment
-from loaderprobe.records.verdict import Bound, Gains, Rates, Verdict
+from loaderprobe.records.verdict import Bound, Evidence, Gains, Rates, Verdict
 from loaderprobe.stats import mean
 
 _CEILING_REASON = "the ceiling of this storage was not measured: run `loaderprobe bandwidth` on the data"
+# The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.
+UTILIZATION_BAR = 0.9
+WAIT_MODERATE = 0.05
 _UNCOUNTED = "this file system does not account reads"
 
 
@@ -32,20 +35,23 @@ def verdict(measurement: Measurement) -> Verdict:
     )
     rates = _rates(found, measurement.cores_available)
     read_rate, cold = _reads(measurement, trained), cold_fraction(measurement, trained)
+    wait = _wait_fraction(trained, found.overhead_s)
+    utilization = figures.training / found.compute if found.compute else None
+    shares = _shares(wait, utilization, cold)
     return Verdict(
         images_per_s=interval(list(found.end_to_end.values())),
         rates=rates,
         gains=Gains(**{name: found.gains.get(name) for name in ("storage", "preprocess", "transport", "compute")}),
         predicted_images_per_s=mean(list(found.predicted.values())) if found.predicted else None,
         residual=residual_of(found)[0],
-        input_wait_fraction=_wait_fraction(trained, found.overhead_s),
-        accelerator_utilization=figures.training / found.compute if found.compute else None,
+        input_wait_fraction=wait,
+        accelerator_utilization=utilization,
         bytes_per_image=_bytes_per_image(trained),
         disk_read_bytes_per_s=read_rate,
         cold_fraction=cold,
         disk_ceiling_fraction=None,
         gpu=_gpu(measurement, trained),
-        bound=_bound(judgement, found, figures, measurement),
+        bound=_bound(judgement, found, figures, measurement, (*judgement.evidence, *shares)),
         advice=advice(found, figures),
         step_time=step_time(trained),
         worker_time=found.cost.per_image() if found.cost else None,
@@ -53,13 +59,33 @@ def verdict(measurement: Measurement) -> Verdict:
     )
 
 
-def _bound(judgement: Judgement, found: Experiments, figures: Figures, measurement: Measurement) -> Bound:
+def _shares(wait: float, utilization: float | None, cold: float | None) -> tuple[Evidence, ...]:
+    """Figures that other tools judge by, with their thresholds: beside the verdict, not part of it."""
+    known = [
+        ("share of time waiting for input (XProf: moderately input-bound)", wait, WAIT_MODERATE),
+        ("accelerator utilization (MLPerf Storage's bar)", utilization, UTILIZATION_BAR),
+        ("share of bytes read from storage", cold, None),
+    ]
+    return tuple(
+        Evidence(metric=metric, value=value, threshold=threshold, unit="")
+        for metric, value, threshold in known
+        if value is not None
+    )
+
+
+def _bound(
+    judgement: Judgement,
+    found: Experiments,
+    figures: Figures,
+    measurement: Measurement,
+    evidence: tuple[Evidence, ...],
+) -> Bound:
     return Bound(
         side=judgement.side,
         cause=judgement.cause,
         candidates=judgement.candidates,
         sentence=sentence(judgement, found, figures, measurement.config),
-        evidence=judgement.evidence,
+        evidence=evidence,
     )
 
 

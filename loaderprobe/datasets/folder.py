@@ -40,9 +40,9 @@ class _Skips:
             self.named.append(SkippedFile(path=path.encode(errors="replace").decode(), reason=reason))
 
     def summary(self) -> str:
-        """`4 files were skipped: 3 not an image and 1 empty`."""
+        """`skipped: 3 not an image and 1 empty`."""
         reasons = join_words([f"{count} {reason}" for reason, count in self.reasons.most_common()])
-        return f"{self.count} files were skipped: {reasons}" if self.count else "there are no files in it"
+        return f"skipped: {reasons}" if self.count else "there are no files in it"
 
 
 def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> FileSet:

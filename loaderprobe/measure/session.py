@@ -61,6 +61,11 @@ class Session:
         """The mode that is the configuration as asked."""
         return "C" if self.config.cache == "cold" else "W"
 
+    @property
+    def _to_flush(self) -> int:
+        """Batches made ahead of a switch, and those being made."""
+        return self.config.workers * (self.config.prefetch_factor + 1)
+
     def plan(self) -> list[tuple[Mode, Activity]]:
         """The segments of one round, in no order. A given rate needs no resident batch."""
         segments: list[tuple[Mode, Activity]] = [(self.base_mode, "drain"), (self.base_mode, "train")]
@@ -130,12 +135,10 @@ class Session:
             )
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
         pace = self._paced(mode)
-        ahead = self.config.batches_ahead
-        to_flush = self.config.workers * (self.config.prefetch_factor + 1)
-        self._prepare_cache(mode, self._taken + ahead, pace)
-        first = self._taken + to_flush
+        self._prepare_cache(mode, self._taken + self.config.batches_ahead, pace)
+        first = self._taken + self._to_flush
         resident = self._residency(first)
-        flush(self._batches, to_flush)
+        flush(self._batches, self._to_flush)
         disk_before = self.parts.read_devices()
         if activity == "drain":
             steps = drain(self._batches, self.parts.clock, pace)
@@ -151,14 +154,13 @@ class Session:
         pace = self._pace
         if mode != "C":
             return pace
-        ahead = self.config.batches_ahead
-        to_flush = self.config.workers * (self.config.prefetch_factor + 1)
-        once = len(self.files.paths) // self.config.batch_size - to_flush - ahead
+        untimed = self._to_flush + self.config.batches_ahead
+        once = len(self.files.paths) // self.config.batch_size - untimed
         once -= once % pace.multiple
         if once < max(pace.multiple, MIN_COLD_BATCHES):
             self._notes.append(
                 f"the {len(self.files.paths)} files are too few to read each only once in a segment: "
-                f"{self.config.batch_size * (to_flush + ahead + max(pace.multiple, MIN_COLD_BATCHES))} are needed"
+                f"{self.config.batch_size * (untimed + max(pace.multiple, MIN_COLD_BATCHES))} are needed"
             )
             once = max(pace.multiple, MIN_COLD_BATCHES)
         if blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
@@ -170,7 +172,7 @@ class Session:
         if mode == "C":
             self.parts.cache.evict(self.files.absolute(0, len(self.files.paths)))
             return
-        steps_needed = self.config.workers * (self.config.prefetch_factor + 1) + pace.min_batches
+        steps_needed = self._to_flush + pace.min_batches
         # A warm configuration also trains on warm files, for as long as a segment may last.
         seconds = pace.min_s if self.base_mode == "C" else pace.max_s
         images = min(len(self.files.paths), max(steps_needed * size, self._images_within(seconds)))
