@@ -37,6 +37,8 @@ class Experiments:
     """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
     how: dict[str, How]
     gains: dict[str, Gain]
+    ratios: dict[str, dict[int, float]]
+    """Gain of each round: rounds are compared with themselves, since their parts saw the same machine."""
     end_to_end: dict[int, float]
     predicted: dict[int, float]
     ceiling_gain: float
@@ -67,13 +69,13 @@ def run_experiments(measurement: Measurement) -> Experiments:
     _decompose(measurement, loader, cost, without, how, missing)
     loops = {number: _loop(measurement, rate, overhead_s) for number, rate in compute_by_round.items()}
     predicted = {n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops}
-    gains = {
-        resource: _gain(loops, predicted, rates, how[resource], free_transport=resource == "transport")
+    ratios = {
+        resource: _ratios(loops, predicted, rates, free_transport=resource == "transport")
         for resource, rates in without.items()
     }
-    if predicted:
-        ratios = [loader[n] / predicted[n] for n in predicted]
-        gains["compute"] = _interval_gain(ratios, "performed")
+    ratios["compute"] = {n: loader[n] / rate for n, rate in predicted.items()}
+    how["compute"] = "performed"
+    gains = {name: _interval_gain(list(found.values()), how[name]) for name, found in ratios.items() if found}
     free = [loops[n].end_to_end(math.inf, free_transport=True) / predicted[n] for n in predicted]
     return Experiments(
         base=base,
@@ -82,6 +84,7 @@ def run_experiments(measurement: Measurement) -> Experiments:
         without=without,
         how=how,
         gains=gains,
+        ratios=ratios,
         end_to_end=rates_by_round(measurement, base, "train"),
         predicted=predicted,
         ceiling_gain=mean(free) if free else math.inf,
@@ -185,20 +188,14 @@ def _per_second(hands: int, seconds: float) -> float:
     return hands / seconds if seconds > 0 else math.inf
 
 
-def _gain(
-    loops: Mapping[int, Loop],
-    predicted: Mapping[int, float],
-    rates: Mapping[int, float],
-    how: How,
-    *,
-    free_transport: bool,
-) -> Gain:
-    ratios = [
-        loops[n].end_to_end(rate, free_transport=free_transport) / predicted[n]
+def _ratios(
+    loops: Mapping[int, Loop], predicted: Mapping[int, float], rates: Mapping[int, float], *, free_transport: bool
+) -> dict[int, float]:
+    return {
+        n: loops[n].end_to_end(rate, free_transport=free_transport) / predicted[n]
         for n, rate in rates.items()
         if n in predicted
-    ]
-    return _interval_gain(ratios, how)
+    }
 
 
 def _interval_gain(ratios: list[float], how: How) -> Gain:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.gains import Experiments
 from loaderprobe.records.verdict import Cause, Evidence, Gain, Side
-from loaderprobe.stats import half_width, mean
+from loaderprobe.stats import half_width, mean, standard_error
 
 # A change that gains less than this is not worth a word: CPU speed alone drifts by more.
 WORTH = 1.05
@@ -49,7 +49,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
     top, top_gain = ranked[0]
     if top_gain.value < WORTH:
         return Judgement(side="balanced", cause="balanced", evidence=tuple(evidence))
-    rivals = [name for name, gain in ranked[1:] if gain.value >= WORTH and not _clear(top_gain, gain)]
+    rivals = [name for name, gain in ranked[1:] if gain.value >= WORTH and not _clear(found, top, name)]
     if rivals:
         names = (top, *rivals)
         side: Side = "input" if all(name in INPUT_RESOURCES for name in names) else "undecided"
@@ -92,10 +92,11 @@ def _why_undecided(found: Experiments, residual: float | None, tolerance: float)
     return ""
 
 
-def _clear(top: Gain, second: Gain) -> bool:
-    # Half a 95 % interval stands for two standard errors.
-    error = math.hypot((top.high - top.low) / 2, (second.high - second.low) / 2)
-    return top.value >= second.value * CLEAR_LEAD and top.value - second.value > error
+def _clear(found: Experiments, top: str, second: str) -> bool:
+    """True when the lead of one gain over the other, round by round, is large and beyond noise."""
+    rounds = found.ratios[top].keys() & found.ratios[second].keys()
+    leads = [math.log(max(1.0, found.ratios[top][n]) / max(1.0, found.ratios[second][n])) for n in sorted(rounds)]
+    return bool(leads) and mean(leads) > max(math.log(CLEAR_LEAD), 2 * standard_error(leads))
 
 
 def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tuple[Evidence, ...]:
