@@ -31,7 +31,12 @@ Command = Callable[[Path, Path], list[str]]
 
 def child_command(order: Path, result: Path) -> list[str]:
     """The command line of the child."""
-    return [sys.executable, "-m", "loaderprobe.measure.child", str(order), str(result)]
+    return [sys.executable, "-P", "-m", "loaderprobe.measure.child", str(order), str(result)]
+
+
+def child_environment() -> dict[str, str]:
+    """Ours, with our module search path: what a plug-in's name means must not depend on the current directory."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)}
 
 
 def run_configuration(
@@ -49,7 +54,12 @@ def run_configuration(
         order_path.write_bytes(encode("order", order))
         with log_path.open("wb") as log:
             child = subprocess.Popen(
-                command(order_path, result_path), stdout=subprocess.PIPE, stderr=log, start_new_session=True, bufsize=0
+                command(order_path, result_path),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                bufsize=0,
+                env=child_environment(),
             )
         try:
             last, timed_out = _follow(child, clock, started_ns + round(time_limit_s * 1e9), on_event)

@@ -12,9 +12,11 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.runner import run_configuration
+from loaderprobe.records.config import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
+from tests.conftest import MeasureReal
 from tests.measure.conftest import Measure
 
 
@@ -73,6 +75,15 @@ def test_a_hung_child_is_ended_with_all_its_processes() -> None:
 def test_a_child_that_ends_without_a_result_is_a_failure() -> None:
     """Exit code 0 alone is no measurement."""
     assert isinstance(run("pass"), RunFailure)
+
+
+def test_files_of_the_current_directory_shadow_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure_real: MeasureReal, photographs: FileSet
+) -> None:
+    """A sweep started where an `html.py` lies measures all the same."""
+    (tmp_path / "html.py").write_text("raise ImportError('the wrong module')")
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(measure_real(photographs, workers=0), Measurement)
 
 
 def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Small sets, and a user who may not do everything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from loaderprobe.datasets.generate import generate
+
+NOBODY = 65534
+Make = Callable[..., Path]
+AsNobody = Callable[[], AbstractContextManager[None]]
+
+
+def make_set(root: Path, **changes: object) -> Path:
+    """A set of 70 small images in three chunks, made in this process unless `changes` say otherwise."""
+    options: dict[str, object] = {
+        "resolution": (64, 48),
+        "count": 70,
+        "classes": 3,
+        "seed": 0,
+        "processes": 1,
+        "progress": lambda *_: None,
+    }
+    return generate(root, **(options | changes))  # type: ignore[arg-type]  # a test says what it changes by name
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """All files but the lock, by path."""
+    files = (path for path in directory.rglob("*") if path.is_file() and path.name != ".lock")
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def make() -> Make:
+    return make_set
+
+
+@pytest.fixture(scope="session")
+def two_hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 images of 160x120, some 10 kB each, by two processes."""
+    return make_set(tmp_path_factory.mktemp("sets"), resolution=(160, 120), count=200, classes=4, processes=2)
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """An empty directory that any user may enter, unlike `tmp_path`; only its owner may write."""
+    path = Path(tempfile.mkdtemp(prefix="loaderprobe-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def as_nobody() -> AsNobody:
+    """A context without root's right to read and write everything; for other users it changes nothing."""
+    # Pillow loads its formats on first use, from a place that nobody need be able to read.
+    Image.init()
+
+    @contextmanager
+    def lowered() -> Iterator[None]:
+        if os.geteuid() != 0:
+            yield
+            return
+        os.seteuid(NOBODY)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+    return lowered
