@@ -130,6 +130,9 @@ class Session:
         return Pace(min_s=0.0, min_batches=WARM_UP_STEPS, max_s=WARM_UP_SECONDS)
 
     def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
+        if activity == "train" and self._resident is not None:
+            # The first step after a pause is slow, and would weigh more in the shorter segment.
+            train_resident(self._resident, self.parts.compute, self.parts.clock, Pace(max_batches=1))
         if mode == "resident":
             steps = train_resident(
                 self._resident, self.parts.compute, self.parts.clock, replace(self._pace, multiple=1)
