@@ -1,0 +1,113 @@
+"""The run directory: whole files, typed, versioned, locked."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.errors import BadValue, ForeignDirectory, Locked, MissingPart, NoSpace
+from loaderprobe.records.config import SweepSpec
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
+from loaderprobe.testing import Service, example_config, example_environment, example_files
+from tests.measure.conftest import Measure, measure_fake
+
+__all__ = ["measure_fake"]
+FILES = example_files(1024)
+CONFIG = example_config(data=FILES.fingerprint)
+FAILURE = RunFailure(
+    config=CONFIG, stage="round 1", reason="it broke", hint="mend it", exit_code=None, signal="SIGKILL",
+    log=("last words",), started_utc="2026-01-01T00:00:00+00:00", wall_s=1.5,
+)  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A run of one configuration."""
+    record = RunRecord(created_utc="now", spec=SweepSpec(configs=(CONFIG,)), environment=example_environment())
+    return RunDirectory.create(tmp_path / "run", record, [FILES])
+
+
+def test_a_measurement_comes_back_as_it_was(run: RunDirectory, measure_fake: Measure) -> None:
+    """Every raw value survives the file, and a measurement replaces the failure of an earlier try."""
+    run.save(FAILURE)
+    assert run.result(CONFIG.key) == FAILURE
+    assert not run.has_measurement(CONFIG.key)
+    measurement = measure_fake(Service(cpu_s=0.001, blocked_s=0.001), files=FILES)
+    run.save(measurement)
+    assert isinstance(run.result(CONFIG.key), Measurement)
+    assert run.result(CONFIG.key) == measurement
+    assert not list((run.path / "failures").iterdir())
+
+
+def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> None:
+    """Spec, environment and file sets are those it was made with."""
+    opened = RunDirectory.open(run.path)
+    assert opened.record == run.record
+    assert opened.files(CONFIG.data) == FILES
+    assert opened.result(CONFIG.key) is None
+
+
+def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None:
+    """A directory without run.json, a missing file set and a foreign directory each have their error."""
+    with pytest.raises(BadValue, match=r"no run\.json"):
+        RunDirectory.open(tmp_path)
+    with pytest.raises(BadValue, match="missing from the run"):
+        run.files("0" * 16)
+    (tmp_path / "precious").write_text("mine")
+    with pytest.raises(ForeignDirectory):
+        RunDirectory.create(tmp_path, run.record, [FILES])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["precious", "run"]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b'{"schema": "loaderprobe/run", "schema_version": 99, "run": {}}', "version 99"),
+        (b'{"schema": "somebody/else", "schema_version": 1}', "somebody/else"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {"created_utc": 3}}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 1}', "damaged"),
+        (b"{", "damaged"),
+    ],
+)
+def test_strange_and_damaged_files_are_refused_by_name(run: RunDirectory, data: bytes, says: str) -> None:
+    """The error names the file and what is wrong with it."""
+    (run.path / "run.json").write_bytes(data)
+    with pytest.raises(BadValue, match=says) as caught:
+        RunDirectory.open(run.path)
+    assert "run.json" in caught.value.message
+
+
+def test_only_one_process_holds_a_run(run: RunDirectory) -> None:
+    """The second is refused at once, and may have it afterwards."""
+    with run.lock(), pytest.raises(Locked), lock_directory(run.path):
+        pytest.fail("both hold it")
+    with run.lock():
+        pass
+
+
+@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, NoSpace), (errno.EACCES, MissingPart)])
+def test_a_write_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
+) -> None:
+    """On a full disk nothing is lost and nothing half-written stays."""
+    path = tmp_path / "file.json"
+    write_atomically(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(error):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
+
+
+def test_an_envelope_of_another_kind_is_refused() -> None:
+    """A measurement is no run."""
+    with pytest.raises(BadValue, match="loaderprobe/measurement"):
+        decode("run", encode("measurement", FAILURE), RunRecord, "x.json")
