@@ -48,8 +48,9 @@ def sentence(judgement: Judgement, found: Experiments, figures: Figures, config:
         return f"Undecided: {judgement.why}."
     if judgement.cause == "compute":
         return (
-            f"Compute binds: training runs at {rate} images/s, {_share(figures)} of what the {figures.accelerator} "
-            f"can do, while the loader alone delivers {significant(figures.loader)}; "
+            f"Compute binds: training runs at {rate} images/s where the {figures.accelerator} alone "
+            f"{'is given' if figures.emulated else 'reaches'} {significant(figures.compute or 0.0)}, "
+            f"and the loader alone delivers {significant(figures.loader)}; "
             "nothing on the input side can help."
         )
     if judgement.cause == "balanced":
