@@ -16,6 +16,11 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
+def median(values: Sequence[float]) -> float:
+    """The middle value. Raises ValueError when there is none."""
+    return quantile(values, 0.5)
+
+
 def standard_error(values: Sequence[float]) -> float:
     """The standard error of the mean; 0 for a single value."""
     if len(values) < 2:

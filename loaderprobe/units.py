@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TypeVar
 
 from loaderprobe.errors import BadValue
@@ -28,7 +29,8 @@ def significant(value: float, figures: int = 3) -> str:
     whole_digits = len(str(int(abs(rounded)))) if abs(rounded) >= 1 else 0
     if whole_digits:
         return f"{rounded:.{max(0, figures - whole_digits)}f}"
-    return f"{rounded:.{figures}g}"
+    # The `g` notation, but without its exponent for the smallest.
+    return f"{Decimal(f'{rounded:.{figures}g}'):f}"
 
 
 def format_bytes(count: float) -> str:
@@ -46,11 +48,12 @@ def format_rate(bytes_per_s: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """A duration with the unit a person would choose: 340 us, 1.2 ms, 4.5 s, 3 min 20 s, 2 h 5 min."""
-    if seconds < 1e-3:
+    # Each limit is where rounding would reach the next unit: 1 min, never 60 s.
+    if seconds < 0.9995e-3:
         return f"{seconds * 1e6:.0f} us"
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{significant(seconds * 1e3)} ms"
-    if seconds < 60:
+    if seconds < 59.5:
         return f"{significant(seconds, 2)} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
@@ -61,7 +64,7 @@ def format_duration(seconds: float) -> str:
 
 def parse_bytes(text: str) -> int:
     """Bytes from `110kB`, `1.5 GiB` or `4096`. Raises BadValue."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     if not match or match[2].upper() not in _SIZE_UNITS:
         raise BadValue(f"'{text}' is not a size", hint="write 110kB, 64MB or 2GiB (MB = 10^6, MiB = 2^20 bytes)")
     return round(float(match[1]) * _SIZE_UNITS[match[2].upper()])
@@ -69,7 +72,7 @@ def parse_bytes(text: str) -> int:
 
 def parse_resolution(text: str) -> tuple[int, int]:
     """(width, height) in pixels from `500x375`. Raises BadValue."""
-    match = re.fullmatch(r"\s*(\d+)[xX](\d+)\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,5})[xX](\d{1,5})\s*", text)
     if not match or not (16 <= int(match[1]) <= 16384 and 16 <= int(match[2]) <= 16384):
         raise BadValue(f"'{text}' is not a resolution", hint="write WIDTHxHEIGHT in pixels (16 to 16384), like 500x375")
     return int(match[1]), int(match[2])

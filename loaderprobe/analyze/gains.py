@@ -18,7 +18,7 @@ from loaderprobe.analyze.rates import (
 )
 from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.verdict import Gain, How
-from loaderprobe.stats import mean
+from loaderprobe.stats import mean, median
 
 # A cold segment read at least this share of its bytes from storage; a warm one at most that.
 COLD_AT_LEAST = 0.9
@@ -79,7 +79,7 @@ def run_experiments(measurement: Measurement) -> Experiments:
     free = [loops[n].end_to_end(math.inf, free_transport=True) / predicted[n] for n in predicted]
     return Experiments(
         base=base,
-        compute=mean(list(compute_by_round.values())) if compute_by_round else None,
+        compute=median(list(compute_by_round.values())) if compute_by_round else None,
         loader=loader,
         without=without,
         how=how,
@@ -87,7 +87,7 @@ def run_experiments(measurement: Measurement) -> Experiments:
         ratios=ratios,
         end_to_end=rates_by_round(measurement, base, "train"),
         predicted=predicted,
-        ceiling_gain=mean(free) if free else math.inf,
+        ceiling_gain=median(free) if free else math.inf,
         cost=cost,
         overhead_s=overhead_s,
         missing=missing,
@@ -199,6 +199,6 @@ def _ratios(
 
 
 def _interval_gain(ratios: list[float], how: How) -> Gain:
-    """Taking a resource away cannot slow training down: a mean below 1 is noise."""
+    """Taking a resource away cannot slow training down: less than 1 is noise."""
     found = interval(ratios)
     return Gain(value=max(1.0, found.value), low=max(1.0, found.low), high=max(1.0, found.high), how=how)

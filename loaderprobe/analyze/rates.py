@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
-from loaderprobe.stats import half_width, mean
+from loaderprobe.stats import half_width, median
 
 NS = 1e9
 
@@ -62,8 +62,11 @@ def rates_by_round(measurement: Measurement, mode: Mode, activity: Activity) -> 
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Mean and 95 % interval over rounds; never below 0."""
-    middle, half = mean(values), half_width(values)
+    """Median and 95 % interval over rounds; never below 0.
+
+    The median, since now and then a virtual machine loses its processor for seconds, in one round.
+    """
+    middle, half = median(values), half_width(values)
     return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
 

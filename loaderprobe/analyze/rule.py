@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.gains import Experiments
 from loaderprobe.records.verdict import Cause, Evidence, Gain, Side
-from loaderprobe.stats import half_width, mean, standard_error
+from loaderprobe.stats import half_width, mean, median, standard_error
 
 # A change that gains less than this is not worth a word: CPU speed alone drifts by more.
 WORTH = 1.05
@@ -72,7 +72,7 @@ def residual_of(found: Experiments) -> tuple[float | None, float]:
     logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
     if not logs:
         return None, RESIDUAL_FLOOR
-    return math.expm1(mean(logs)), max(RESIDUAL_FLOOR, half_width(logs))
+    return math.expm1(median(logs)), max(RESIDUAL_FLOOR, half_width(logs))
 
 
 def _why_undecided(found: Experiments, residual: float | None, tolerance: float) -> str:
@@ -117,7 +117,7 @@ def cores_in_use(found: Experiments) -> float:
     """Cores that reading and preprocessing keep busy while the loader runs alone."""
     if found.cost is None or not found.loader:
         return 0.0
-    return mean(list(found.loader.values())) * found.cost.cpu_s / found.cost.images
+    return median(list(found.loader.values())) * found.cost.cpu_s / found.cost.images
 
 
 def _gain_evidence(gains: Mapping[str, Gain]) -> list[Evidence]:

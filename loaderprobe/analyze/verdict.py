@@ -11,7 +11,7 @@ from loaderprobe.analyze.wording import Figures, advice, sentence
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Bound, Evidence, Gains, Rates, Verdict
-from loaderprobe.stats import mean
+from loaderprobe.stats import mean, median
 
 _CEILING_REASON = "the ceiling of this storage was not measured: run `loaderprobe bandwidth` on the data"
 # The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.
@@ -28,9 +28,9 @@ def verdict(measurement: Measurement) -> Verdict:
     judgement = judge(found, workers=measurement.config.workers, cores_available=measurement.cores_available)
     trained = segments_of(measurement, found.base, "train")
     figures = Figures(
-        training=mean(list(found.end_to_end.values())),
+        training=median(list(found.end_to_end.values())),
         compute=found.compute,
-        loader=mean(list(found.loader.values())),
+        loader=median(list(found.loader.values())),
         emulated=measurement.compute.given_images_per_s is not None,
     )
     rates = _rates(found, measurement.cores_available)
@@ -42,7 +42,7 @@ def verdict(measurement: Measurement) -> Verdict:
         images_per_s=interval(list(found.end_to_end.values())),
         rates=rates,
         gains=Gains(**{name: found.gains.get(name) for name in ("storage", "preprocess", "transport", "compute")}),
-        predicted_images_per_s=mean(list(found.predicted.values())) if found.predicted else None,
+        predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,
         residual=residual_of(found)[0],
         input_wait_fraction=wait,
         accelerator_utilization=utilization,
@@ -93,12 +93,12 @@ def _rates(found: Experiments, cores_available: float) -> Rates:
     def without(resource: str) -> float | None:
         values = list(found.without.get(resource, {}).values())
         # A rate without bound (nothing else takes time) is no figure to print.
-        return mean(values) if values and max(values) < 1e9 else None
+        return median(values) if values and max(values) < 1e9 else None
 
     cpu_s = found.cost.cpu_s / found.cost.images if found.cost else 0.0
     return Rates(
         compute=found.compute,
-        loader=mean(list(found.loader.values())),
+        loader=median(list(found.loader.values())),
         loader_without_storage=without("storage"),
         loader_without_preprocess=without("preprocess"),
         loader_without_transport=without("transport"),

@@ -8,7 +8,7 @@ from loaderprobe.analyze.gains import Experiments
 from loaderprobe.analyze.rule import WORTH, Judgement
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.verdict import Advice, Gain
-from loaderprobe.stats import mean
+from loaderprobe.stats import median
 from loaderprobe.units import join_words, significant
 
 _WITHOUT = {
@@ -77,7 +77,7 @@ def sentence(judgement: Judgement, found: Experiments, figures: Figures, config:
 def advice(found: Experiments, figures: Figures) -> tuple[Advice, ...]:
     """Changes whose experiment was performed or estimated and gains enough, largest first."""
     worth = [(name, gain) for name, gain in found.gains.items() if gain.value >= WORTH]
-    predicted = mean(list(found.predicted.values())) if found.predicted else figures.training
+    predicted = median(list(found.predicted.values())) if found.predicted else figures.training
     return tuple(
         Advice(action=_ACTIONS[name], predicted_images_per_s=predicted * gain.value, gain=gain.value)
         for name, gain in sorted(worth, key=lambda item: -item[1].value)

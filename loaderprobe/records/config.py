@@ -103,7 +103,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.workers < 0 or self.batch_size < 1 or self.rounds < 1:
             raise BadValue("workers must be 0 or more, batch size and rounds 1 or more")
-        if (self.workers == 0) != (self.prefetch_factor == 0):
+        if self.prefetch_factor < 0 or (self.workers == 0) != (self.prefetch_factor == 0):
             raise BadValue("the prefetch factor is 0 for the serial loader and 1 or more for workers")
 
     @property

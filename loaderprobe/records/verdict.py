@@ -14,7 +14,7 @@ How = Literal["performed", "estimated"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A value with its 95 % interval over the rounds."""
+    """The median of the rounds, with its 95 % interval from their spread."""
 
     value: float
     low: float

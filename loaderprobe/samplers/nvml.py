@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
@@ -55,7 +56,9 @@ class NvmlSampler(RecordedSampler):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._handle is not None:
-            self._nvml.nvmlShutdown()
+            # A GPU lost meanwhile must not cost the measurement: all its readings are kept already.
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
 
     def sample(self) -> None:
         """Read what this GPU offers; the rest keeps its reason."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -28,15 +29,23 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
     """The value in an envelope, with all types checked. Raises BadValue naming `source`."""
     try:
         envelope: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
-        found = (envelope.get("schema"), envelope.get("schema_version"))
-        if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
-            raise BadValue(
-                f"{source} is {found[0]} version {found[1]}, not loaderprobe/{kind} version {SCHEMA_VERSION}",
-                hint="render it with the loaderprobe that wrote it",
-            )
+    except msgspec.DecodeError as error:
+        raise _damaged(source, error) from error
+    found = (envelope.get("schema"), envelope.get("schema_version"))
+    if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
+        raise BadValue(
+            f"{source} is {found[0]} version {found[1]}, not loaderprobe/{kind} version {SCHEMA_VERSION}",
+            hint="render it with the loaderprobe that wrote it",
+        )
+    try:
         return msgspec.convert(envelope[kind], type_)
-    except (msgspec.DecodeError, KeyError) as error:
-        raise BadValue(f"{source} is damaged: {error}", hint="delete it and measure again with --resume") from error
+    except (msgspec.DecodeError, KeyError, BadValue) as error:
+        # BadValue: the types are right, but the record refuses such values.
+        raise _damaged(source, error) from error
+
+
+def _damaged(source: str, error: Exception) -> BadValue:
+    return BadValue(f"{source} is damaged: {error}", hint="delete it and measure again with --resume")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -51,9 +60,13 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise write_error(error, path) from error
+    except BaseException as error:
+        # Ctrl-C as much as a full disk; and there is nothing to remove where nothing could be made.
+        with contextlib.suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError):
+            raise write_error(error, path) from error
+        raise
 
 
 def write_error(error: OSError, path: Path) -> NoSpace | MissingPart:

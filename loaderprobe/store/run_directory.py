@@ -11,7 +11,7 @@ RUN/  run.json               sweep spec, environment
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -69,8 +69,12 @@ class RunDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for writing. Raises Locked when another process does."""
-        with lock_directory(self.path):
+        """Hold the run for writing. Raises Locked when another process does, MissingPart without permission."""
+        with ExitStack() as held:
+            try:
+                held.enter_context(lock_directory(self.path))
+            except OSError as error:
+                raise write_error(error, self.path) from error
             yield
 
     def files(self, fingerprint: str) -> FileSet:

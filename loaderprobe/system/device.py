@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Sequence
@@ -155,6 +156,7 @@ def _overlay_devices(mount: _Mount) -> tuple[str, ...]:
             layers += value.split(":")
     found: list[str] = []
     for layer in layers:
-        if Path(layer).is_dir():
+        # A layer of the host is not there inside the container, or may not be looked at.
+        with contextlib.suppress(OSError):
             found += locate(Path(layer)).devices
     return tuple(dict.fromkeys(found))

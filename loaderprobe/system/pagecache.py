@@ -33,7 +33,8 @@ class LinuxPageCache:
         """Drop the files' pages; a file that has gone has none.
 
         Pages whose read is still under way stay, and so do those not written back yet, as of a folder
-        just unpacked: so it is done again, after writing back, until the resident share stops falling.
+        just unpacked: so it is done again, after writing back, until the resident share stops falling. Where
+        the share may not be known, once more is done blindly: what is unknown may be such a folder too.
         """
         before = 1.0
         for number in range(PASSES):
@@ -41,9 +42,9 @@ class LinuxPageCache:
                 with contextlib.suppress(FileNotFoundError):
                     _drop(path, write_back=number > 0)
             now = self.resident(paths)
-            if not now or (now >= before and number > 0):
+            if now == 0 or (number > 0 and (now is None or now >= before)):
                 return
-            before = now
+            before = 1.0 if now is None else now
 
     def warm(self, paths: Sequence[Path]) -> None:
         """Read the files once into a buffer that is reused; a file that has gone is left out."""
