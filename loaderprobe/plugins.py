@@ -43,7 +43,7 @@ def resolve(kind: Kind, name: str) -> Callable[..., Any]:
         known = join_words(sorted(BUILT_IN[kind]), "or")
         raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or package.module:Class of your own")
     module_name, _, attribute = target.partition(":")
-    if not all(part.isidentifier() for part in [*module_name.split("."), attribute]):
+    if module_name.strip(".") != module_name or not module_name or not attribute:
         raise BadValue(f"'{target}' names no class", hint=f"write package.module:Class for a {kind} of your own")
     try:
         found = getattr(import_module(module_name), attribute)

@@ -83,7 +83,9 @@ def _drop(path: Path, *, write_back: bool) -> None:
     fd = os.open(path, os.O_RDONLY)
     try:
         if write_back:
-            os.fdatasync(fd)
+            # Read-only file systems without a write path (squashfs) answer EINVAL: nothing there is dirty.
+            with contextlib.suppress(OSError):
+                os.fdatasync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)

@@ -33,14 +33,16 @@ def test_cold_reads_agree_with_the_files_consumed(on_disk: FileSet, measure_real
 
 
 def test_cold_reads_agree_with_the_device(on_disk: FileSet, measure_real: MeasureReal) -> None:
-    """What the device reports to have read is what was delivered, within 10 % (serial: nothing is read ahead)."""
-    measurement = measure_real(on_disk, workers=0)
+    """What the device reports to have read is what was delivered, within 10 % (serial: nothing is read ahead).
+
+    Others may use the disk meanwhile, which only adds: the quietest segment counts.
+    """
+    measurement = measure_real(on_disk, workers=0, rounds=3)
     assert isinstance(measurement, Measurement)
     cold = [s for s in measurement.segments if s.mode == "C"]
     if any(s.disk_bytes is None for s in cold):
         pytest.skip("the device of the temporary directory is not visible")
-    disk, delivered = sum(s.disk_bytes or 0 for s in cold), sum(s.delivered_bytes or 0 for s in cold)
-    assert disk == pytest.approx(delivered, rel=0.10)
+    assert min((s.disk_bytes or 0) / (s.delivered_bytes or 1) for s in cold) == pytest.approx(1.0, abs=0.10)
 
 
 def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal) -> None:
