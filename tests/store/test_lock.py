@@ -1,0 +1,59 @@
+"""The lock of a run, between real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.errors import Locked, MissingPart
+from loaderprobe.records.config import SweepSpec
+from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
+from loaderprobe.testing import example_environment
+
+RECORD = RunRecord(created_utc="now", spec=SweepSpec(configs=()), environment=example_environment())
+HOLD = (
+    "import sys; from pathlib import Path; from loaderprobe.store.run_directory import lock_directory\n"
+    "with lock_directory(Path(sys.argv[1])):\n    print('held', flush=True); sys.stdin.read()"
+)
+
+
+def test_another_process_is_refused_until_the_holder_is_gone(tmp_path: Path) -> None:
+    """The lock of a process that was killed is free: nobody has to remove a file."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Locked) as caught, lock_directory(tmp_path):
+            pytest.fail("both hold it")
+        assert str(tmp_path) in caught.value.message and caught.value.hint
+        holder.kill()
+    with lock_directory(tmp_path):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_run_of_another_user_cannot_be_locked() -> None:
+    """Without permission to write, resuming says so, with the exit code for it."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        run = RunDirectory.create(Path(name) / "run", RECORD, [])
+        os.seteuid(65534)
+        try:
+            with pytest.raises(MissingPart, match="cannot be written"), run.lock():
+                pytest.fail("nobody may not write there")
+        finally:
+            os.seteuid(0)
+
+
+def test_trouble_while_a_run_is_held_stays_as_it_is(tmp_path: Path) -> None:
+    """An error of the work inside is not taken for an error of the lock, and the lock is given back."""
+    run = RunDirectory.create(tmp_path / "run", RECORD, [])
+    with pytest.raises(FileNotFoundError), run.lock():
+        raise FileNotFoundError
+    with run.lock():
+        pass

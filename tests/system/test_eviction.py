@@ -1,0 +1,47 @@
+"""Evicting files that are dirty, gone, or on a file system without a write path."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.system.device import locate
+from loaderprobe.system.pagecache import LinuxPageCache
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """A file whose pages have not been written back."""
+    if locate(tmp_path).kind != "block":
+        pytest.skip("the temporary directory is not on a block device, whose pages can be dropped")
+    path = tmp_path / "fresh"
+    path.write_bytes(os.urandom(500_000))
+    return path
+
+
+def test_a_fresh_file_is_evicted_though_another_is_gone(fresh: Path) -> None:
+    """Where the share of the whole cannot be known, pages not written back are dropped all the same."""
+    LinuxPageCache().evict([fresh, fresh.with_name("gone")])
+    assert LinuxPageCache().resident([fresh]) == 0.0
+
+
+def test_a_file_system_that_cannot_write_back_is_no_error(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """squashfs answers fdatasync with EINVAL; evicting then does what it can."""
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    LinuxPageCache().evict([fresh, fresh.with_name("gone")])
+
+
+def test_an_eviction_that_does_not_help_ends(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that somebody holds are given up after two tries, and the file stays as it was."""
+    content, tries = fresh.read_bytes(), []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *_: tries.append(1))
+    LinuxPageCache().evict([fresh])
+    assert len(tries) == 2
+    assert fresh.read_bytes() == content

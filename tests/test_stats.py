@@ -1,0 +1,58 @@
+"""Intervals against tables, quantiles against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaderprobe import stats
+
+VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
+
+
+@given(VALUES, st.floats(0, 1))
+def test_quantiles_are_those_of_numpy(values: list[float], share: float) -> None:
+    """Linear interpolation between the two nearest."""
+    assert stats.quantile(values, share) == pytest.approx(float(np.quantile(values, share)), abs=1e-6)
+
+
+@given(VALUES)
+def test_means_and_errors_are_those_of_numpy(values: list[float]) -> None:
+    """The standard error divides by n - 1; a single value has none."""
+    assert stats.mean(values) == pytest.approx(float(np.mean(values)), abs=1e-6)
+    expected = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    assert stats.standard_error(values) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "student"), [(1, 12.706), (2, 4.303), (10, 2.228), (11, 2.201), (15, 2.131), (30, 2.042), (1000, 1.962)]
+)
+def test_half_widths_follow_student(freedom: int, student: float) -> None:
+    """Within 1 % of the printed table (97.5 %), also beyond the part that is kept here."""
+    values = [float(number % 7) for number in range(freedom + 1)]
+    assert stats.half_width(values) == pytest.approx(student * stats.standard_error(values), rel=0.01)
+
+
+def test_nothing_has_no_quantile() -> None:
+    """An empty list is the caller's mistake."""
+    with pytest.raises(ValueError, match="nothing"):
+        stats.quantile([], 0.5)
+
+
+@pytest.mark.parametrize("values", [[], [3.0], [2.0, 2.0, 2.0]])
+def test_without_spread_there_is_no_interval(values: list[float]) -> None:
+    """None, one or equal values give a width of 0."""
+    assert stats.half_width(values) == 0
+
+
+@given(VALUES)
+def test_a_median_is_that_of_numpy(values: list[float]) -> None:
+    """The middle value, or the mean of the two in the middle."""
+    assert stats.median(values) == pytest.approx(float(np.median(values)), abs=1e-6)
+
+
+def test_one_spoilt_round_does_not_move_the_median() -> None:
+    """Of three rounds, one that lost its processor is outvoted."""
+    assert stats.median([100.0, 3.0, 101.0]) == 100.0
