@@ -10,6 +10,7 @@ from pathlib import Path
 from loaderprobe.analyze.report import build_report
 from loaderprobe.datasets.folder import generated_set, scan_folder
 from loaderprobe.datasets.generate import generate as generate_set
+from loaderprobe.datasets.manifest import is_generated
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.abilities import abilities
 from loaderprobe.measure.clock import SystemClock
@@ -127,6 +128,8 @@ def _check_compute(compute: str) -> None:
 
 
 def _file_sets(request: SweepRequest, processes: int, on_data: OnData) -> list[FileSet]:
+    if request.data is not None and is_generated(request.data):
+        return [generated_set(request.data, sample=request.images_needed, seed=request.seed)]
     if request.data is not None:
         return [
             scan_folder(

@@ -43,6 +43,12 @@ def read_spec(directory: Path) -> SetSpec | None:
     return decode("dataset-spec", path.read_bytes(), SetSpec, str(path)) if path.is_file() else None
 
 
+def is_generated(directory: Path) -> bool:
+    """True for a complete set of ours; a `manifest.json` of somebody else's is no sign of one."""
+    path = directory / MANIFEST
+    return path.is_file() and b'"loaderprobe/dataset"' in path.read_bytes()[:200]
+
+
 def read_manifest(directory: Path) -> Manifest | None:
     """The manifest of the set in `directory`; None when it is not complete."""
     path = directory / MANIFEST

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import filelock
 
-from loaderprobe.errors import BadValue, ForeignDirectory, Locked
+from loaderprobe.errors import BadValue, ForeignDirectory, Locked, Refused
 from loaderprobe.records.config import FileSet, SweepSpec
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -45,10 +45,16 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, record: RunRecord, files: list[FileSet]) -> RunDirectory:
-        """A new run. Raises ForeignDirectory when `path` is not empty, MissingPart without permission."""
+        """A new run. Raises Refused when `path` is not empty, MissingPart without permission."""
+        if path.exists() and not path.is_dir():
+            raise BadValue(f"{path} is a file", hint="name a directory for the run, with --out")
+        if (path / "run.json").exists():
+            raise Refused(
+                f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
+            )
         try:
             for part in ("files", "measurements", "failures"):
-                if path.is_dir() and not (path / "run.json").exists() and _foreign(path):
+                if path.is_dir() and _foreign(path):
                     raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
                 (path / part).mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from loaderprobe.datasets.folder import NAMED_SKIPS, generated_set, scan_folder
+from loaderprobe.datasets.manifest import is_generated
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.config import FileSet
 from tests.datasets.conftest import AsNobody, Make
@@ -285,3 +286,10 @@ def test_an_incomplete_generated_set_is_refused(tmp_path: Path, make: Make) -> N
     (directory / "manifest.json").unlink()
     with pytest.raises(BadValue, match="no complete"):
         generated_set(directory, sample=6, seed=0)
+
+
+def test_only_our_own_manifest_marks_a_generated_set(tmp_path: Path, photographs: FileSet) -> None:
+    """Somebody else's `manifest.json` does not turn their folder into ours."""
+    assert is_generated(Path(photographs.root))
+    (tmp_path / "manifest.json").write_text('{"name": "a web app"}')
+    assert not is_generated(tmp_path)

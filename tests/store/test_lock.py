@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.errors import Locked, MissingPart
+from loaderprobe.errors import BadValue, Locked, MissingPart, Refused
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import example_environment
@@ -57,3 +57,21 @@ def test_trouble_while_a_run_is_held_stays_as_it_is(tmp_path: Path) -> None:
         raise FileNotFoundError
     with run.lock():
         pass
+
+
+def test_a_file_is_no_place_for_a_run(tmp_path: Path) -> None:
+    """The path was a bad choice, and nothing becomes of the file."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(BadValue, match="is a file"):
+        RunDirectory.create(tmp_path / "file", RECORD, [])
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_run_is_not_begun_over_another(tmp_path: Path) -> None:
+    """What was asked of the first, perhaps still at work, stays; the way on is named."""
+    RunDirectory.create(tmp_path / "run", RECORD, [])
+    before = (tmp_path / "run" / "run.json").read_bytes()
+    with pytest.raises(Refused, match="already holds a run") as caught:
+        RunDirectory.create(tmp_path / "run", RECORD, [])
+    assert "--resume" in caught.value.hint
+    assert (tmp_path / "run" / "run.json").read_bytes() == before
