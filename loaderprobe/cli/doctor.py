@@ -25,8 +25,8 @@ def doctor(
 
     if not path.exists():
         raise BadValue(f"{path} does not exist", hint="give a directory on the storage in question")
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("measured", min_width=22)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=True)
+    table.add_column("measured", width=26)
     table.add_column("here")
     table.add_column("why", ratio=1)
     for ability in api.doctor(path):
