@@ -117,7 +117,7 @@ class Measurement:
     compute: ComputeInfo
     started_utc: str
     first_batch_s: float
-    """Starting the workers and waiting for the first batch; not part of any rate."""
+    """Waiting for the first batch, with loader and device already started; not part of any rate."""
     segments: tuple[Segment, ...]
     worker_batches: WorkerBatches
     series: tuple[Series, ...]

@@ -109,7 +109,7 @@ def test_a_warm_configuration_has_no_storage_to_gain(measure_fake: Measure) -> N
 
 
 def test_the_first_batch_is_apart(measure_fake: Measure) -> None:
-    """Starting up is reported, and is in no segment."""
+    """The wait for it is reported, and is in no segment."""
     measurement = measure_fake(Service(cpu_s=0.002))
     assert measurement.first_batch_s > 0
     assert all(segment.first_batch != 0 for segment in measurement.segments)
