@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class Loop:
     """A training loop: how it overlaps, and what a batch costs the training thread.
 
-    Source of the three laws: 141 configurations whose truth was performed, on throttled disks.
+    The three laws were chosen in earlier experiments on throttled disks; the residual in every verdict
+    holds them against the run at hand.
     """
 
     workers: int

@@ -1,4 +1,4 @@
-"""How long a segment lasts. Every constant was chosen by measurement."""
+"""How long a segment lasts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ BLOCKED_SHARE = 0.3
 # A slow device cannot be given 12 steps; fewer, over at least this long, still average its noise.
 MAX_SECONDS = 3.0
 MIN_STEPS_OF_SLOW_DEVICE = 3
-# Seconds of a configuration's budget that go to starting Python, torch and the workers.
+# Assumed, not measured: seconds of a configuration's budget that go to starting Python, torch and the workers.
 START_SECONDS = 6.0
-# Wall time of a segment over its timed part: flush, eviction, warming.
+# Assumed, not measured: wall time of a segment over its timed part: flush, eviction, warming.
 OVERHEAD = 1.6
 
 
