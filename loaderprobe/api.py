@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.report import build_report
+from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.datasets.folder import generated_set, scan_folder
 from loaderprobe.datasets.generate import generate as generate_set
 from loaderprobe.datasets.manifest import is_generated
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.abilities import abilities
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.order import Order
+from loaderprobe.measure.runner import run_configuration
 from loaderprobe.measure.sweep import OnProgress
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.plugins import resolve, split_name
+from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.config import CacheState, Decoder, FileSet, Pipeline, RunConfig, SweepSpec
 from loaderprobe.records.environment import Ability
+from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.json import summary_json
+from loaderprobe.storage.probe import OnLeg, ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment
-from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import format_resolution
 
 # A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
@@ -33,6 +41,10 @@ COLD_BATCHES = 14
 CLASSES = 10
 LEAST_IMAGES = 512
 MOST_IMAGES = 20_000
+# Of the storage at one concurrency, measured before the first configuration that reads it so.
+CEILING_S = 2.0
+CEILING_LONGEST_S = 8.0
+CEILING_SHARE = 0.2
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
 
@@ -170,8 +182,35 @@ def _config(request: SweepRequest, files: FileSet, workers: int, compute: str, c
 
 def sweep(run: RunDirectory, on_progress: OnProgress) -> None:
     """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked."""
+
+    def with_ceiling(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
+        """Measure the storage just before the configuration that is the first to read it at its concurrency."""
+        start_ns = clock.now_ns()
+        if order.config.cache == "cold":
+            _raise_ceiling(run, order)
+        spent_s = (clock.now_ns() - start_ns) / 1e9
+        left_s = None if order.budget_s is None else order.budget_s - spent_s
+        return run_configuration(replace(order, budget_s=left_s), clock=clock, **options)
+
     with run.lock():
-        run_sweep(run, clock=SystemClock(), on_progress=on_progress)
+        run_sweep(run, clock=SystemClock(), on_progress=on_progress, run_one=with_ceiling)
+
+
+def _raise_ceiling(run: RunDirectory, order: Order) -> None:
+    from loaderprobe.storage.ceiling import raise_ceiling
+
+    known = run.ceiling(order.config.data)
+    longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
+    found = raise_ceiling(
+        known,
+        order.files,
+        max(1, order.config.workers),
+        seconds=CEILING_S,
+        longest_s=min(CEILING_LONGEST_S, max(CEILING_S, longest_s)),
+        cache=LinuxPageCache(),
+    )
+    if found != known:
+        run.save_ceiling(found)
 
 
 def report(run: RunDirectory) -> Report:
@@ -187,6 +226,7 @@ def report(run: RunDirectory) -> Report:
         environment=run.record.environment,
         files=[run.files(fingerprint) for fingerprint in fingerprints],
         results=[(config, run.result(config.key)) for config in spec.configs],
+        ceilings={found.data: found for each in fingerprints if (found := run.ceiling(each)) is not None},
     )
 
 
@@ -196,22 +236,16 @@ def save_report(run: RunDirectory, shown: Report) -> Path:
     return run.write("report.html", HtmlReport().render(shown))
 
 
-def bandwidth(
-    path: Path, *, readers: Sequence[int], seconds: float, scratch_bytes: int | None, seed: int,
-    progress: Callable[[int, int], None],
-) -> BandwidthReport:  # fmt: skip
-    """What the storage under `path` delivers to readers of whole files."""
-    from loaderprobe.storage.probe import probe_bandwidth
+def bandwidth(request: ProbeRequest, *, drop_caches: bool, on_leg: OnLeg) -> BandwidthReport:
+    """What the storage under a path delivers to readers of whole files, what limits it, and what it feeds.
 
-    return probe_bandwidth(
-        path,
-        readers=tuple(readers),
-        seconds=seconds,
-        scratch_bytes=scratch_bytes,
-        seed=seed,
-        cache=LinuxPageCache(),
-        progress=progress,
-    )
+    `drop_caches` empties all caches of the machine before each reading, where this user may. Raises what
+    `storage.probe.probe_bandwidth` raises, and MissingPart where the caches may not be dropped.
+    """
+    if drop_caches:
+        request = replace(request, drop_all=drop_all_caches)
+    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_leg=on_leg)
+    return judge_bandwidth(measured, {name: each.images_per_s for name, each in ACCELERATORS.items()})
 
 
 def doctor(path: Path) -> tuple[Ability, ...]:

@@ -39,6 +39,17 @@ def half_width(values: Sequence[float]) -> float:
     return quantile * standard_error(values)
 
 
+def half_width_in_time(values: Sequence[float]) -> float:
+    """Half the 95 % interval of the mean of readings that follow each other, and so depend on each other.
+
+    Batch means (Conway 1963): neighbours are averaged until six to eleven batches are left, whose spread
+    tells of the correlation in either direction.
+    """
+    size = max(1, len(values) // 6)
+    whole = len(values) - len(values) % size
+    return half_width([mean(values[first : first + size]) for first in range(0, whole, size)])
+
+
 def quantile(values: Sequence[float], share: float) -> float:
     """The value below which `share` of the values lie, by linear interpolation."""
     if not values:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.verdict import verdict
+from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -29,13 +30,14 @@ _NOT_MEASURED = "this configuration was not measured"
 def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
+    ceilings: Mapping[str, StorageCeiling],
 ) -> Report:  # fmt: skip
-    """Judge every result and put them together, in the order of the sweep."""
+    """Judge every result and put them together, in the order of the sweep; `ceilings` are by file set."""
     rows: list[ConfigurationRow] = []
     details: list[Detail] = []
     for config, result in results:
         if isinstance(result, Measurement):
-            judged = verdict(result)
+            judged = verdict(result, ceilings.get(config.data))
             rows.append(_measured_row(result, judged))
             details.append(_detail(result, judged))
         else:
@@ -88,6 +90,8 @@ def _measured_row(measurement: Measurement, judged: Verdict) -> ConfigurationRow
         disk_read_bytes_per_s=judged.disk_read_bytes_per_s,
         cold_fraction=judged.cold_fraction,
         disk_ceiling_fraction=judged.disk_ceiling_fraction,
+        read_amplification=judged.read_amplification,
+        foreign_read_bytes_per_s=judged.foreign_read_bytes_per_s,
         gpu=judged.gpu,
         bound=judged.bound,
         advice=judged.advice,
@@ -130,6 +134,8 @@ def _row(config: RunConfig, status: Status, reason: str | None, *, emulated: boo
         disk_read_bytes_per_s=None,
         cold_fraction=None,
         disk_ceiling_fraction=None,
+        read_amplification=None,
+        foreign_read_bytes_per_s=None,
         gpu={"unavailable": _NOT_MEASURED},
         bound=None,
         advice=(),

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loaderprobe.analyze.disk import DiskUse, disk_use
 from loaderprobe.analyze.gains import Experiments, run_experiments
-from loaderprobe.analyze.rates import cold_fraction, interval, segment_seconds, segments_of, step_time, worker_cost
-from loaderprobe.analyze.rule import Judgement, judge, residual_of
+from loaderprobe.analyze.rates import interval, segment_seconds, segments_of, step_time
+from loaderprobe.analyze.rule import judge, residual_of
 from loaderprobe.analyze.wording import Figures, advice, sentence
 from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Bound, Evidence, Gains, Rates, Verdict
 from loaderprobe.stats import mean, median
 
-_CEILING_REASON = "the ceiling of this storage was not measured: run `loaderprobe bandwidth` on the data"
 # The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.
 UTILIZATION_BAR = 0.9
 WAIT_MODERATE = 0.05
-_UNCOUNTED = "this file system does not account reads"
 
 
-def verdict(measurement: Measurement) -> Verdict:
-    """Judge one measurement. Raises BadValue when it holds no end-to-end segment."""
+def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Verdict:
+    """Judge one measurement, with the ceiling of its storage where there is one.
+
+    Raises BadValue when the measurement holds no end-to-end segment.
+    """
     found = run_experiments(measurement)
     if not found.end_to_end or not found.loader:
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
@@ -34,10 +37,10 @@ def verdict(measurement: Measurement) -> Verdict:
         emulated=measurement.compute.given_images_per_s is not None,
     )
     rates = _rates(found, measurement.cores_available)
-    read_rate, cold = _reads(measurement, trained), cold_fraction(measurement, trained)
+    disk = disk_use(measurement, trained, ceiling)
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = figures.training / found.compute if found.compute else None
-    shares = _shares(wait, utilization, cold)
+    evidence = (*judgement.evidence, *_shares(wait, utilization), *disk.evidence())
     return Verdict(
         images_per_s=interval(list(found.end_to_end.values())),
         rates=rates,
@@ -47,45 +50,36 @@ def verdict(measurement: Measurement) -> Verdict:
         input_wait_fraction=wait,
         accelerator_utilization=utilization,
         bytes_per_image=_bytes_per_image(trained),
-        disk_read_bytes_per_s=read_rate,
-        cold_fraction=cold,
-        disk_ceiling_fraction=None,
+        disk_read_bytes_per_s=disk.read_bytes_per_s,
+        cold_fraction=disk.cold_fraction,
+        disk_ceiling_fraction=disk.ceiling_fraction,
+        read_amplification=disk.amplification,
+        foreign_read_bytes_per_s=disk.foreign_bytes_per_s,
         gpu=_gpu(measurement, trained),
-        bound=_bound(judgement, found, figures, measurement, (*judgement.evidence, *shares)),
+        bound=Bound(
+            side=judgement.side,
+            cause=judgement.cause,
+            candidates=judgement.candidates,
+            sentence=sentence(judgement, found, figures, measurement.config, disk.clause()),
+            evidence=evidence,
+        ),
         advice=advice(found, figures),
         step_time=step_time(trained),
         worker_time=found.cost.per_image() if found.cost else None,
-        unavailable=_unavailable(found, rates, read_rate, cold),
+        unavailable=_unavailable(found, rates, disk),
     )
 
 
-def _shares(wait: float, utilization: float | None, cold: float | None) -> tuple[Evidence, ...]:
+def _shares(wait: float, utilization: float | None) -> tuple[Evidence, ...]:
     """Figures that other tools judge by, with their thresholds: beside the verdict, not part of it."""
     known = [
         ("share of time waiting for input (XProf: moderately input-bound)", wait, WAIT_MODERATE),
         ("accelerator utilization (MLPerf Storage's bar)", utilization, UTILIZATION_BAR),
-        ("share of bytes read from storage", cold, None),
     ]
     return tuple(
         Evidence(metric=metric, value=value, threshold=threshold, unit="")
         for metric, value, threshold in known
         if value is not None
-    )
-
-
-def _bound(
-    judgement: Judgement,
-    found: Experiments,
-    figures: Figures,
-    measurement: Measurement,
-    evidence: tuple[Evidence, ...],
-) -> Bound:
-    return Bound(
-        side=judgement.side,
-        cause=judgement.cause,
-        candidates=judgement.candidates,
-        sentence=sentence(judgement, found, figures, measurement.config),
-        evidence=evidence,
     )
 
 
@@ -104,14 +98,6 @@ def _rates(found: Experiments, cores_available: float) -> Rates:
         loader_without_transport=without("transport"),
         cpu_limit=cores_available / cpu_s if cpu_s else None,
     )
-
-
-def _reads(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
-    cost = worker_cost(measurement.worker_batches, segments)
-    seconds = sum(segment_seconds(segment) for segment in segments)
-    if cost is None or not seconds or not measurement.storage_counts_reads:
-        return None
-    return cost.read_bytes / seconds
 
 
 def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
@@ -146,10 +132,8 @@ def _gpu(measurement: Measurement, segments: Sequence[Segment]) -> dict[str, flo
     return {"unavailable": reason}
 
 
-def _unavailable(
-    found: Experiments, rates: Rates, read_rate: float | None, cold: float | None
-) -> dict[str, str]:  # fmt: skip
-    reasons = {"disk_ceiling_fraction": _CEILING_REASON}
+def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, str]:
+    reasons = dict(disk.unavailable)
     for resource, reason in found.missing.items():
         reasons[f"gains.{resource}"] = reason
         reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
@@ -158,10 +142,6 @@ def _unavailable(
             reasons[f"rates_images_per_s.loader_without_{resource}"] = "without it nothing else takes measurable time"
     if rates.cpu_limit is None:
         reasons["rates_images_per_s.cpu_limit"] = "the workers left no record of their CPU time"
-    if read_rate is None:
-        reasons["disk_read_bytes_per_s"] = _UNCOUNTED
-    if cold is None:
-        reasons["cold_fraction"] = _UNCOUNTED
     if found.compute is None:
         reasons["rates_images_per_s.compute"] = "no segment with a resident batch was measured"
         reasons["accelerator_utilization"] = "the rate of compute alone is not known"

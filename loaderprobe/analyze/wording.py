@@ -41,8 +41,10 @@ class Figures:
         return "emulated accelerator" if self.emulated else "device"
 
 
-def sentence(judgement: Judgement, found: Experiments, figures: Figures, config: RunConfig) -> str:
-    """Why the verdict is what it is."""
+def sentence(
+    judgement: Judgement, found: Experiments, figures: Figures, config: RunConfig, disk_clause: str = ""
+) -> str:
+    """Why the verdict is what it is; `disk_clause` tells of the disk where storage binds."""
     rate = significant(figures.training)
     if judgement.cause == "undecided":
         return f"Undecided: {judgement.why}."
@@ -70,7 +72,8 @@ def sentence(judgement: Judgement, found: Experiments, figures: Figures, config:
     serial = " in the training thread" if config.workers == 0 and resource == "preprocess" else ""
     return (
         f"{_NOUN[resource].capitalize()}{serial} binds: training runs at {rate} images/s, "
-        f"{_share(figures)} of what the {figures.accelerator} can do; {tail}."
+        f"{_share(figures)} of what the {figures.accelerator} can do; {tail}"
+        f"{disk_clause if resource == 'storage' else ''}."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,35 +10,55 @@ import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
 from loaderprobe.cli.progress import counting
-from loaderprobe.errors import EXIT_DONE
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED
 from loaderprobe.units import parse_bytes, parse_count, parse_list
+
+
+class Reader(StrEnum):
+    """Who reads."""
+
+    loaderprobe = "loaderprobe"
+    fio = "fio"
 
 
 @command
 def bandwidth(
-    path: Annotated[Path, typer.Argument(help="A folder of files, or a file.")],
-    readers: Annotated[str, typer.Option(help="Numbers of readers.")] = "1,2,4,8,16",
-    seconds: Annotated[float, typer.Option(min=0.1, help="For each number of readers.")] = 3.0,
+    # What may not be read is for the probe to say: it has its own exit code.
+    path: Annotated[Path, typer.Argument(help="A folder of files, or a file.", readable=False)],
+    readers: Annotated[
+        str, typer.Option(help="Numbers of readers, such as 1,2,4; auto doubles them until that gains nothing.")
+    ] = "auto",
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Of each leg; up to five times that until its rate is known within 5 %.")
+    ] = 3.0,
     scratch: Annotated[
         str | None, typer.Option(help="Write a file of this size here, read that, remove it.", show_default="never")
     ] = None,
+    engine: Annotated[Reader, typer.Option(help="Who reads: fio, where installed, makes the same legs.")] = (
+        Reader.loaderprobe
+    ),
+    drop_caches: Annotated[
+        bool, typer.Option("--drop-caches", help="Empty all caches of the machine first (root), not only these files.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of the choice and order of the files.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> int:
-    """Read whole files under PATH in random order, cold, with more and more readers. Writes nothing there."""
+    """Read files under PATH at random, cold, with more and more readers. Writes nothing there."""
     from loaderprobe import api
     from loaderprobe.render.bandwidth import bandwidth_json, render_bandwidth
+    from loaderprobe.storage.probe import ProbeRequest
 
+    request = ProbeRequest(
+        path=path,
+        readers=None if readers == "auto" else parse_list(readers, parse_count),
+        seconds=seconds,
+        scratch_bytes=parse_bytes(scratch) if scratch else None,
+        seed=seed,
+        fio=engine is Reader.fio,
+    )
     with counting(quiet or json) as on_count:
-        found = api.bandwidth(
-            path,
-            readers=parse_list(readers, parse_count),
-            seconds=seconds,
-            scratch_bytes=parse_bytes(scratch) if scratch else None,
-            seed=seed,
-            progress=lambda done, total: on_count(f"reading {path}", done, total),
-        )
+        found = api.bandwidth(request, drop_caches=drop_caches, on_leg=on_count)
     width, color = width_and_color()
     show(bandwidth_json(found) if json else render_bandwidth(found, width=width, color=color))
-    return EXIT_DONE
+    return EXIT_INTERRUPTED if found.interrupted else EXIT_DONE

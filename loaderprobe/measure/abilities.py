@@ -14,7 +14,7 @@ from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.memory import free_shared_memory_bytes
-from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
 from loaderprobe.system.process import read_process
 from loaderprobe.system.thread import ThreadMeter
 from loaderprobe.units import format_bytes, significant
@@ -68,8 +68,9 @@ def _cold_reads(path: Path, location: StorageLocation) -> Ability:
         os.fsync(file.fileno())
         cache.evict([Path(file.name)])
         left = cache.resident([Path(file.name)])
+        unknown = why_unknown(Path(file.name)) if left is None else ""
     if left is None:
-        return Ability(name=name, state="limited", why="the kernel does not tell this user what is cached")
+        return Ability(name=name, state="limited", why=unknown or "what is cached cannot be known")
     if left > 0:
         return Ability(name=name, state="no", why=f"{left:.0%} of a file stayed in the cache after it was dropped")
     return Ability(name=name, state="yes", why="a file was dropped from the page cache, and the kernel confirms it")

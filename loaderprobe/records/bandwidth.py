@@ -1,43 +1,111 @@
-"""What `loaderprobe bandwidth` found: how fast storage hands over whole files at random."""
+"""What `loaderprobe bandwidth` found: how fast storage hands over files, what limits it, and what that feeds.
+
+Names and units are fio's where fio has them: `bw_bytes` (bytes/s), `iops` (read calls/s), `runtime` (ms),
+`clat_ns` (one read call), `percentile`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.verdict import Evidence
 
 BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
+# History of the bandwidth report, which is an interface:
+# 1  2026-11  first version
+# 2  2026-11  fio's names and units; intervals; direct, sequential and paced legs; limit, kind, feeds
+BANDWIDTH_VERSION = 2
+
+LegName = Literal["files", "direct", "sequential", "paced"]
+"""files: the loader's pattern (whole files in random order, through the page cache), a step of the ladder.
+direct: the same past the page cache (O_DIRECT). sequential: large reads in a row, as data sheets quote.
+paced: one reader that pauses after each file, to tell kinds of device apart."""
+
+Engine = Literal["threads", "processes", "fio"]
+CacheLabel = Literal["cold", "warm", "mixed", "unproved"]
+LimitedBy = Literal["bandwidth", "latency", "latency then bandwidth", "memory", "probe", "unknown"]
+KindOfDevice = Literal["banked", "serial", "latency", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How long operations took, ns; `percentile` by fio's keys ("50.000000")."""
+
+    min: float
+    max: float
+    mean: float
+    stddev: float
+    N: int
+    percentile: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthLeg:
-    """One step of the ladder: `readers` threads reading whole files in random order."""
+    """One pattern at one number of readers, over its steady part: the start of each run of reads is left out."""
 
+    name: LegName
+    engine: Engine
     readers: int
-    seconds: float
-    files: int
-    delivered_bytes: int
+    block_bytes: int | None
+    """Size of one read; None when files are read whole."""
+    pause_s_per_byte: float
+    """Pause after each file, for each byte of it; 0 for all legs but the paced one."""
+    runtime: float
+    """ms of reading, all of it."""
+    io_bytes: int
+    """Bytes handed over in that time."""
+    bw_bytes: float
+    bw_low: float
+    bw_high: float
+    """95 % interval of `bw_bytes`, from slices of the leg, with their correlation."""
+    settled: bool
+    """True when the interval became as narrow as asked before the time was up."""
+    iops: float
+    total_ios: int
+    files_per_s: float
+    """Files, or blocks of a single file, read to their end."""
+    clat_ns: Latency
+    """One read call."""
+    file_ns: Latency | None
+    """Open, read to the end, close; None where the engine does not tell."""
     storage_bytes: int | None
     """What this process read from storage; None where the file system does not account reads."""
-    bytes_per_s: float
-    files_per_s: float
-    latency_p50_s: float
-    """Open, read to the end and close, per file."""
-    latency_p99_s: float
+    cold_fraction: float | None
+    """Storage bytes over bytes handed over, at most 1."""
+    amplification: float | None
+    """Storage bytes over bytes handed over, when cold: above 1 is read-ahead that nobody asked for."""
+    foreign_bytes_per_s: float | None
+    """What the same devices read for others meanwhile; None where it cannot be seen."""
     resident_before: float | None
-    cache: str
-    """`cold`, `warm`, `mixed` (from bytes), or `unproved`."""
-    probe_bound: bool
-    """True when the probe's own CPU use may be the limit: read the figure as `at least`."""
-    note: str = ""
+    """Share of the files in the page cache before the leg."""
+    cache: CacheLabel
+    """From bytes; `unproved` where they are not counted."""
+    first_third_bw_bytes: float
+    last_third_bw_bytes: float
+    cpu_cores: float
+    """Cores that the reading itself kept busy."""
+    at_least: bool
+    """True when the probe's own CPU use may be the limit."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """Reason to number of files that could not be read to their end."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BandwidthReport:
-    """The ladder, the files it was made with, and where they live."""
+class BandwidthMeasurement:
+    """All legs, the files they read, and where those live."""
 
-    schema: str
-    schema_version: int
+    schema: str = BANDWIDTH_SCHEMA
+    schema_version: int = BANDWIDTH_VERSION
+    loaderprobe: str
+    fio: str | None
+    """Version of fio when it did the reading."""
+    created_utc: str
+    kernel: str
+    cores_available: float
     path: str
     location: StorageLocation
     files_found: int
@@ -46,5 +114,81 @@ class BandwidthReport:
     images: bool
     """True when the files are images, so that files/s are images/s."""
     scratch: bool
+    drop_caches: bool
+    interrupted: bool
     legs: tuple[BandwidthLeg, ...]
+    missing: tuple[Missing, ...] = ()
+    """Legs that were not made, by name, and why."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def ladder(self) -> tuple[BandwidthLeg, ...]:
+        """The legs in the loader's pattern, by number of readers."""
+        return tuple(sorted((leg for leg in self.legs if leg.name == "files"), key=lambda leg: leg.readers))
+
+    @property
+    def best(self) -> BandwidthLeg | None:
+        """The fastest step of the ladder."""
+        return max(self.ladder, key=lambda leg: leg.bw_bytes, default=None)
+
+    def leg(self, name: LegName) -> BandwidthLeg | None:
+        """The leg of this name, of those that are made once."""
+        return next((leg for leg in self.legs if leg.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What stops the ladder from rising."""
+
+    by: LimitedBy
+    knee_readers: int | None
+    """The smallest number of readers that gets within 5 % of the best."""
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceKind:
+    """How the device treats idle time, which decides how forecasts for other worker counts are made.
+
+    banked: idle time is credit (throttled block devices, cloud volumes). serial: one request after the
+    other, idle time is lost. latency: each request takes its time, many at once do not disturb each other.
+    """
+
+    kind: KindOfDevice
+    sentence: str
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """How many accelerators of one name, training ResNet-50, the best step of the ladder feeds."""
+
+    accelerator: str
+    images_per_s: float
+    """Of one accelerator, as published."""
+    count: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandwidthReport(BandwidthMeasurement):
+    """The measurement, and what follows from it."""
+
+    limit: Limit
+    kind: DeviceKind
+    feeds: tuple[Feed, ...]
+    """Empty when the files are no images."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageCeiling:
+    """What the storage under one data set delivers at the concurrencies of a sweep."""
+
+    data: str
+    """Fingerprint of the file set."""
+    legs: tuple[BandwidthLeg, ...]
+    missing: str | None = None
+    """Why there is no leg."""
+
+    def at(self, readers: int) -> BandwidthLeg | None:
+        """The leg with this number of readers."""
+        return next((leg for leg in self.legs if leg.readers == readers), None)

@@ -22,10 +22,18 @@ class StorageLocation:
     """Kernel names of the leaf block devices (`vda`, `nvme0n1`); empty when there are none to see."""
     notes: tuple[str, ...] = ()
     """What could not be known, as sentences."""
+    layers: tuple[StorageKind | Literal["hidden"], ...] = ()
+    """What an overlay's layers live on, topmost first; `hidden` for one that is not visible from here."""
 
     @property
     def counts_reads(self) -> bool:
-        """True where /proc/PID/io and diskstats see the reads, so that cold can be proved by bytes."""
+        """True where /proc/PID/io and diskstats see the reads, so that cold can be proved by bytes.
+
+        An overlay whose layers are all hidden is taken to be on a disk, as a container's usually is.
+        """
+        visible = set(self.layers) - {"hidden"}
+        if self.kind == "overlay" and visible:
+            return "block" in visible and visible <= {"block", "memory"}
         return self.kind in ("block", "overlay")
 
 

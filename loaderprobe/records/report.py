@@ -13,7 +13,8 @@ Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"
 # History of the summary, which is an interface:
 # 1  2026-11  first version
-SUMMARY_VERSION = 1
+# 2  2026-11  read_amplification, foreign_read_bytes_per_s; disk_ceiling_fraction is measured
+SUMMARY_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,8 @@ class ConfigurationRow:
     disk_read_bytes_per_s: float | None
     cold_fraction: float | None
     disk_ceiling_fraction: float | None
+    read_amplification: float | None
+    foreign_read_bytes_per_s: float | None
     gpu: dict[str, float | str]
     bound: Bound | None
     advice: tuple[Advice, ...]

@@ -119,6 +119,11 @@ class Verdict:
     disk_read_bytes_per_s: float | None
     cold_fraction: float | None
     disk_ceiling_fraction: float | None
+    """Disk reads over what the disk delivered to as many readers as there are workers."""
+    read_amplification: float | None
+    """Storage bytes over bytes handed over; above 1 is read-ahead that nobody asked for."""
+    foreign_read_bytes_per_s: float | None
+    """Read by others from the same devices meanwhile."""
     gpu: dict[str, float | str]
     bound: Bound
     advice: tuple[Advice, ...]

@@ -1,115 +1,207 @@
-"""The bandwidth ladder as text and as JSON."""
+"""The bandwidth report for a terminal, the answer first, and as JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
 import msgspec
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthReport, LegName
+from loaderprobe.render import bandwidth_words as words
 from loaderprobe.render.page import Page
-from loaderprobe.render.wording import counted, percent, rate
-from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
+from loaderprobe.render.wording import MISSING, percent
+from loaderprobe.units import significant
 
-_FIXED_COLUMNS = 66
-"""What the figures of a row take; the bar gets the rest."""
-
+_ALONE: tuple[LegName, ...] = ("direct", "sequential")
+"""The legs below the ladder. The paced one is evidence of the kind of device: its rate means nothing."""
+_INDENT = "  "
+_LEAST_BAR = 6
+_LONGEST_BAR = 40
 _CACHE_STYLES = {"cold": "green", "warm": "yellow", "mixed": "yellow", "unproved": "dim"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A column of the table: a head, a cell and a style for each leg, all in one width."""
+
+    heads: Sequence[str]
+    cells: Sequence[str]
+    styles: Sequence[str]
+    left: bool = False
+    gap: int = 2
+    """Blanks before it."""
+
+    @property
+    def width(self) -> int:
+        """Of the widest head or cell, and of the blanks before it."""
+        return self.gap + max(len(text) for text in (*self.heads, *self.cells))
+
+    def fitted(self, text: str) -> str:
+        """`text` in the width of the column."""
+        room = self.width - self.gap
+        return " " * self.gap + (text.ljust(room) if self.left else text.rjust(room))
+
+
 def bandwidth_json(report: BandwidthReport) -> str:
-    """The ladder, indented, ending with a newline. What could not be counted is null."""
+    """The report, indented, ending with a newline. What could not be counted is null."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
 
 
 def render_bandwidth(report: BandwidthReport, width: int = 80, color: bool = False) -> str:
-    """The ladder in `width` columns: what each number of readers gets, and what the best of them feeds."""
+    """The report in `width` columns: the answer, then what each number of readers gets, then what to know of it."""
     page = Page(width=width, color=color)
     page.title(f"Storage under {report.path}")
-    page.paragraph(_place(report))
-    page.paragraph(_files(report))
+    page.paragraph(words.place(report))
+    page.paragraph(words.files(report))
+    if report.interrupted:
+        page.paragraph(words.interrupted(report), style="yellow")
     page.gap()
-    if report.legs:
-        page.add(_ladder(report.legs, width))
-        page.gap()
-        page.paragraph(_feeds(report), style="bold")
-    else:
-        page.paragraph("No step of the ladder was measured.")
-    notes = _notes(report)
+    _answer(page, report)
+    _tables(page, report, width)
+    notes = words.notes(report)
     if notes:
         page.heading("Notes")
     for subject, note in notes:
         page.item(subject, note)
+    page.gap()
+    page.paragraph(words.made(report), style="dim")
     return page.text()
 
 
-def _place(report: BandwidthReport) -> str:
-    place = report.location
-    devices = f", device {join_words(place.devices)}" if place.devices else ", no block device to see"
-    return f"{place.filesystem} ({place.kind}) mounted on {place.mount} from {place.source}{devices}"
+def _answer(page: Page, report: BandwidthReport) -> None:
+    best = report.best
+    if best is None:
+        page.paragraph("No step of the ladder was measured.", style="bold")
+        return
+    page.paragraph(words.answer(report, best), style="bold")
+    if words.in_memory(report, best) and report.limit.by != "memory":
+        return  # the sentences would be about memory
+    page.item("Limit", report.limit.sentence)
+    page.item("Device", report.kind.sentence)
 
 
-def _files(report: BandwidthReport) -> str:
-    noun = "image" if report.images else "file"
-    found = "scratch files written for this test" if report.scratch else f"{counted(report.files_found, noun)} found"
-    return f"{found}, {report.files_used} used, {format_bytes(report.mean_size_bytes)} on average; random order"
+def _tables(page: Page, report: BandwidthReport, width: int) -> None:
+    """The ladder, and below it, in the same columns, the legs that are made once or why they were not made."""
+    legs = (*report.ladder, *(leg for name in _ALONE if (leg := report.leg(name))))
+    table = _Table(page, _layout(legs, report, width) if legs else ())
+    reasons = {part.name: part.reason for part in report.missing}
+    if report.ladder:
+        page.gap()
+    for number in range(len(report.ladder)):
+        table.row(number)
+    for name in _ALONE:
+        leg = report.leg(name)
+        if leg:
+            page.gap()
+            page.add(Text(_INDENT + words.title(name, leg), style="bold"))
+            table.row(legs.index(leg))
+        elif name in reasons:
+            page.gap()
+            page.item(words.title(name), f"not measured, {reasons[name]}")
+    if legs:
+        page.gap()
+        page.paragraph(words.legend(report, legs), style="dim")
 
 
-def _ladder(legs: tuple[BandwidthLeg, ...], width: int) -> Padding:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for name in ("readers", "MB/s", "files/s", "p50", "p99"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("cache", overflow="fold")
-    table.add_column("", no_wrap=True)
-    most = max(leg.bytes_per_s for leg in legs)
-    cells = max(4, min(40, width - _FIXED_COLUMNS))
-    for leg in legs:
-        least = ">=" if leg.probe_bound else ""
-        table.add_row(
-            str(leg.readers),
-            Text(f"{least}{significant(leg.bytes_per_s / 1e6)}", style="bold"),
-            f"{least}{rate(leg.files_per_s)}",
-            format_duration(leg.latency_p50_s),
-            format_duration(leg.latency_p99_s),
-            Text(_proof(leg), style=_CACHE_STYLES.get(leg.cache, "")),
-            Text(_bar(leg.bytes_per_s / most if most else 0.0, cells), style="cyan"),
-        )
-    return Padding(table, (0, 0, 0, 2))
+class _Table:
+    """Puts rows on a page, and the heads above them where they are not those of the row before."""
+
+    def __init__(self, page: Page, columns: Sequence[_Column]) -> None:
+        self._page = page
+        self._columns = columns
+        self._heads: list[str] = []
+
+    def row(self, number: int) -> None:
+        heads = [column.heads[number] for column in self._columns]
+        if heads != self._heads:
+            self._page.add(_line(self._columns, heads, ["dim"] * len(heads)))
+        self._heads = heads
+        cells = [column.cells[number] for column in self._columns]
+        self._page.add(_line(self._columns, cells, [column.styles[number] for column in self._columns]))
 
 
-def _proof(leg: BandwidthLeg) -> str:
-    """The cache state and what proves it: the share of the bytes that came from storage."""
-    if leg.storage_bytes is None or not leg.delivered_bytes:
-        return leg.cache
-    return f"{leg.cache}, {percent(leg.storage_bytes / leg.delivered_bytes)}"
+def _line(columns: Sequence[_Column], cells: Sequence[str], styles: Sequence[str]) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for column, cell, style in zip(columns, cells, styles, strict=True):
+        line.append(column.fitted(cell), style)
+    return line
+
+
+def _layout(legs: Sequence[BandwidthLeg], report: BandwidthReport, width: int) -> Sequence[_Column]:
+    """The columns that fit: narrower gaps, then no shares; a bar where there is room."""
+    for gap, shares in ((2, True), (1, True), (1, False)):
+        columns = _columns(legs, report, gap=gap, shares=shares)
+        left = width - sum(column.width for column in columns) - 2
+        if left >= 0:
+            break
+    if left >= _LEAST_BAR:
+        columns.append(_bars(legs, min(_LONGEST_BAR, left)))
+    return columns
+
+
+def _columns(legs: Sequence[BandwidthLeg], report: BandwidthReport, *, gap: int, shares: bool) -> list[_Column]:
+    plain = [""] * len(legs)
+    least = [">=" if leg.at_least else "" for leg in legs]
+    rates = [f"{sign}{cell}" for sign, cell in zip(least, _aligned(leg.bw_bytes / 1e6 for leg in legs), strict=True)]
+    pieces = [f"{sign}{significant(leg.files_per_s)}" for sign, leg in zip(least, legs, strict=True)]
+    return [
+        _column("readers", [str(leg.readers) for leg in legs], plain, gap=2),
+        _column("MB/s", rates, ["bold" if leg == report.best else "" for leg in legs], gap=gap),
+        _column("±95 %", [_spread(leg) for leg in legs], ["" if leg.settled else "yellow" for leg in legs], left=True),
+        _Column(heads=[f"{words.noun(leg, report)}s/s" for leg in legs], cells=pieces, styles=plain, gap=gap),
+        _column("p50 ms", _aligned(_time_ms(leg, "50.000000") for leg in legs), plain, gap=gap),
+        _column("p99 ms", _aligned(_time_ms(leg, "99.000000") for leg in legs), plain, gap=gap),
+        _column("cache", _caches(legs, shares), [_CACHE_STYLES[leg.cache] for leg in legs], left=True, gap=gap),
+    ]
+
+
+def _column(head: str, cells: Sequence[str], styles: Sequence[str], *, left: bool = False, gap: int = 1) -> _Column:
+    return _Column(heads=[head] * len(cells), cells=cells, styles=styles, left=left, gap=gap)
+
+
+def _aligned(values: Iterable[float]) -> list[str]:
+    """Three figures each, with blanks behind so that the decimal points stand below each other."""
+    shown = [significant(value) for value in values]
+    longest = max(len(text.partition(".")[1] + text.partition(".")[2]) for text in shown)
+    return [text + " " * (longest - len(text.partition(".")[1] + text.partition(".")[2])) for text in shown]
+
+
+def _spread(leg: BandwidthLeg) -> str:
+    """Half the interval, to the decimal place of the rate; `*` when it has not settled."""
+    half = (leg.bw_high - leg.bw_bytes) / 1e6
+    if half <= 0:
+        return MISSING
+    decimals = len(significant(leg.bw_bytes / 1e6).partition(".")[2])
+    text = f"{half:.{decimals}f}"
+    return f"±{text if float(text) else significant(half, 1)}{'' if leg.settled else '*'}"
+
+
+def _time_ms(leg: BandwidthLeg, percentile: str) -> float:
+    return (leg.file_ns or leg.clat_ns).percentile[percentile] / 1e6
+
+
+def _caches(legs: Sequence[BandwidthLeg], shares: bool) -> list[str]:
+    """The label and, in a column of its own, the share of the bytes that came from storage."""
+    if not shares:
+        return [leg.cache for leg in legs]
+    counted = ["" if leg.cold_fraction is None else percent(leg.cold_fraction) for leg in legs]
+    label = max(len(leg.cache) for leg in legs if leg.cold_fraction is not None) if any(counted) else 0
+    share = max(len(text) for text in counted)
+    return [
+        f"{leg.cache.ljust(label)} {text.rjust(share)}" if text else leg.cache
+        for leg, text in zip(legs, counted, strict=True)
+    ]
+
+
+def _bars(legs: Sequence[BandwidthLeg], cells: int) -> _Column:
+    most = max(leg.bw_bytes for leg in legs)
+    bars = [_bar(leg.bw_bytes / most if most else 0.0, cells) for leg in legs]
+    return _column("", bars, ["cyan" if leg.cache == "cold" else "dim" for leg in legs], left=True, gap=2)
 
 
 def _bar(share: float, cells: int) -> str:
     """A bar of eighths of a cell."""
-    eighths = max(1, round(share * cells * 8))
-    whole, rest = divmod(eighths, 8)
+    whole, rest = divmod(max(1, round(share * cells * 8)), 8)
     return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
-
-
-def _feeds(report: BandwidthReport) -> str:
-    best = max(report.legs, key=lambda leg: leg.bytes_per_s)
-    least = "at least " if best.probe_bound else ""
-    delivers = f"{format_rate(best.bytes_per_s)} with {counted(best.readers, 'reader')}"
-    if best.cache == "warm":
-        delivers += ", from memory (the page cache), not from the device"
-    if not report.images:
-        return f"Delivers {least}{delivers}: {rate(best.files_per_s)} files/s of this size."
-    return f"Feeds {least}{rate(best.files_per_s)} images/s of this size: {delivers}."
-
-
-def _notes(report: BandwidthReport) -> list[tuple[str, str]]:
-    notes = [("All", note) for note in (*report.notes, *report.location.notes)]
-    notes += [(counted(leg.readers, "reader"), leg.note) for leg in report.legs if leg.note]
-    if any(leg.storage_bytes is not None for leg in report.legs):
-        notes.append(("cache", "the share of the bytes handed over that came from storage; cold is 90 % or more"))
-    if any(leg.cache == "unproved" for leg in report.legs):
-        notes.append(("unproved", "nothing counts what storage delivers here, so cached files cannot be ruled out"))
-    if any(leg.probe_bound for leg in report.legs):
-        notes.append((">=", "the probe's own CPU use may be the limit, so storage delivers at least this"))
-    return notes

@@ -32,6 +32,8 @@ FIGURES = {
     "disk_read_bytes_per_s": "disk read",
     "cold_fraction": "cold share",
     "disk_ceiling_fraction": "share of disk ceiling",
+    "read_amplification": "read amplification",
+    "foreign_read_bytes_per_s": "reads of others",
     "worker_time": "worker time",
     "gpu": "GPU counters",
 }

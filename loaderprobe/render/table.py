@@ -46,7 +46,7 @@ _PLAIN = (
 )  # fmt: skip
 _FIGURES = (
     "predicted_images_per_s", "residual", "input_wait_fraction", "accelerator_utilization", "bytes_per_image",
-    "disk_read_bytes_per_s", "cold_fraction", "disk_ceiling_fraction",
+    "disk_read_bytes_per_s", "cold_fraction", "disk_ceiling_fraction", "read_amplification", "foreign_read_bytes_per_s",
 )  # fmt: skip
 
 
@@ -124,17 +124,20 @@ def _group_blocks(group: Group) -> list[str]:
             interval(row.images_per_s),
             percent(row.accelerator_utilization),
             megabytes_per_s(row.disk_read_bytes_per_s),
+            percent(row.disk_ceiling_fraction),
             percent(row.input_wait_fraction),
             bound_words(row),
             ", ".join(f"{name} {factor(gain)}" for name, gain in main_gains(row)) or MISSING,
         ]
         for row in group.rows
     ]
-    head = ["configuration", "images/s", "compute used", "disk MB/s", "input wait", "bound", "gain without"]
+    head = [
+        "configuration", "images/s", "compute used", "disk MB/s", "disk of max", "input wait", "bound", "gain without",
+    ]  # fmt: skip
     return [
         f"## {_escaped(group.title)}",
         f"Compute alone: {group.ceiling}.",
-        _pipe_table(head, lines, right=range(1, 5)),
+        _pipe_table(head, lines, right=range(1, 6)),
         "\n".join(f"- **{_escaped(labels)}:** {_escaped(sentence)}" for labels, sentence in sentences(group.rows)),
     ]
 

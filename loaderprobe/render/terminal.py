@@ -94,7 +94,8 @@ class TerminalReport:
         rows = report.summary.configurations
         page.gap()
         page.paragraph(
-            "used: images/s as a share of what compute alone reaches. gain without: how many times faster "
+            "used: images/s as a share of what compute alone reaches. of max: disk reads as a share of what as many "
+            "readers get from that disk. gain without: how many times faster "
             "training gets once the resource is taken away." + _estimated(rows),
             style="dim",
         )
@@ -115,10 +116,11 @@ def _table(group: Group) -> RenderableType:
     table.add_column("\nimages/s", justify="right", no_wrap=True)
     table.add_column("\nused", justify="right", no_wrap=True)
     table.add_column("disk\nMB/s", justify="right", no_wrap=True)
+    table.add_column("of\nmax", justify="right", no_wrap=True)
     # A verdict that fits stays on one line, and the wordier gains wrap; only two candidates are too long for that.
     fits = max(len(bound_words(row)) for row in group.rows) <= _BOUND_COLUMNS
     table.add_column("\nbound", overflow="fold", no_wrap=fits)
-    table.add_column("\ngain without", overflow="fold")
+    table.add_column("gain\nwithout", overflow="fold")
     before = ""
     for row in group.rows:
         table.add_row(*_cells(row, group, repeated=row.resolution == before))
@@ -136,9 +138,17 @@ def _cells(row: ConfigurationRow, group: Group, *, repeated: bool) -> list[Text]
         Text(interval(row.images_per_s), style="bold" if row.images_per_s else ""),
         Text(percent(row.accelerator_utilization)),
         Text(megabytes_per_s(row.disk_read_bytes_per_s)),
+        Text(percent(row.disk_ceiling_fraction)),
         Text(bound_words(row), style=style),
-        Text(",\n".join(f"{name} {factor(gain)}" for name, gain in main_gains(row)) or MISSING),
+        Text(_gains(row)),
     ]
+
+
+def _gains(row: ConfigurationRow) -> str:
+    """The gains without what the verdict names, in its order; another resource is named."""
+    named = (row.bound.candidates or (row.bound.cause,)) if row.bound else ()
+    shown = [factor(gain) if name in named else f"{name} {factor(gain)}" for name, gain in main_gains(row)]
+    return ", ".join(shown) or MISSING
 
 
 def _advice(group: Group) -> list[tuple[str, Advice]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +19,17 @@ from loaderprobe.units import format_bytes
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
 BLOCK_BYTES = 128 * 1024
+LARGE_BLOCK_BYTES = 1 << 20
+LARGE_FILE_BYTES = 16 << 20
+"""No image is as large: a folder of such files holds shards, which are read in large blocks."""
+SEQUENTIAL_FILE_BYTES = 64 * 10**6
+SEQUENTIAL_BYTES = 4 * 10**9
 WRITE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What one read operation takes: a whole file, or a block of the scratch file."""
+    """What one read operation takes: a whole file, or a block of one."""
 
     path: Path
     offset: int
@@ -36,12 +43,24 @@ class Sample:
     pieces: tuple[Piece, ...]
     found: int
     images: bool
+    block_bytes: int | None
+    """Size of the blocks; None when files are read whole."""
+    large: tuple[tuple[Path, int], ...] = ()
+    """Files, with their sizes, that are large enough to be read in a row."""
     notes: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[Path]:
         """The files, each once."""
         return list(dict.fromkeys(piece.path for piece in self.pieces))
+
+    def sequential(self) -> Sample | None:
+        """Large blocks of the large files, in a row; None when there is no large file."""
+        pieces = tuple(piece for path, size in self.large for piece in blocks(path, size, LARGE_BLOCK_BYTES))
+        most = SEQUENTIAL_BYTES // LARGE_BLOCK_BYTES
+        if not pieces:
+            return None
+        return Sample(pieces=pieces[:most], found=len(self.large), images=False, block_bytes=LARGE_BLOCK_BYTES)
 
 
 def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
@@ -51,26 +70,49 @@ def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
     """
     try:
         status = path.stat()
-    except PermissionError as error:
-        raise MissingPart(f"{path} may not be read", hint="run as a user who may") from error
     except OSError as error:
-        raise BadValue(f"{path} cannot be read: {error.strerror}", hint="give a folder of files, or a file") from error
+        raise _unreadable(path, error) from error
     if stat.S_ISREG(status.st_mode):
-        return Sample(
-            pieces=blocks_of(path, min(status.st_size, limit_bytes), seed),
-            found=1,
-            images=False,
-            notes=(f"one file, read in blocks of {BLOCK_BYTES // 1024} KiB at random",),
-        )
+        if not os.access(path, os.R_OK):
+            raise MissingPart(f"{path} may not be read", hint="run as a user who may")
+        return _one_file(path, status.st_size, limit_bytes, seed)
     if not stat.S_ISDIR(status.st_mode):
-        raise BadValue(f"{path} is neither a file nor a folder", hint="give a folder of files")
+        raise BadValue(
+            f"{path} is {_what(status.st_mode)}, neither a file nor a folder",
+            hint="give the folder of files, or the folder that a device is mounted on",
+        )
     return _sample_folder(path, limit_bytes, seed)
 
 
+def _what(mode: int) -> str:
+    if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
+        return "a device"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a socket"
+
+
+def _unreadable(path: Path, error: OSError) -> BadValue | MissingPart:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return MissingPart(f"{path} may not be read", hint="run as a user who may")
+    return BadValue(f"{path} cannot be read: {error.strerror}", hint="give a folder of files, or a file")
+
+
+def _one_file(path: Path, size_bytes: int, limit_bytes: int, seed: int) -> Sample:
+    if size_bytes == 0:
+        raise BadValue(f"{path} is empty", hint="give a folder of files, or --scratch 1GB")
+    return Sample(
+        pieces=_shuffled(blocks(path, min(size_bytes, limit_bytes), BLOCK_BYTES), seed),
+        found=1,
+        images=False,
+        block_bytes=BLOCK_BYTES,
+        large=_large([(path, size_bytes)]),
+        notes=(f"one file, read in blocks of {BLOCK_BYTES // 1024} KiB at random",),
+    )
+
+
 def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
-    skipped: dict[str, int] = {}
+    skipped: Counter[str] = Counter()
     found = sorted(_regular_files(path, skipped))
-    pictures = [file for file in found if file.suffix.lower() in IMAGE_SUFFIXES]
+    pictures = [file for file in found if file[0].suffix.lower() in IMAGE_SUFFIXES]
     images = len(pictures) > len(found) / 2
     if images:
         # What else lies about, such as a manifest, is no load that training makes.
@@ -78,61 +120,71 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     random.Random(seed).shuffle(found)
     chosen: list[Piece] = []
     total = 0
-    for file in found:
+    for file, size in found:
         if total >= limit_bytes:
             break
-        try:
-            size = file.stat().st_size
-        except OSError:
-            _count(skipped, "vanished")
-            continue
         if size == 0 or not os.access(file, os.R_OK):
-            _count(skipped, "empty" if size == 0 else "not readable")
+            skipped["empty" if size == 0 else "not readable"] += 1
             continue
         chosen.append(Piece(path=file, offset=0, size_bytes=size))
         total += size
     if not chosen:
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
-        raise BadValue(f"{path} holds no file to read ({why})", hint="give a folder of files, or --scratch 1GB")
-    notes = tuple(f"{count} files skipped: {reason}" for reason, count in skipped.items())
-    return Sample(pieces=tuple(chosen), found=len(found), images=images, notes=notes)
+        error = MissingPart if set(skipped) == {"not readable"} else BadValue
+        raise error(f"{path} holds no file to read ({why})", hint="give a folder of files, or --scratch 1GB")
+    notes = [f"{count} files skipped: {reason}" for reason, count in skipped.items()]
+    pieces, block_bytes = tuple(chosen), None
+    if total / len(chosen) > LARGE_FILE_BYTES:
+        split = [block for piece in chosen for block in blocks(piece.path, piece.size_bytes, LARGE_BLOCK_BYTES)]
+        pieces, block_bytes = _shuffled(split, seed), LARGE_BLOCK_BYTES
+        notes.append("large files, read in blocks of 1 MiB at random")
+    return Sample(
+        pieces=pieces,
+        found=len(found),
+        images=images,
+        block_bytes=block_bytes,
+        large=_large(found),
+        notes=tuple(notes),
+    )
 
 
-def _count(skipped: dict[str, int], reason: str) -> None:
-    skipped[reason] = skipped.get(reason, 0) + 1
+def _large(files: Sequence[tuple[Path, int]]) -> tuple[tuple[Path, int], ...]:
+    large = [(path, size) for path, size in files if size >= SEQUENTIAL_FILE_BYTES and os.access(path, os.R_OK)]
+    return tuple(large[: SEQUENTIAL_BYTES // SEQUENTIAL_FILE_BYTES])
 
 
-def _regular_files(base: Path, skipped: dict[str, int]) -> Iterator[Path]:
-    """Links to directories are not followed, so a loop of links ends."""
+def _regular_files(base: Path, skipped: Counter[str]) -> Iterator[tuple[Path, int]]:
+    """(path, bytes) of the files below; links to directories are not followed, so a loop of links ends."""
 
     def unreadable(error: OSError) -> None:
         if Path(error.filename) == base:
-            raise MissingPart(f"{base} may not be read", hint="run as a user who may") from error
-        _count(skipped, "in a folder that may not be read")
+            raise _unreadable(base, error) from error
+        skipped["in a folder that may not be read"] += 1
 
     for directory, _, names in os.walk(base, onerror=unreadable):
         for name in names:
             path = Path(directory, name)
             try:
-                mode = path.stat().st_mode
+                status = path.stat()
             except OSError:
-                _count(skipped, "a broken link")
+                skipped["a broken link"] += 1
                 continue
-            if stat.S_ISREG(mode):
-                yield path
+            if stat.S_ISREG(status.st_mode):
+                yield path, status.st_size
             else:
-                _count(skipped, "not a regular file")
+                skipped["not a regular file"] += 1
 
 
-def blocks_of(path: Path, size_bytes: int, seed: int) -> tuple[Piece, ...]:
-    """The blocks of one file, in random order. Raises BadValue for an empty file."""
-    if size_bytes == 0:
-        raise BadValue(f"{path} is empty", hint="give a folder of files, or --scratch 1GB")
-    offsets = list(range(0, size_bytes, BLOCK_BYTES))
-    random.Random(seed).shuffle(offsets)
-    return tuple(
-        Piece(path=path, offset=offset, size_bytes=min(BLOCK_BYTES, size_bytes - offset)) for offset in offsets
-    )
+def blocks(path: Path, size_bytes: int, block_bytes: int) -> list[Piece]:
+    """The blocks of one file, in order; the last may be shorter."""
+    return [
+        Piece(path=path, offset=offset, size_bytes=min(block_bytes, size_bytes - offset))
+        for offset in range(0, size_bytes, block_bytes)
+    ]
+
+
+def _shuffled(pieces: list[Piece], seed: int) -> tuple[Piece, ...]:
+    return tuple(random.Random(seed).sample(pieces, len(pieces)))
 
 
 @contextmanager
@@ -161,9 +213,11 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
         except OSError as error:
             raise write_error(error, path) from error
         yield Sample(
-            pieces=blocks_of(path, size_bytes, seed),
+            pieces=_shuffled(blocks(path, size_bytes, BLOCK_BYTES), seed),
             found=1,
             images=False,
+            block_bytes=BLOCK_BYTES,
+            large=((path, size_bytes),),
             notes=(f"a scratch file of {format_bytes(size_bytes)}, read in blocks of {BLOCK_BYTES // 1024} KiB",),
         )
     finally:

@@ -1,139 +1,236 @@
-"""The bandwidth probe: a ladder of readers, each leg cold and proved by bytes."""
+"""The bandwidth probe: a ladder of readers, then the device without the page cache, in a row, and at a pace."""
 
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BandwidthLeg, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthMeasurement, LegName
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.stats import quantile
+from loaderprobe.records.measurement import Missing
 from loaderprobe.storage.files import Sample, sample_files, scratch_file
-from loaderprobe.storage.reader import Reading, read_pieces
+from loaderprobe.storage.fio import FioEngine, fio_version
+from loaderprobe.storage.leg import Course, run_leg
+from loaderprobe.storage.processes import ProcessEngine, processes_for
+from loaderprobe.storage.reader import ReadEngine, ThreadEngine, why_not_direct
+from loaderprobe.storage.supply import Supply
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate
-from loaderprobe.system.process import read_process
+from loaderprobe.system.pagecache import why_unknown
+from loaderprobe.units import format_bytes
 
-BANDWIDTH_VERSION = 1
-LIMIT_BYTES = 2 * 10**9
-COLD_AT_LEAST = 0.9
-WARM_AT_MOST = 0.05
-# Python's threads were faithful to the device up to this share of the cores.
-PROBE_BOUND_SHARE = 0.7
-SHORT_SECONDS = 1.0
-# A handful of small files is read in no time; going round more often would measure the eviction.
-MOST_LAPS = 20
+LIMIT_BYTES = 4 * 10**9
+MOST_READERS = 128
+WORTH = 1.05
+"""A ladder goes on while two doublings together gain more than this."""
+LONGEST = 5.0
+"""A leg whose rate has not settled ends after this many times its shortest duration."""
+PAUSE = 2.0
+"""Pause after a file, in times that one reader takes for it: banked devices then hand over at once."""
+FAST_BYTES_PER_S = 2e9
+FAST_FILES_PER_S = 30_000
+"""Above these, threads of one interpreter may be the limit."""
+LEAST_FOR_PROCESSES_S = 0.2
+
+OnLeg = Callable[[str, int, int], None]
+"""Hears what is read next, how many legs are done, and of how many at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRequest:
+    """What to probe, and how."""
+
+    path: Path
+    readers: tuple[int, ...] | None = None
+    """None doubles them from 1 on until that gains nothing."""
+    seconds: float = 3.0
+    """Of the shortest leg; one that has not settled lasts up to five times as long."""
+    scratch_bytes: int | None = None
+    seed: int = 0
+    fio: bool = False
+    drop_all: Callable[[], None] | None = None
+    """Empties all caches of the machine; None drops exactly the files read."""
+    limit_bytes: int = LIMIT_BYTES
+
+    def __post_init__(self) -> None:
+        if self.readers is not None and (not self.readers or min(self.readers) < 1):
+            raise BadValue("the number of readers must be 1 or more", hint="--readers 1,2,4,8,16")
+        if self.seconds <= 0:
+            raise BadValue("reading takes time: the seconds must be more than 0", hint="--seconds 3")
+
+
+@dataclass(slots=True)
 class Probe:
-    """One probing: where, with what, for how long."""
+    """Makes the legs of one probing, one after the other."""
 
     location: StorageLocation
     sample: Sample
+    supply: Supply
+    engine: ReadEngine
     seconds: float
-    cache: PageCache
+    cores: float
+    legs: list[BandwidthLeg] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
 
-    def leg(self, readers: int) -> BandwidthLeg:
-        """Evict exactly the files used, read them, and say from bytes how cold they were.
-
-        Each file is read once after an eviction; when all are read before the time is up, the clock
-        stops while they are evicted again.
-        """
-        reading, resident, storage_bytes = Reading(), None, 0
-        counted = self.location.counts_reads
-        while reading.seconds < self.seconds and reading.laps < MOST_LAPS:
-            self.cache.evict(self.sample.paths)
-            resident = self.cache.resident(self.sample.paths) if reading.laps == 0 else resident
-            before = _own_reads()
-            reading.add(read_pieces(self.sample.pieces, readers=readers, seconds=self.seconds - reading.seconds))
-            after = _own_reads()
-            counted = counted and before is not None and after is not None
-            storage_bytes += (after or 0) - (before or 0)
-        return BandwidthLeg(
+    def leg(self, name: LegName, readers: int, *, supply: Supply | None = None, direct: bool = False) -> BandwidthLeg:
+        """Read in one pattern with one number of readers; with processes as well where threads may be the limit."""
+        course = Course(
+            name=name,
+            engine=self.engine,
+            supply=supply or self.supply,
+            location=self.location,
+            cores_available=self.cores,
             readers=readers,
-            seconds=reading.seconds,
-            files=len(reading.latency_s) - reading.short,
-            delivered_bytes=reading.delivered_bytes,
-            storage_bytes=storage_bytes if counted else None,
-            bytes_per_s=reading.delivered_bytes / reading.seconds,
-            files_per_s=(len(reading.latency_s) - reading.short) / reading.seconds,
-            latency_p50_s=quantile(reading.latency_s, 0.5),
-            latency_p99_s=quantile(reading.latency_s, 0.99),
-            resident_before=resident,
-            cache=cache_label(storage_bytes if counted else None, reading.delivered_bytes),
-            probe_bound=reading.cpu_s > PROBE_BOUND_SHARE * cores_available() * reading.seconds,
-            note=_note(reading),
+            seconds=self.seconds,
+            longest_s=LONGEST * self.seconds,
+            direct=direct,
         )
+        found = run_leg(course)
+        if found.engine == "threads" and self._threads_may_limit(found):
+            processes = processes_for(self.cores)
+            found = max(found, run_leg(replace(course, engine=ProcessEngine(processes))), key=lambda leg: leg.bw_bytes)
+        return found
+
+    def _threads_may_limit(self, leg: BandwidthLeg) -> bool:
+        """True when processes could be faster; a set that is read in no time would only measure their start."""
+        fast = leg.bw_bytes > FAST_BYTES_PER_S or leg.files_per_s > FAST_FILES_PER_S or leg.at_least
+        lasts = sum(piece.size_bytes for piece in self.sample.pieces) > leg.bw_bytes * LEAST_FOR_PROCESSES_S
+        return fast and lasts and min(processes_for(self.cores), leg.readers) > 1
+
+    def climb(self, readers: Sequence[int] | None, on_leg: OnLeg) -> None:
+        """The ladder."""
+        steps = list(readers) if readers else [2**power for power in range(MOST_READERS.bit_length())]
+        for number, count in enumerate(steps):
+            if not readers and 4 * count > len(self.sample.pieces) and self.legs:
+                self.missing.append(
+                    Missing(name="files", reason=f"{len(self.sample.pieces)} files are too few for {count} readers")
+                )
+                return
+            on_leg(f"{count} reader{'s' * (count > 1)}", number, number + 5)
+            self.legs.append(self.leg("files", count))
+            if not readers and number >= 2 and _best(self.legs[-2:]) < WORTH * _best(self.legs[:-2]):
+                return
+
+    def device(self, on_leg: OnLeg) -> None:
+        """What the device does without the page cache, in a row, and with pauses."""
+        best = max(self.legs, key=lambda leg: leg.bw_bytes)
+        done = len(self.legs)
+        on_leg("past the page cache", done, done + 3)
+        refusal = why_not_direct(self.sample.pieces[0])
+        if refusal:
+            self.missing.append(Missing(name="direct", reason=refusal))
+        else:
+            self.legs.append(self.leg("direct", best.readers, direct=True))
+        on_leg("in a row", done + 1, done + 3)
+        in_a_row = self.sample.sequential()
+        if in_a_row is None:
+            reason = "there is no file of 64 MB or more to read in a row; --scratch 1GB makes one"
+            self.missing.append(Missing(name="sequential", reason=reason))
+        else:
+            supply = Supply(in_a_row, self.supply.cache, seed=0, shuffled=False, drop_all=self.supply.drop_all)
+            self.legs.append(self.leg("sequential", best.readers, supply=supply, direct=refusal is None))
+        on_leg("with pauses", done + 2, done + 3)
+        self._paced()
+
+    def _paced(self) -> None:
+        alone = next((leg for leg in self.legs if leg.name == "files" and leg.readers == 1), None)
+        if alone is None:
+            reason = "it is compared with one reader, which --readers left out"
+        elif isinstance(self.engine, FioEngine):
+            reason = "fio cannot pause in proportion to what it has read; leave out --engine fio"
+        else:
+            self.legs.append(
+                run_leg(
+                    Course(
+                        name="paced",
+                        engine=self.engine,
+                        supply=self.supply,
+                        location=self.location,
+                        cores_available=self.cores,
+                        readers=1,
+                        seconds=self.seconds,
+                        longest_s=self.seconds,
+                        pause_s_per_byte=PAUSE / alone.bw_bytes,
+                    )
+                )
+            )
+            return
+        self.missing.append(Missing(name="paced", reason=reason))
 
 
-def probe_bandwidth(
-    path: Path, *, readers: Sequence[int], seconds: float, seed: int, cache: PageCache,
-    progress: Callable[[int, int], None], scratch_bytes: int | None = None, limit_bytes: int = LIMIT_BYTES,
-) -> BandwidthReport:  # fmt: skip
-    """Read a random sample of the files under `path` with each number of readers. Writes nothing unless asked.
+def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_leg: OnLeg) -> BandwidthMeasurement:
+    """Read a random sample of the files under a path in all ways. Writes nothing unless a scratch file is asked for.
 
-    Raises BadValue when there is nothing to read, MissingPart when it may not be read, NoSpace for a
-    scratch file that does not fit.
+    KeyboardInterrupt keeps the legs already made, if there is one. Raises BadValue when there is nothing to
+    read, MissingPart when it may not be read or fio is not there, NoSpace for a scratch file that does not fit.
     """
-    if not readers or min(readers) < 1:
-        raise BadValue("the number of readers must be 1 or more", hint="--readers 1,2,4,8,16")
-    if seconds <= 0:
-        raise BadValue("reading takes time: the seconds must be more than 0", hint="--seconds 3")
-    if scratch_bytes is not None:
-        with scratch_file(path, scratch_bytes, seed) as sample:
-            return _report(path, sample, readers, seconds, cache, progress, scratch=True)
-    sample = sample_files(path, limit_bytes=limit_bytes, seed=seed)
-    return _report(path, sample, readers, seconds, cache, progress, scratch=False)
-
-
-def _report(
-    path: Path, sample: Sample, readers: Sequence[int], seconds: float, cache: PageCache,
-    progress: Callable[[int, int], None], *, scratch: bool,
-) -> BandwidthReport:  # fmt: skip
-    location = locate(path)
-    probe = Probe(location=location, sample=sample, seconds=seconds, cache=cache)
-    legs: list[BandwidthLeg] = []
-    for done, count in enumerate(readers):
-        progress(done, len(readers))
-        legs.append(probe.leg(count))
-    progress(len(readers), len(readers))
-    return BandwidthReport(
-        schema=BANDWIDTH_SCHEMA,
-        schema_version=BANDWIDTH_VERSION,
-        path=os.fspath(path.absolute()),
-        location=location,
-        files_found=sample.found,
-        files_used=len(sample.pieces),
-        mean_size_bytes=sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
-        images=sample.images,
-        scratch=scratch,
-        legs=tuple(legs),
-        notes=sample.notes,
+    if request.scratch_bytes is not None:
+        with scratch_file(request.path, request.scratch_bytes, request.seed) as sample:
+            return _probe(request, sample, cache, on_leg)
+    return _probe(
+        request, sample_files(request.path, limit_bytes=request.limit_bytes, seed=request.seed), cache, on_leg
     )
 
 
-def cache_label(storage_bytes: int | None, delivered_bytes: int) -> str:
-    """`cold`, `warm` or `mixed` from the share of bytes that came from storage; `unproved` when not counted."""
-    if storage_bytes is None or delivered_bytes == 0:
-        return "unproved"
-    share = storage_bytes / delivered_bytes
-    return "cold" if share >= COLD_AT_LEAST else "warm" if share < WARM_AT_MOST else "mixed"
+def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_leg: OnLeg) -> BandwidthMeasurement:
+    fio = fio_version() if request.fio else None
+    probe = Probe(
+        location=locate(request.path),
+        sample=sample,
+        supply=Supply(sample, cache, seed=request.seed, drop_all=request.drop_all),
+        engine=FioEngine() if request.fio else ThreadEngine(),
+        seconds=request.seconds,
+        cores=cores_available(),
+    )
+    interrupted = False
+    try:
+        probe.climb(request.readers, on_leg)
+        probe.device(on_leg)
+    except KeyboardInterrupt:
+        if not probe.legs:
+            raise
+        interrupted = True
+    return BandwidthMeasurement(
+        loaderprobe=version("loaderprobe"),
+        fio=fio,
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        kernel=platform.release(),
+        cores_available=probe.cores,
+        path=os.fspath(request.path.absolute()),
+        location=probe.location,
+        files_found=sample.found,
+        files_used=len(sample.paths),
+        mean_size_bytes=sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
+        images=sample.images and sample.block_bytes is None,
+        scratch=request.scratch_bytes is not None,
+        drop_caches=request.drop_all is not None,
+        interrupted=interrupted,
+        legs=tuple(probe.legs),
+        missing=tuple(probe.missing),
+        notes=(*sample.notes, *_again(probe.supply), *_unknown(probe)),
+    )
 
 
-def _note(reading: Reading) -> str:
-    notes = []
-    if reading.short:
-        notes.append(f"{reading.short} files vanished or shrank while being read")
-    if reading.seconds < SHORT_SECONDS:
-        notes.append(f"only {reading.seconds:.2f} s of reading: give it more files for a steadier figure")
-    return "; ".join(notes)
+def _again(supply: Supply) -> tuple[str, ...]:
+    if supply.rounds < 2:
+        return ()
+    total = sum(piece.size_bytes for piece in supply.sample.pieces)
+    return (f"the files read hold {format_bytes(total)}; they were evicted and read again {supply.rounds - 1} times",)
 
 
-def _own_reads() -> int | None:
-    counters = read_process(os.getpid())
-    return counters.read_bytes if counters else None
+def _unknown(probe: Probe) -> tuple[str, ...]:
+    if probe.location.kind == "memory" or all(leg.resident_before is not None for leg in probe.legs):
+        return ()
+    reason = why_unknown(probe.sample.pieces[0].path)
+    return (f"what the page cache held before a leg is not known: {reason}",) if reason else ()
+
+
+def _best(legs: Sequence[BandwidthLeg]) -> float:
+    return max(leg.bw_bytes for leg in legs)

@@ -1,106 +1,232 @@
-"""Threads that read pieces as fast as they can, each into one buffer of its own.
+"""Threads that read pieces as fast as they can, each into one aligned buffer of its own.
 
-`open().read()` in a pool tops out where the storage does not: it makes a new bytes object a file. A buffer
-made once and `preadv` are as fast as C up to some 3 GB/s.
+`open().read()` in a pool makes a new bytes object for every file and tops out where the storage does not;
+a buffer made once and `preadv` do not. `scripts/bench_fio` holds this engine against fio.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import resource
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderprobe.records.bandwidth import Engine
 from loaderprobe.storage.files import Piece
 
+MOST_BYTES_A_READ = 16 << 20
+"""Larger pieces are read with several calls, so that a reader's buffer stays small."""
 
-@dataclass(slots=True)
+Column = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """How one bout is to be read."""
+
+    readers: int
+    seconds: float
+    direct: bool = False
+    """Past the page cache (O_DIRECT)."""
+    pause_s_per_byte: float = 0.0
+    """Pause after each piece, for each byte of it."""
+
+
+def _column() -> Column:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True, kw_only=True)
 class Reading:
-    """What one leg read."""
+    """What one bout read. Columns have one entry a piece that was read to its end, in the order of their ends."""
 
-    seconds: float = 0.0
+    seconds: float
+    """From the first read to the last, or to the end of the order, whichever was later."""
+    end_ns: Column = field(default_factory=_column)
+    """Since the start."""
+    size_bytes: Column = field(default_factory=_column)
+    read_ns: Column = field(default_factory=_column)
+    """Of one read call (the mean of a piece's calls)."""
+    piece_ns: Column = field(default_factory=_column)
+    """Open, read, close."""
+    ios: int = 0
     delivered_bytes: int = 0
-    latency_s: list[float] = field(default_factory=list)
-    short: int = 0
-    """Pieces that had vanished or shrunk when they were read."""
+    unread: Counter[str] = field(default_factory=Counter)
     cpu_s: float = 0.0
-    laps: int = 0
-
-    def add(self, lap: Reading) -> None:
-        """Count another lap in; time between laps does not count."""
-        self.seconds += lap.seconds
-        self.delivered_bytes += lap.delivered_bytes
-        self.latency_s += lap.latency_s
-        self.short += lap.short
-        self.cpu_s += lap.cpu_s
-        self.laps += 1
+    taken: int = 0
+    """Pieces used up, from the first on, whether they could be read or not."""
+    full_ns: int = 0
+    """Until when all readers had work."""
+    slices: list[tuple[float, int]] = field(default_factory=list)
+    """(seconds, bytes) of stretches of the steady part, for engines that tell nothing about pieces."""
 
 
-def read_pieces(pieces: Sequence[Piece], *, readers: int, seconds: float) -> Reading:
-    """Read pieces in order with `readers` threads, each piece at most once, for at most `seconds`."""
-    buffer_bytes = max(piece.size_bytes for piece in pieces)
-    result = Reading()
-    lock = threading.Lock()
-    position = 0
+class ReadEngine(Protocol):
+    """Something that reads pieces: our threads, our processes, or fio."""
 
-    def next_piece() -> Piece | None:
-        nonlocal position
-        with lock:
-            if position >= len(pieces) or time.perf_counter() >= deadline:
+    name: Engine
+    least_s: float
+    """Shortest useful bout."""
+
+    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+        """Read pieces in their order, each at most once, for at most the seconds ordered."""
+        ...
+
+
+class ThreadEngine:
+    """Implements `ReadEngine` with threads of this process."""
+
+    name: Engine = "threads"
+    least_s = 0.1
+
+    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+        """Read with `order.readers` threads that take the next piece as soon as they are free."""
+        return _Bout(pieces, order).run()
+
+
+class _Bout:
+    """The threads of one bout and what they share."""
+
+    def __init__(self, pieces: Sequence[Piece], order: Order) -> None:
+        self._pieces, self._order = pieces, order
+        largest = min(MOST_BYTES_A_READ, max(piece.size_bytes for piece in pieces))
+        # Made here, where a lack of memory is an error and not a thread that never comes to the start.
+        self._buffers = [mmap.mmap(-1, _whole_pages(max(largest, 1))) for _ in range(order.readers)]
+        self._lock = threading.Lock()
+        self._start = threading.Barrier(order.readers + 1)
+        self._begun_ns = 0
+        self._deadline_ns = 0
+        self._full_ns: int | None = None
+        self._taken = 0
+        self._rows: list[tuple[int, int, int, int]] = []
+        self._result = Reading(seconds=0.0)
+
+    def run(self) -> Reading:
+        """Start all threads at once, wait for all to end."""
+        threads = [threading.Thread(target=self._reader, args=(buffer,), daemon=True) for buffer in self._buffers]
+        for thread in threads:
+            thread.start()
+        cpu_s = cpu_seconds()
+        self._begun_ns = time.perf_counter_ns()
+        self._deadline_ns = self._begun_ns + round(self._order.seconds * 1e9)
+        self._start.wait()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            # Ctrl-C: no thread may go on reading behind the user's back.
+            self._deadline_ns = 0
+            raise
+        now_ns = time.perf_counter_ns()
+        result = self._result
+        result.seconds = (now_ns - self._begun_ns) / 1e9
+        result.cpu_s = cpu_seconds() - cpu_s
+        result.taken = self._taken
+        result.full_ns = min(self._full_ns or now_ns, self._deadline_ns) - self._begun_ns
+        if self._rows:
+            columns = np.array(sorted(self._rows), np.int64).T
+            result.end_ns, result.size_bytes, result.read_ns, result.piece_ns = columns
+        return result
+
+    def _next(self) -> Piece | None:
+        with self._lock:
+            now_ns = time.perf_counter_ns()
+            if self._taken >= len(self._pieces) or now_ns >= self._deadline_ns:
+                self._full_ns = self._full_ns or now_ns
                 return None
-            position += 1
-            return pieces[position - 1]
+            self._taken += 1
+            return self._pieces[self._taken - 1]
 
-    def run() -> None:
-        buffer = mmap.mmap(-1, buffer_bytes)
-        latency: list[float] = []
-        delivered = short = 0
-        start.wait()
-        while (piece := next_piece()) is not None:
-            begun = time.perf_counter()
-            got = _read(piece, buffer)
-            latency.append(time.perf_counter() - begun)
+    def _reader(self, buffer: mmap.mmap) -> None:
+        view = memoryview(buffer)
+        flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if self._order.direct else 0)
+        rows: list[tuple[int, int, int, int]] = []
+        unread: Counter[str] = Counter()
+        ios = delivered = 0
+        self._start.wait()
+        while (piece := self._next()) is not None:
+            begun = time.perf_counter_ns()
+            got, calls, reading_ns, trouble = _read(piece, view, flags)
+            ended = time.perf_counter_ns()
+            ios += calls
             delivered += got
-            short += got < piece.size_bytes
-        with lock:
-            result.latency_s += latency
-            result.delivered_bytes += delivered
-            result.short += short
-        buffer.close()
-
-    start = threading.Barrier(readers + 1)
-    deadline = float("inf")
-    threads = [threading.Thread(target=run) for _ in range(readers)]
-    for thread in threads:
-        thread.start()
-    cpu = time.process_time()
-    begun = time.perf_counter()
-    deadline = begun + seconds
-    start.wait()
-    for thread in threads:
-        thread.join()
-    result.seconds = time.perf_counter() - begun
-    result.cpu_s = time.process_time() - cpu
-    return result
+            if trouble:
+                unread[trouble] += 1
+            else:
+                rows.append((ended - self._begun_ns, got, reading_ns // calls, ended - begun))
+            if self._order.pause_s_per_byte:
+                time.sleep(self._order.pause_s_per_byte * got)
+        with self._lock:
+            self._rows += rows
+            self._result.ios += ios
+            self._result.delivered_bytes += delivered
+            self._result.unread += unread
 
 
-def _read(piece: Piece, buffer: mmap.mmap) -> int:
-    """Open, read to the end, close: (bytes read), 0 when the file has gone or may no longer be read."""
+def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int, str]:
+    """Open, read to the end, close: (bytes, read calls, ns within them, trouble or nothing)."""
+    done = calls = reading_ns = 0
     try:
-        fd = os.open(piece.path, os.O_RDONLY)
-    except OSError:
-        return 0
+        fd = os.open(piece.path, flags)
+    except OSError as error:
+        return 0, 0, 0, _trouble(error)
     try:
-        done = 0
         while done < piece.size_bytes:
-            got = os.preadv(fd, [memoryview(buffer)[done : piece.size_bytes]], piece.offset + done)
-            if got == 0:
+            # Past the page cache only whole blocks may be asked for; the kernel stops at the end of the file.
+            wanted = min(len(view), _whole_pages(piece.size_bytes - done))
+            begun = time.perf_counter_ns()
+            got = os.preadv(fd, [view[:wanted]], piece.offset + done)
+            reading_ns += time.perf_counter_ns() - begun
+            calls += 1
+            # A scratch block's neighbour does not count.
+            done += min(got, piece.size_bytes - done)
+            if got < wanted:
                 break
-            done += got
-        return done
-    except OSError:
-        return 0
+    except OSError as error:
+        return done, calls, reading_ns, _trouble(error)
     finally:
         os.close(fd)
+    return done, calls, reading_ns, "" if done == piece.size_bytes else "shrank while being read"
+
+
+def _trouble(error: OSError) -> str:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+        return "vanished"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "may not be read"
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _whole_pages(size_bytes: int) -> int:
+    return -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def why_not_direct(piece: Piece) -> str | None:
+    """Why this piece cannot be read past the page cache; None when it can."""
+    buffer = mmap.mmap(-1, mmap.PAGESIZE)
+    try:
+        fd = os.open(piece.path, os.O_RDONLY | os.O_DIRECT)
+    except OSError as error:
+        return f"this file system refuses O_DIRECT: {error.strerror}"
+    try:
+        os.preadv(fd, [buffer], piece.offset)
+    except OSError as error:
+        return f"this file system refuses O_DIRECT: {error.strerror}"
+    finally:
+        os.close(fd)
+    return None
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process and of the children it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)

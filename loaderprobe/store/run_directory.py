@@ -2,6 +2,7 @@
 
 RUN/  run.json               sweep spec, environment
       files/FINGERPRINT.json exactly the files that each data set contributes
+      ceilings/FINGERPRINT.json  what the storage under a data set delivers
       measurements/KEY.json  one a configuration: raw values only
       failures/KEY.json
       summary.json           derived; rebuilt from the above at any time
@@ -19,12 +20,14 @@ from typing import TypeVar
 import filelock
 
 from loaderprobe.errors import BadValue, ForeignDirectory, Locked, Refused
+from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet, SweepSpec
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode, write_atomically, write_error
 
 T = TypeVar("T")
+PARTS = ("files", "ceilings", "measurements", "failures")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ class RunDirectory:
                 f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
             )
         try:
-            for part in ("files", "measurements", "failures"):
+            for part in PARTS:
                 if path.is_dir() and _foreign(path):
                     raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
                 (path / part).mkdir(parents=True, exist_ok=True)
@@ -90,6 +93,18 @@ class RunDirectory:
             raise BadValue(f"{path} is missing from the run", hint="measure again into a new directory")
         return decode("files", path.read_bytes(), FileSet, str(path))
 
+    def ceiling(self, fingerprint: str) -> StorageCeiling | None:
+        """What is known of the storage under a file set; None when it was never measured."""
+        path = self._ceiling_path(fingerprint)
+        return decode("ceiling", path.read_bytes(), StorageCeiling, str(path)) if path.is_file() else None
+
+    def save_ceiling(self, ceiling: StorageCeiling) -> None:
+        """Keep a ceiling; it replaces what was known of the same file set."""
+        path = self._ceiling_path(ceiling.data)
+        # A run of an older version has no such folder.
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, encode("ceiling", ceiling))
+
     def save(self, result: Measurement | RunFailure) -> None:
         """Keep a result; a measurement replaces the failure of an earlier try."""
         if isinstance(result, Measurement):
@@ -119,6 +134,9 @@ class RunDirectory:
     def _files_path(self, fingerprint: str) -> Path:
         return self.path / "files" / f"{fingerprint}.json"
 
+    def _ceiling_path(self, fingerprint: str) -> Path:
+        return self.path / "ceilings" / f"{fingerprint}.json"
+
     def _measurement_path(self, key: str) -> Path:
         return self.path / "measurements" / f"{key}.json"
 
@@ -138,4 +156,4 @@ def lock_directory(path: Path) -> Iterator[None]:
 
 
 def _foreign(path: Path) -> bool:
-    return any(entry.name not in (".lock", "files", "measurements", "failures") for entry in path.iterdir())
+    return any(entry.name not in (".lock", *PARTS) for entry in path.iterdir())

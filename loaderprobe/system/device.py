@@ -1,53 +1,89 @@
-"""From a path to the storage under it, and what its devices have read."""
+"""From a path to the storage under it, and what that storage has read."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.records.environment import StorageKind, StorageLocation
+from loaderprobe.system.counters import device_read_bytes, server_read_bytes, unescape
 
-NETWORK = {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p", "virtiofs", "beegfs", "gpfs", "glusterfs", "afs"}
+NFS = {"nfs", "nfs4"}
+NETWORK = {*NFS, "cifs", "smb3", "ceph", "lustre", "9p", "virtiofs", "beegfs", "gpfs", "glusterfs", "afs", "vboxsf"}
 MEMORY = {"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"}
-SECTOR_BYTES = 512
 SYS = Path("/sys")
 PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mount:
-    """One line of mountinfo."""
+    """One line of mountinfo, and the device number that the kernel gives the path on it."""
 
     number: str
     point: str
     filesystem: str
     source: str
     options: tuple[str, ...]
+    device: int
 
 
 def locate(path: Path) -> StorageLocation:
     """The storage that `path` lives on. Raises OSError when the path cannot be opened."""
-    mount = _mount_of(path)
+    return _describe(path, _mount_of(path), frozenset())
+
+
+def read_sectors(devices: Sequence[str], diskstats: Path | None = None) -> int | None:
+    """Bytes that the devices have read since boot, for anybody; None when one is not listed.
+
+    A loop device whose file lies on another device of the list is left out: what it reads from storage is
+    read there, and counted there. None where it cannot be seen on which device its file lies.
+    """
+    counted = set(devices)
+    for loop in sorted(counted) if len(counted) > 1 else ():
+        if loop.startswith("loop"):
+            below = _below(loop, frozenset())
+            if below is None:
+                return None
+            if below & set(devices):
+                counted.discard(loop)
+    read_bytes = device_read_bytes(diskstats or PROC / "diskstats")
+    if not counted or not counted <= read_bytes.keys():
+        return None
+    return sum(read_bytes[device] for device in counted)
+
+
+def reads_from_storage(location: StorageLocation, proc: Path | None = None) -> int | None:
+    """Bytes that the storage under `location` has read since boot, for anybody; None where not all is counted.
+
+    By its devices for a local file system and for an overlay of such; by the client's own count for NFS.
+    """
+    proc = proc or PROC
+    if location.filesystem in NFS:
+        return server_read_bytes(location.mount, proc / "self/mountstats")
+    if location.kind not in ("block", "overlay") or not {"block", "memory"}.issuperset(location.layers):
+        return None
+    return read_sectors(location.devices, proc / "diskstats")
+
+
+def _describe(path: Path, mount: _Mount, above: frozenset[str]) -> StorageLocation:
+    """`above` holds the numbers of the mounts through which the path was reached."""
+    above |= {mount.number}
     kind = _kind(mount.filesystem)
-    notes: list[str] = []
     devices: tuple[str, ...] = ()
-    if kind == "block":
-        devices = _block_devices(path, mount)
-        if not devices:
-            kind = "unknown"
-            notes.append("the block device under this file system is not visible from here")
-    elif kind == "overlay":
-        devices = _overlay_devices(mount)
-        if not devices:
-            notes.append("the layers of this overlay, and so its devices, are not visible from inside the container")
-    elif kind == "memory":
-        notes.append("this is memory, not storage: nothing here can be read cold")
-    elif kind in ("network", "fuse"):
-        notes.append("reads of this file system are not counted by the kernel's block statistics")
+    layers: tuple[StorageLocation | None, ...] = ()
+    if kind == "overlay":
+        layers = tuple(_beneath(name, above) for name in _layers(mount.options))
+        devices = tuple(dict.fromkeys(device for layer in layers if layer for device in layer.devices))
+        notes = _notes_of_layers(layers)
+    else:
+        if kind == "block" or mount.filesystem == "fuseblk":
+            devices = _devices(mount)
+        kind = "unknown" if kind == "block" and not devices else kind
+        notes = [*_notes(kind, mount.filesystem), *_notes_of_devices(devices, above)]
     return StorageLocation(
         path=str(path),
         filesystem=mount.filesystem,
@@ -56,22 +92,20 @@ def locate(path: Path) -> StorageLocation:
         source=mount.source,
         devices=devices,
         notes=tuple(notes),
+        layers=tuple(kind for layer in layers for kind in (layer.layers or (layer.kind,) if layer else ("hidden",))),
     )
 
 
-def read_sectors(devices: Sequence[str], diskstats: Path = PROC / "diskstats") -> int | None:
-    """Bytes that the devices have read since boot, for anybody; None when one is not listed."""
-    if not devices:
-        return None
+def _beneath(name: str, above: frozenset[str]) -> StorageLocation | None:
+    """Where a layer or the file of a loop device lives; None when it is not visible from here.
+
+    Its name is the host's. One that leads back to a mount above it means another file, inside the container.
+    """
     try:
-        lines = diskstats.read_text().splitlines()
+        mount = _mount_of(Path(name))
     except OSError:
         return None
-    # major minor name reads merged sectors ...
-    sectors = {fields[2]: int(fields[5]) for line in lines if len(fields := line.split()) > 5}
-    if any(device not in sectors for device in devices):
-        return None
-    return sum(sectors[device] for device in devices) * SECTOR_BYTES
+    return _describe(Path(name), mount, above) if name.startswith("/") and mount.number not in above else None
 
 
 def _kind(filesystem: str) -> StorageKind:
@@ -81,58 +115,140 @@ def _kind(filesystem: str) -> StorageKind:
         return "network"
     if filesystem == "overlay":
         return "overlay"
-    return "fuse" if filesystem.startswith("fuse") and filesystem != "fuseblk" else "block"
+    return "fuse" if filesystem in ("fuse", "fuseblk") or filesystem.startswith("fuse.") else "block"
+
+
+def _notes(kind: StorageKind, filesystem: str) -> list[str]:
+    """What cannot be known of storage of this kind."""
+    notes = []
+    if filesystem == "unknown":
+        notes.append("the mount of this path is not listed, so its file system is not known")
+    if kind == "unknown":
+        notes.append("the block device under this file system is not visible from here")
+        if filesystem == "zfs":
+            notes.append("ZFS keeps a cache of its own, which cannot be emptied file by file")
+    elif kind == "memory":
+        notes.append("memory, not storage: nothing here can be read cold")
+    elif filesystem in NFS:
+        notes.append("NFS counts what it reads for the whole mount, and the server's cache is beyond reach")
+    elif kind == "network":
+        notes.append(f"nothing here counts what {filesystem} reads, and caches on its other side are beyond reach")
+    elif kind == "fuse":
+        notes.append("FUSE: another program reads, which is not accounted to who asks, and its caches are beyond reach")
+    return notes
+
+
+def _notes_of_devices(devices: Sequence[str], above: frozenset[str]) -> list[str]:
+    notes = []
+    for device in devices:
+        if device.startswith("loop"):
+            notes.append(_note_of_loop(device, above))
+        elif re.fullmatch(r"z?ram\d+", device):
+            notes.append(f"{device} is a device in memory: its reads look cold, but no storage is behind them")
+    return notes
+
+
+def _note_of_loop(loop: str, above: frozenset[str]) -> str:
+    file = _of_loop(loop, "backing_file")
+    if file is None:
+        return f"what file {loop} is cannot be seen from here"
+    place = _beneath(file, above)
+    if place is None:
+        note = f"{loop} is the file {file}, which is not visible from here"
+    else:
+        note = f"{loop} is the file {file} on {place.filesystem} ({', '.join(place.devices) or place.kind})"
+    if place and place.kind == "memory":
+        return f"{note}, in memory: its reads look cold, but no storage is behind them"
+    if _of_loop(loop, "dio") != "1":
+        note += "; that file's own cache may serve reads that look cold (losetup --direct-io=on forbids it)"
+    return note
+
+
+def _of_loop(loop: str, attribute: str) -> str | None:
+    try:
+        return (SYS / "block" / loop / "loop" / attribute).read_text().rstrip("\n")
+    except OSError:
+        return None
+
+
+def _below(loop: str, seen: frozenset[str]) -> frozenset[str] | None:
+    """All devices under the file of a loop device, however deep; None when they are not visible."""
+    file = _of_loop(loop, "backing_file")
+    place = _beneath(file, frozenset()) if file and loop not in seen else None
+    if place is None or (not place.devices and place.kind in ("overlay", "unknown")):
+        return None
+    below = frozenset(place.devices)
+    for deeper in place.devices:
+        if deeper.startswith("loop"):
+            found = _below(deeper, seen | {loop})
+            if found is None:
+                return None
+            below |= found
+    return below
 
 
 def _mount_of(path: Path) -> _Mount:
     """By the kernel's own mount number: the longest prefix is wrong under bind mounts."""
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        info = (PROC / "self" / "fdinfo" / str(fd)).read_text()
+        device = os.fstat(fd).st_dev
+        number, line = _line_of(fd)
     finally:
         os.close(fd)
-    match = re.search(r"mnt_id:\s*(\d+)", info)
-    number = match[1] if match else ""
-    for line in (PROC / "self" / "mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        if left.split()[0] == number:
-            filesystem, source, options, *_ = [*right.split(" "), "", ""]
-            return _Mount(
-                number=number,
-                point=_unescape(left.split()[4]),
-                filesystem=filesystem,
-                source=_unescape(source),
-                options=tuple(_unescape(options).split(",")),
-            )
-    return _Mount(number=number, point="?", filesystem="unknown", source="?", options=())
+    left, _, right = line.partition(" - ")
+    filesystem, source, options, *_ = [*right.split(" "), "", "", ""]
+    return _Mount(
+        number=number,
+        point=unescape(left.split()[4]) if line else "?",
+        filesystem=filesystem or "unknown",
+        source=unescape(source) or "?",
+        options=tuple(unescape(option) for option in options.split(",")),
+        device=device,
+    )
 
 
-def _unescape(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+def _line_of(fd: int) -> tuple[str, str]:
+    """The number of the mount, and its line in mountinfo; empty where a sandbox hides them."""
+    try:
+        match = re.search(r"mnt_id:\s*(\d+)", (PROC / "self/fdinfo" / str(fd)).read_text())
+        number = match[1] if match else ""
+        lines = (PROC / "self/mountinfo").read_text().splitlines()
+    except OSError:
+        return "", ""
+    return number, next((line for line in lines if line.startswith(f"{number} ")), "")
 
 
-def _block_devices(path: Path, mount: _Mount) -> tuple[str, ...]:
-    number = path.stat().st_dev
-    name = f"{os.major(number)}:{os.minor(number)}"
-    if not (SYS / "dev/block" / name).exists():
-        # btrfs and its like give files an anonymous device number.
-        source = Path(mount.source)
-        if not source.is_block_device():
-            return ()
-        number = source.stat().st_rdev
-        name = f"{os.major(number)}:{os.minor(number)}"
-        siblings = _btrfs_devices((SYS / "dev/block" / name).resolve().name)
-        if siblings:
-            return siblings
-    return tuple(dict.fromkeys(_leaves(name)))
+def _devices(mount: _Mount) -> tuple[str, ...]:
+    name = f"{os.major(mount.device)}:{os.minor(mount.device)}"
+    if (SYS / "dev/block" / name).exists():
+        return tuple(dict.fromkeys(_leaves(name)))
+    # btrfs and its like give files an anonymous device number.
+    source = _number_of(mount.source)
+    if source is None:
+        return ()
+    siblings = _btrfs_devices((SYS / "dev/block" / source).resolve().name) or [source]
+    return tuple(dict.fromkeys(leaf for number in siblings for leaf in _leaves(number)))
 
 
-def _btrfs_devices(device: str) -> tuple[str, ...]:
+def _number_of(source: str) -> str | None:
+    """Major and minor number of a device by its node, or, where a container has no node, by its kernel name."""
+    try:
+        found = Path(source).stat()
+        return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else None
+    except OSError:
+        pass
+    try:
+        return (SYS / "class/block" / source.removeprefix("/dev/") / "dev").read_text().strip()
+    except OSError:
+        return None
+
+
+def _btrfs_devices(device: str) -> list[str]:
+    """Numbers of all devices of the btrfs that this one belongs to."""
     for volume in (SYS / "fs/btrfs").glob("*-*"):
-        names = [entry.name for entry in (volume / "devices").iterdir()] if (volume / "devices").is_dir() else []
-        if device in names:
-            return tuple(sorted(names))
-    return ()
+        if (volume / "devices" / device).exists():
+            return [(member / "dev").read_text().strip() for member in sorted((volume / "devices").iterdir())]
+    return []
 
 
 def _leaves(number: str) -> list[str]:
@@ -148,15 +264,34 @@ def _leaves(number: str) -> list[str]:
     return [device.name]
 
 
-def _overlay_devices(mount: _Mount) -> tuple[str, ...]:
-    layers: list[str] = []
-    for option in mount.options:
+def _layers(options: Sequence[str]) -> list[str]:
+    """Paths of an overlay's layers, topmost first; mounts made one layer at a time (Linux 6.8) say `lowerdir+`."""
+    upper, lower = [], []
+    for option in options:
         name, _, value = option.partition("=")
-        if name in ("upperdir", "lowerdir"):
-            layers += value.split(":")
-    found: list[str] = []
-    for layer in layers:
-        # A layer of the host is not there inside the container, or may not be looked at.
-        with contextlib.suppress(OSError):
-            found += locate(Path(layer)).devices
-    return tuple(dict.fromkeys(found))
+        if name == "upperdir":
+            upper.append(value)
+        elif name in ("lowerdir+", "datadir+"):
+            lower.append(value)
+        elif name == "lowerdir":
+            # `::` leads to layers that hold data only; a colon within a name has a backslash before it.
+            parts = re.findall(r"(?:\\.|[^:\\])+", value)
+            lower += [re.sub(r"\\(.)", r"\1", part) for part in parts]
+    return upper + lower
+
+
+def _notes_of_layers(layers: Sequence[StorageLocation | None]) -> list[str]:
+    """What cannot be known of an overlay."""
+    visible = [layer for layer in layers if layer]
+    in_memory = [layer.path for layer in visible if layer.kind == "memory"]
+    notes = []
+    if not visible:
+        notes.append("the layers of this overlay, and so its devices, are not visible from here, as in most containers")
+    elif hidden := len(layers) - len(visible):
+        notes.append(f"{hidden} of the {len(layers)} layers of this overlay are not visible from here")
+    if in_memory and len(in_memory) == len(visible):
+        notes.append("the visible layers of this overlay are memory, not storage: nothing in them can be read cold")
+    elif in_memory:
+        notes.append(f"a read of a file in a layer of this overlay is from memory ({', '.join(in_memory)})")
+    others = [note for layer in visible if layer.kind != "memory" for note in layer.notes]
+    return list(dict.fromkeys([*notes, *others]))

@@ -1,29 +1,27 @@
-"""The page cache: dropping files from it, filling it, and asking what it holds.
-
-Residency is asked with mincore, whose answer the kernel falsifies ("all resident") for files that the user
-neither owns nor may write; cachestat is not used, since on overlayfs it always answers 0.
-"""
+"""The page cache: dropping files from it, filling it, asking what it holds, and what it takes to go past it."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import mmap
+import errno
 import os
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from loaderprobe.errors import MissingPart
+from loaderprobe.system.residency import OVERLAY, ask, filesystem_magic
+
 PASSES = 4
 READ_BYTES = 1 << 20
-PAGE_BYTES = mmap.PAGESIZE
-_MAP_FAILED = ctypes.c_void_p(-1).value
+DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+STATX_DIOALIGN = 0x2000
+STATX_MEMORY_ALIGNMENT = 0x98
+"""Offset of stx_dio_mem_align in struct statx, followed by stx_dio_offset_align (linux/stat.h, Linux 6.1)."""
+AT_FDCWD = -100
+AT_EMPTY_PATH = 0x1000
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [
-    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
-]  # fmt: skip
-_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class LinuxPageCache:
@@ -34,16 +32,23 @@ class LinuxPageCache:
 
         Pages whose read is still under way stay, and so do those not written back yet, as of a folder
         just unpacked: so it is done again, after writing back, until the resident share stops falling. Where
-        the share may not be known, once more is done blindly: what is unknown may be such a folder too.
+        the share is unknown or that of a sample, once more is done blindly: the rest may be such a folder too.
         """
-        before = 1.0
+        before, all_written = 1.0, False
         for number in range(PASSES):
             for path in paths:
                 with contextlib.suppress(FileNotFoundError):
                     _drop(path, write_back=number > 0)
-            now = self.resident(paths)
-            if now == 0 or (number > 0 and (now is None or now >= before)):
+            found = ask(paths)
+            now, sampled = (None, True) if isinstance(found, str) else (found.share, found.sampled)
+            if now == 0 and not sampled:
                 return
+            if number > 0 and (not now or now >= before):
+                if not now or all_written or not _on_overlay(paths):
+                    return
+                # overlayfs does not write back single files of its lower layers.
+                os.sync()
+                all_written = True
             before = 1.0 if now is None else now
 
     def warm(self, paths: Sequence[Path]) -> None:
@@ -55,32 +60,72 @@ class LinuxPageCache:
                     pass
 
     def resident(self, paths: Sequence[Path]) -> float | None:
-        """Share of the files' pages in the cache; None when one of them may not be asked."""
-        pages = held = 0
-        for path in paths:
-            if why_unknown(path):
-                return None
-            of_file = _resident_pages(path)
-            if of_file is None:
-                return None
-            pages += of_file[1]
-            held += of_file[0]
-        return held / pages if pages else None
+        """Share of the files' pages in the cache; None when it cannot be known of one of them (`why_unknown`).
+
+        Of other users' files it is estimated from a sample; asking leaves cold what was cold.
+        """
+        found = ask(paths)
+        return None if isinstance(found, str) else found.share
 
 
 def why_unknown(path: Path) -> str | None:
-    """Why the kernel would not tell this user the truth about the file; None when it would."""
+    """Why it cannot be known what the cache holds of the file; None when it can. Asks about the file to find out."""
+    found = ask([path])
+    return found if isinstance(found, str) else None
+
+
+def drop_all_caches(path: Path = DROP_CACHES) -> None:
+    """Write back, then drop the page cache of the whole machine, and its cache of names, which `evict` leaves.
+
+    Everybody on the machine reads cold afterwards. Raises MissingPart when that is not permitted.
+    """
+    os.sync()
     try:
-        owner = path.stat().st_uid
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, b"3\n")
+        finally:
+            os.close(fd)
     except OSError as error:
-        return f"{path} cannot be examined: {error.strerror}"
-    if owner == os.geteuid() or os.geteuid() == 0 or os.access(path, os.W_OK):
+        raise MissingPart(
+            f"the machine's caches may not be dropped here ({path}: {error.strerror})",
+            hint="run as root and outside a container; without it the files that are read are evicted all the same",
+        ) from error
+
+
+def direct_io_alignment(file: int | Path) -> tuple[int, int] | None:
+    """Bytes to which O_DIRECT wants (the buffer in memory, the offset and length in the file) aligned.
+
+    None where the file system does not say (tmpfs, btrfs, kernels before 6.1) or refuses direct I/O.
+    Raises OSError when the file cannot be examined.
+    """
+    if not hasattr(_libc, "statx"):
         return None
-    return f"{path} belongs to another user, for whose files the kernel hides what is cached"
+    answer = ctypes.create_string_buffer(256)
+    which = (file, b"", AT_EMPTY_PATH) if isinstance(file, int) else (AT_FDCWD, os.fsencode(file), 0)
+    if _libc.statx(*which, STATX_DIOALIGN, answer) != 0:
+        number = ctypes.get_errno()
+        # Kernels without the call answer ENOSYS, sandboxes that do not know it EPERM.
+        if number in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
+            return None
+        raise OSError(number, os.strerror(number), str(file))
+    told: int = struct.unpack_from("=I", answer)[0] & STATX_DIOALIGN
+    memory: int
+    offset: int
+    memory, offset = struct.unpack_from("=II", answer, STATX_MEMORY_ALIGNMENT)
+    return (memory, offset) if told and memory and offset else None
+
+
+def _on_overlay(paths: Sequence[Path]) -> bool:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if filesystem_magic(path) == OVERLAY:
+                return True
+    return False
 
 
 def _drop(path: Path, *, write_back: bool) -> None:
-    fd = os.open(path, os.O_RDONLY)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if write_back:
             # Read-only file systems without a write path (squashfs) answer EINVAL: nothing there is dirty.
@@ -89,25 +134,3 @@ def _drop(path: Path, *, write_back: bool) -> None:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)
-
-
-def _resident_pages(path: Path) -> tuple[int, int] | None:
-    """(pages in the cache, pages of the file); None where the file cannot be mapped."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        size = os.fstat(fd).st_size
-        if size == 0:
-            return 0, 0
-        address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
-    finally:
-        os.close(fd)
-    if address in (None, _MAP_FAILED):
-        return None
-    pages = -(-size // PAGE_BYTES)
-    states = ctypes.create_string_buffer(pages)
-    try:
-        if _libc.mincore(address, size, states) != 0:
-            return None
-    finally:
-        _libc.munmap(address, size)
-    return sum(state & 1 for state in states.raw), pages

@@ -1,29 +1,61 @@
-"""The builder of a finished bandwidth ladder."""
+"""Builders of legs of the bandwidth probe, and of a finished report."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BandwidthLeg, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthReport, DeviceKind, Feed, Latency, Limit
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.verdict import Evidence
 from loaderprobe.testing.machine import example_location
 
+FILE_BYTES = 114_000
 
-def _leg(readers: int, bytes_per_s: float, latency_s: float, **changes: Any) -> BandwidthLeg:
-    files = int(bytes_per_s * 3 / 114_000)
+
+def example_latency(mean_s: float) -> Latency:
+    """A skewed distribution with this mean."""
+    ns = mean_s * 1e9
+    return Latency(
+        min=0.4 * ns,
+        max=9.0 * ns,
+        mean=ns,
+        stddev=0.6 * ns,
+        N=5000,
+        percentile={"50.000000": 0.9 * ns, "95.000000": 2.0 * ns, "99.000000": 3.1 * ns, "99.900000": 5.0 * ns},
+    )
+
+
+def example_leg(readers: int, bw_bytes: float, **changes: Any) -> BandwidthLeg:
+    """A cold leg of three seconds over files of 114 kB, whose latency follows from its rate."""
+    file_s = readers * FILE_BYTES / bw_bytes
     leg = BandwidthLeg(
+        name="files",
+        engine="threads",
         readers=readers,
-        seconds=3.0,
-        files=files,
-        delivered_bytes=files * 114_000,
-        storage_bytes=files * 114_700,
-        bytes_per_s=bytes_per_s,
-        files_per_s=bytes_per_s / 114_000,
-        latency_p50_s=latency_s,
-        latency_p99_s=latency_s * 3.1,
+        block_bytes=None,
+        pause_s_per_byte=0.0,
+        runtime=3000.0,
+        io_bytes=round(3 * bw_bytes),
+        bw_bytes=bw_bytes,
+        bw_low=0.97 * bw_bytes,
+        bw_high=1.03 * bw_bytes,
+        settled=True,
+        iops=bw_bytes / FILE_BYTES,
+        total_ios=round(3 * bw_bytes / FILE_BYTES),
+        files_per_s=bw_bytes / FILE_BYTES,
+        clat_ns=example_latency(0.95 * file_s),
+        file_ns=example_latency(file_s),
+        storage_bytes=round(3 * 1.02 * bw_bytes),
+        cold_fraction=1.0,
+        amplification=1.02,
+        foreign_bytes_per_s=0.0,
         resident_before=0.0,
         cache="cold",
-        probe_bound=False,
+        first_third_bw_bytes=bw_bytes,
+        last_third_bw_bytes=bw_bytes,
+        cpu_cores=0.2,
+        at_least=False,
     )
     return replace(leg, **changes)
 
@@ -31,22 +63,50 @@ def _leg(readers: int, bytes_per_s: float, latency_s: float, **changes: Any) -> 
 def example_bandwidth() -> BandwidthReport:
     """A ladder of 1 to 32 readers that saturates, with one leg that the probe itself bounds."""
     return BandwidthReport(
-        schema=BANDWIDTH_SCHEMA,
-        schema_version=1,
+        loaderprobe="0.1.0",
+        fio=None,
+        created_utc="2026-11-21T07:00:00+00:00",
+        kernel="6.8.0",
+        cores_available=16.0,
         path="/data/imagenet-like/500x375",
         location=example_location("/data/imagenet-like/500x375"),
         files_found=4094,
         files_used=4094,
-        mean_size_bytes=114_000.0,
+        mean_size_bytes=float(FILE_BYTES),
         images=True,
         scratch=False,
+        drop_caches=False,
+        interrupted=False,
         legs=(
-            _leg(1, 61.3e6, 1.7e-3),
-            _leg(2, 118e6, 1.8e-3),
-            _leg(4, 204e6, 2.1e-3),
-            _leg(8, 287e6, 3.0e-3),
-            _leg(16, 296e6, 5.9e-3, cache="unproved", storage_bytes=None, resident_before=None),
-            _leg(32, 301e6, 11.8e-3, probe_bound=True, note="the probe used 97 % of the cores it may use"),
+            example_leg(1, 61.3e6),
+            example_leg(2, 118e6),
+            example_leg(4, 204e6, foreign_bytes_per_s=12.5e6),
+            example_leg(8, 287e6, settled=False, bw_low=241e6, bw_high=333e6),
+            example_leg(
+                16, 296e6, cache="unproved", storage_bytes=None, cold_fraction=None, amplification=None,
+                resident_before=None, foreign_bytes_per_s=None,
+            ),
+            example_leg(32, 301e6, at_least=True, notes=("the probe kept 15.5 of 16 cores busy",)),
+            example_leg(16, 322e6, name="direct"),
+            example_leg(1, 20.1e6, name="paced", pause_s_per_byte=3.3e-8),
         ),
-        notes=("the files fill 467 MB, 3 % of the memory, so each leg evicted them before it began",),
-    )
+        missing=(Missing(name="sequential", reason="no file of 64 MB or more here; --scratch 1GB makes one"),),
+        notes=("the files fill 467 MB and were read 4 times over",),
+        limit=Limit(
+            by="latency then bandwidth",
+            knee_readers=16,
+            sentence=(
+                "Below 16 readers each waits for its own requests (latency-limited); "
+                "from 16 on the rate stays at 296 MB/s (bandwidth-limited)."
+            ),
+        ),
+        kind=DeviceKind(
+            kind="unknown",
+            sentence="Neither banked, serial nor latency-bound: one reader gets 20 % of what 32 get.",
+            evidence=(Evidence(metric="rate of 32 readers over that of one", value=4.91, threshold=1.25, unit="x"),),
+        ),
+        feeds=(
+            Feed(accelerator="mlperf-a100", images_per_s=919.5, count=2.87),
+            Feed(accelerator="mlperf-h100", images_per_s=1785.7, count=1.48),
+        ),
+    )  # fmt: skip

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, DataInfo, Detail, Report, RunInfo, Summary
+from loaderprobe.records.report import (
+    SUMMARY_SCHEMA,
+    SUMMARY_VERSION,
+    ConfigurationRow,
+    DataInfo,
+    Detail,
+    Report,
+    RunInfo,
+    Summary,
+)
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Gain, Gains, Interval, Rates, StepTime, WorkerTime
 from loaderprobe.testing.machine import NO_GPU, example_environment
 from loaderprobe.testing.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
@@ -86,6 +95,8 @@ def _row(case: Case) -> ConfigurationRow:
         disk_read_bytes_per_s=disk,
         cold_fraction=0.99,
         disk_ceiling_fraction=disk / DISK_BYTES_PER_S,
+        read_amplification=0.99,
+        foreign_read_bytes_per_s=0.0,
         gpu={"unavailable": NO_GPU},
         bound=_bound(case, gains),
         advice=(advice,) if case.cause == "storage" else (),
@@ -99,7 +110,7 @@ def _without_figures(row: ConfigurationRow, status: str, reason: str) -> Configu
         (
             "images_per_s", "rates_images_per_s", "gains", "predicted_images_per_s", "residual",
             "input_wait_fraction", "accelerator_utilization", "bytes_per_image", "disk_read_bytes_per_s",
-            "cold_fraction", "disk_ceiling_fraction", "bound",
+            "cold_fraction", "disk_ceiling_fraction", "read_amplification", "foreign_read_bytes_per_s", "bound",
         )
     )  # fmt: skip
     changes: dict[str, Any] = {**gone, "status": status, "reason": reason, "advice": (), "gpu": {}, "unavailable": {}}
@@ -190,7 +201,11 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
     )
     return Report(
         summary=Summary(
-            schema=SUMMARY_SCHEMA, schema_version=1, run=run, environment=example_environment(), configurations=chosen
+            schema=SUMMARY_SCHEMA,
+            schema_version=SUMMARY_VERSION,
+            run=run,
+            environment=example_environment(),
+            configurations=chosen,
         ),
         details=tuple(_detail(row) for row in chosen if row.status == "measured"),
     )

@@ -190,3 +190,19 @@ def test_a_given_number_needs_no_name() -> None:
     (group,) = groups(example_report([example_row(compute="emulated:1500")]))
     assert group.device == "emulated accelerator"
     assert "given, not measured" in group.ceiling
+
+
+def test_the_disk_is_held_against_its_ceiling() -> None:
+    """Beside the disk's MB/s stands their share of what as many readers get, and what that means stands below."""
+    text = TerminalReport().render(example_report([example_row(disk_ceiling_fraction=0.97)]))
+    assert "97 %" in text and "of max: disk reads as a share of what as many readers get" in " ".join(text.split())
+
+
+def test_gains_are_those_of_the_verdict() -> None:
+    """A gain without what the verdict names is a bare factor; a gain without something else names it."""
+    row = example_row()
+    assert row.bound
+    (line,) = [line for line in TerminalReport().render(example_report([row])).splitlines() if "input: storage" in line]
+    assert "storage x" not in line and " x" in line
+    balanced = example_row(bound=replace(row.bound, side="balanced", cause="balanced"))
+    assert "storage x" in " ".join(TerminalReport().render(example_report([balanced])).split())

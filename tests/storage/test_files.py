@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
-from loaderprobe.storage.files import BLOCK_BYTES, sample_files, scratch_file
+from loaderprobe.storage.files import (
+    BLOCK_BYTES,
+    LARGE_BLOCK_BYTES,
+    LARGE_FILE_BYTES,
+    SEQUENTIAL_FILE_BYTES,
+    sample_files,
+    scratch_file,
+)
 
 
 def _sizes(folder: Path, count: int, suffix: str = ".jpg", size_bytes: int = 1000) -> None:
@@ -71,6 +78,29 @@ def test_a_single_file_is_read_in_blocks(tmp_path: Path) -> None:
         (BLOCK_BYTES, BLOCK_BYTES),
         (2 * BLOCK_BYTES, 7),
     ]
+
+
+def test_large_files_are_read_in_blocks(tmp_path: Path) -> None:
+    """A folder of shards is read in blocks of 1 MiB: no reader needs a buffer as large as a shard."""
+    for number in range(2):
+        with (tmp_path / f"{number}.tar").open("wb") as file:
+            file.truncate(LARGE_FILE_BYTES + 1 + number)
+    sample = sample_files(tmp_path, limit_bytes=10**9, seed=0)
+    assert sample.block_bytes == LARGE_BLOCK_BYTES and not sample.images
+    assert max(piece.size_bytes for piece in sample.pieces) == LARGE_BLOCK_BYTES
+    assert sum(piece.size_bytes for piece in sample.pieces) == 2 * LARGE_FILE_BYTES + 3
+
+
+def test_only_large_files_can_be_read_in_a_row(tmp_path: Path) -> None:
+    """The sequential leg takes the blocks of large files in their order; among small files there is none."""
+    _sizes(tmp_path, 9)
+    assert sample_files(tmp_path, limit_bytes=10**9, seed=0).sequential() is None
+    with (tmp_path / "shard.jpg").open("wb") as file:
+        file.truncate(SEQUENTIAL_FILE_BYTES)
+    in_a_row = sample_files(tmp_path, limit_bytes=10**9, seed=0).sequential()
+    assert in_a_row is not None
+    offsets = [piece.offset for piece in in_a_row.pieces]
+    assert offsets == sorted(offsets) and sum(p.size_bytes for p in in_a_row.pieces) == SEQUENTIAL_FILE_BYTES
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -2,37 +2,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.storage.files import Piece, sample_files
-from loaderprobe.storage.probe import MOST_LAPS, cache_label, probe_bandwidth
-from loaderprobe.storage.reader import read_pieces
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.protocols import PageCache
+from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthMeasurement
+from loaderprobe.storage import leg as leg_module
+from loaderprobe.storage import probe as probe_module
+from loaderprobe.storage.files import sample_files
+from loaderprobe.storage.leg import MOST_ROUNDS, Course, cache_label, run_leg
+from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
+from loaderprobe.storage.reader import ThreadEngine
+from loaderprobe.storage.supply import Supply
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing import FakePageCache
+from loaderprobe.testing import FakePageCache, example_location
+from loaderprobe.testing.bandwidth import example_leg
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Files of different sizes, as images are."""
-    path = tmp_path / "data"
-    path.mkdir()
-    for number in range(20):
-        (path / f"{number}.jpg").write_bytes(os.urandom(20_000 + 1_000 * number))
-    for file in path.iterdir():
-        with file.open("rb") as opened:
-            os.fsync(opened.fileno())
-    return path
+def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
+    options: dict[str, object] = {"path": path, "readers": (1, 2), "seconds": 0.1, **changes}
+    request = ProbeRequest(**options)  # type: ignore[arg-type]  # options by name, for brevity
+    return probe_bandwidth(request, cache=cache or LinuxPageCache(), on_leg=lambda *_: None)
 
 
-def _probe(path: Path, **changes: object) -> BandwidthReport:
-    options: dict[str, object] = {
-        "readers": (1, 2), "seconds": 60.0, "seed": 0, "cache": LinuxPageCache(), "progress": lambda done, total: None,
-    }  # fmt: skip
-    return probe_bandwidth(path, **{**options, **changes})  # type: ignore[arg-type]  # options by name, for brevity
+def _counted(measured: BandwidthMeasurement) -> BandwidthMeasurement:
+    if not measured.location.counts_reads:
+        pytest.skip(f"{measured.location.filesystem} does not count reads")
+    return measured
 
 
 def test_the_label_comes_from_bytes() -> None:
@@ -43,39 +42,13 @@ def test_the_label_comes_from_bytes() -> None:
     assert cache_label(None, 100) == cache_label(0, 0) == "unproved"
 
 
-def test_every_piece_is_read_once(folder: Path) -> None:
-    """However many readers share them, each file is read exactly once, to its end."""
-    pieces = sample_files(folder, limit_bytes=10**9, seed=0).pieces
-    reading = read_pieces(pieces, readers=4, seconds=60.0)
-    assert len(reading.latency_s) == len(pieces) and reading.short == 0
-    assert reading.delivered_bytes == sum(piece.size_bytes for piece in pieces)
-
-
-def test_files_that_vanish_or_shrink_are_counted(folder: Path) -> None:
-    """A file that has gone, or is shorter than it was, is counted and ends nothing."""
-    pieces = sample_files(folder, limit_bytes=10**9, seed=0).pieces
-    pieces[0].path.unlink()
-    os.truncate(pieces[1].path, 10)
-    reading = read_pieces(pieces, readers=2, seconds=60.0)
-    assert reading.short == 2 and len(reading.latency_s) == len(pieces)
-
-
-def test_no_time_reads_nothing(folder: Path) -> None:
-    """A deadline that has passed is kept."""
-    piece = Piece(path=next(folder.iterdir()), offset=0, size_bytes=10)
-    assert read_pieces([piece], readers=1, seconds=0.0).delivered_bytes == 0
-
-
 def test_a_cold_ladder(folder: Path) -> None:
     """After each eviction the files come from storage, and the bytes prove it."""
-    report = _probe(folder)
-    if not report.location.counts_reads:
-        pytest.skip(f"{report.location.filesystem} does not count reads")
-    assert [leg.readers for leg in report.legs] == [1, 2]
-    assert all(leg.cache == "cold" and leg.resident_before == 0.0 for leg in report.legs)
-    total = sum(file.stat().st_size for file in folder.iterdir())
-    assert all(leg.delivered_bytes == MOST_LAPS * total for leg in report.legs)
-    assert report.files_used == 20 and report.images and not report.scratch
+    measured = _counted(_probe(folder))
+    assert [leg.readers for leg in measured.ladder] == [1, 2]
+    assert all(leg.cache == "cold" and leg.resident_before == 0.0 for leg in measured.ladder)
+    assert all((leg.amplification or 0) >= 1.0 and leg.cold_fraction == 1.0 for leg in measured.ladder)
+    assert measured.files_used == 20 and measured.images and not measured.scratch
 
 
 class NeverEvicting(FakePageCache):
@@ -88,10 +61,21 @@ class NeverEvicting(FakePageCache):
 def test_a_warm_ladder_is_called_warm(folder: Path) -> None:
     """Files that nobody could evict are not passed off as a device's speed."""
     LinuxPageCache().warm(list(folder.iterdir()))
-    report = _probe(folder, cache=NeverEvicting())
-    if not report.location.counts_reads:
-        pytest.skip(f"{report.location.filesystem} does not count reads")
-    assert all(leg.cache == "warm" and leg.resident_before is None for leg in report.legs)
+    measured = _counted(_probe(folder, NeverEvicting()))
+    assert all(leg.cache == "warm" and leg.amplification is None for leg in measured.ladder)
+
+
+def test_half_warm_is_called_mixed(folder: Path) -> None:
+    """A set of which every second file cannot be evicted is mixed, neither cold nor warm."""
+
+    class HalfStubborn(LinuxPageCache):
+        def evict(self, paths: Sequence[Path]) -> None:
+            super().evict(paths)
+            self.warm([path for path in paths if int(path.stem) % 2])
+
+    measured = _counted(_probe(folder, HalfStubborn(), readers=(1,)))
+    (leg,) = measured.ladder
+    assert leg.cache == "mixed" and leg.amplification is None and 0.2 < (leg.cold_fraction or 0) < 0.8
 
 
 def test_memory_is_unproved() -> None:
@@ -99,60 +83,171 @@ def test_memory_is_unproved() -> None:
     shared = Path("/dev/shm")
     if not os.access(shared, os.W_OK):
         pytest.skip("no shared memory to write to")
-    report = _probe(shared, scratch_bytes=1 << 20, readers=(1,))
-    if report.location.kind != "memory":
+    measured = _probe(shared, scratch_bytes=1 << 20, readers=(1,))
+    if measured.location.kind != "memory":
         pytest.skip("/dev/shm is not memory here")
-    assert report.legs[0].cache == "unproved" and report.legs[0].storage_bytes is None
-    assert any("memory" in note for note in report.location.notes)
+    (leg,) = measured.ladder
+    assert leg.cache == "unproved" and leg.storage_bytes is None
+    assert any("memory" in note for note in measured.location.notes)
 
 
 def test_scratch_leaves_nothing(tmp_path: Path) -> None:
-    """A scratch ladder says so, reads the whole file, and leaves the folder as it was."""
-    report = _probe(tmp_path, scratch_bytes=1 << 20, readers=(1,))
-    assert report.scratch and report.files_used == 8 and report.notes
+    """A scratch probe says so, reads in a row as well, and leaves the folder as it was."""
+    measured = _probe(tmp_path, scratch_bytes=2 << 20, readers=(1,))
+    sequential = measured.leg("sequential")
+    assert measured.scratch and not measured.images and measured.files_used == 1
+    assert sequential is not None and sequential.block_bytes == 1 << 20
     assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_written_unless_asked(folder: Path) -> None:
-    """Probing a folder does not change what is in it."""
+    """Probing a folder changes nothing in it, and adds nothing to it."""
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
-    _probe(folder, readers=(1,))
+    _probe(folder)
     assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
 
 
-def test_progress_counts_legs(folder: Path) -> None:
-    """Progress starts at none and ends at all of the legs."""
-    seen: list[tuple[int, int]] = []
-    _probe(folder, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(0, 2), (1, 2), (2, 2)]
+def test_what_was_left_out_has_a_reason(folder: Path) -> None:
+    """Small files cannot be read in a row; without one reader there is nothing to compare pauses with."""
+    measured = _probe(folder, readers=(2,))
+    reasons = {missing.name: missing.reason for missing in measured.missing}
+    assert "--scratch" in reasons["sequential"] and "--readers" in reasons["paced"]
 
 
-def test_bad_readers(folder: Path) -> None:
-    """No readers, or none at all in a leg, is a bad value."""
-    for readers in ((), (0, 1)):
-        with pytest.raises(BadValue):
-            _probe(folder, readers=readers)
+def test_few_files_end_the_ladder(folder: Path) -> None:
+    """Twenty files cannot occupy eight readers: an automatic ladder ends before, and says so."""
+    measured = _probe(folder, readers=None)
+    assert max(leg.readers for leg in measured.ladder) <= 4
+    if len(measured.ladder) == 3:
+        assert any("too few for 8 readers" in missing.reason for missing in measured.missing)
+
+
+def test_the_ladder_ends_when_it_gains_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two doublings that together gain under 5 % are the last; one weak step does not end it."""
+    rates = {1: 100e6, 2: 200e6, 4: 205e6, 8: 300e6, 16: 305e6, 32: 310e6, 64: 1e9}
+
+    def made(course: Course) -> BandwidthLeg:
+        return example_leg(course.readers, rates[course.readers], name=course.name)
+
+    monkeypatch.setattr(probe_module, "run_leg", made)
+    for number in range(400):
+        (folder / f"more{number}.jpg").write_bytes(b"x")
+    assert [leg.readers for leg in _probe(folder, readers=None).ladder] == [1, 2, 4, 8, 16, 32]
+
+
+def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where threads may be the limit, processes read as well, and the faster of the two counts."""
+
+    def made(course: Course) -> BandwidthLeg:
+        rate = 6e9 if course.engine.name == "processes" else 3e9
+        return example_leg(course.readers, rate, name=course.name, engine=course.engine.name)
+
+    monkeypatch.setattr(probe_module, "run_leg", made)
+    monkeypatch.setattr(probe_module, "cores_available", lambda: 4.0)
+    monkeypatch.setattr(probe_module, "LEAST_FOR_PROCESSES_S", 0.0)
+    assert [leg.engine for leg in _probe(folder).ladder] == ["threads", "processes"]
+
+
+def test_ctrl_c_keeps_the_legs_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted probe has the legs that were complete, and says that it was interrupted."""
+
+    def made(course: Course) -> BandwidthLeg:
+        if course.readers == 2:
+            raise KeyboardInterrupt
+        return example_leg(course.readers, 1e8, name=course.name)
+
+    monkeypatch.setattr(probe_module, "run_leg", made)
+    measured = _probe(folder)
+    assert measured.interrupted and len(measured.legs) == 1
+    with pytest.raises(KeyboardInterrupt):
+        _probe(folder, readers=(2,))
+
+
+def test_progress_names_what_is_read(folder: Path) -> None:
+    """Every leg is announced before it is made."""
+    seen: list[tuple[str, int, int]] = []
+    request = ProbeRequest(path=folder, readers=(1, 2), seconds=0.1)
+    probe_bandwidth(request, cache=LinuxPageCache(), on_leg=lambda *progress: seen.append(progress))
+    assert [name for name, _, _ in seen][:2] == ["1 reader", "2 readers"] and len(seen) == 5
+    assert all(done < total for _, done, total in seen)
+
+
+def test_a_whole_machine_drop_is_done_and_told(folder: Path) -> None:
+    """With --drop-caches everything is dropped before each reading, and the measurement says so."""
+    calls: list[int] = []
+    measured = _probe(folder, readers=(1,), drop_all=lambda: calls.append(1))
+    assert measured.drop_caches and calls
 
 
 class VanishingCache(LinuxPageCache):
-    """A file is deleted right after the first eviction, as by a job that cleans up."""
+    """Deletes files right after the first eviction, as a job that cleans up does."""
 
-    victim: Path | None = None
+    def __init__(self, count: int) -> None:
+        self._count = count
 
     def evict(self, paths: Sequence[Path]) -> None:
-        super().evict(paths)
-        if self.victim is None:
-            self.victim = paths[0]
-            self.victim.unlink()
+        super().evict([path for path in paths if path.exists()])
+        for path in paths[: self._count]:
+            path.unlink(missing_ok=True)
 
 
 def test_a_vanished_file_does_not_end_the_ladder(folder: Path) -> None:
-    """A file that vanishes between legs is noted, and the ladder goes on."""
-    report = _probe(folder, cache=VanishingCache())
-    assert len(report.legs) == 2 and "vanished" in report.legs[0].note
+    """A file that vanishes between legs is counted, and the ladder goes on."""
+    measured = _probe(folder, VanishingCache(1))
+    assert len(measured.ladder) == 2 and measured.ladder[0].unread["vanished"] >= 1
 
 
-def test_no_seconds_is_a_bad_value(folder: Path) -> None:
-    """A ladder without time is refused, not divided by."""
-    with pytest.raises(BadValue):
-        _probe(folder, seconds=0.0)
+def test_a_path_that_vanishes_is_a_bad_path(folder: Path) -> None:
+    """When everything has gone there is nothing to measure, and no division by nothing."""
+    with pytest.raises(BadValue, match="vanished"):
+        _probe(folder, VanishingCache(20))
+
+
+def test_lost_permission_is_a_missing_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When nothing may be read any more the exit code is that of a missing permission."""
+
+    def refused(*_: object) -> tuple[int, int, int, str]:
+        return 0, 0, 0, "may not be read"
+
+    monkeypatch.setattr("loaderprobe.storage.reader._read", refused)
+    with pytest.raises(MissingPart):
+        _probe(folder)
+
+
+def test_small_sets_are_not_read_for_ever(folder: Path) -> None:
+    """Rounds are limited: twenty small files do not keep the probe evicting for seconds of reading."""
+    measured = _probe(folder, readers=(1,), seconds=60.0)
+    (leg,) = measured.ladder
+    total = sum(file.stat().st_size for file in folder.iterdir())
+    assert leg.io_bytes <= MOST_ROUNDS * total and any("only" in note for note in leg.notes)
+
+
+def test_foreign_reads_are_what_the_device_read_beyond_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's count less our own is what others read meanwhile."""
+    readings = iter(range(0, 10**12, 10**9))
+    monkeypatch.setattr(leg_module, "reads_from_storage", lambda _: next(readings))
+    monkeypatch.setattr(leg_module, "_own_reads", lambda: 0)
+    (leg,) = _probe(folder, readers=(1,), seconds=0.05).ladder
+    assert leg.storage_bytes == 0 and leg.cache == "warm"
+    assert (leg.foreign_bytes_per_s or 0) >= 10**9
+
+
+def test_bad_requests(folder: Path) -> None:
+    """No readers, none at all in a leg, or no time, are bad values."""
+    for changes in ({"readers": ()}, {"readers": (0, 1)}, {"seconds": 0.0}):
+        with pytest.raises(BadValue):
+            _probe(folder, **changes)
+
+
+def test_a_network_count_proves_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On NFS the client's own count of server reads says how cold a leg was."""
+    location = replace(example_location(str(folder)), filesystem="nfs4", kind="network", devices=())
+    readings = iter(range(0, 10**12, 10**9))
+    monkeypatch.setattr(leg_module, "reads_from_storage", lambda _: next(readings))
+    sample = sample_files(folder, limit_bytes=10**9, seed=0)
+    course = Course(
+        name="files", engine=ThreadEngine(), supply=Supply(sample, LinuxPageCache(), seed=0),
+        location=location, cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
+    )  # fmt: skip
+    leg = run_leg(course)
+    assert leg.cache == "cold" and leg.foreign_bytes_per_s is None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from loaderprobe.errors import BadValue, ForeignDirectory, Locked, MissingPart, NoSpace
+from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import Service, example_config, example_environment, example_files
+from loaderprobe.testing.bandwidth import example_leg
 from tests.measure.conftest import Measure, measure_fake
 
 __all__ = ["measure_fake"]
@@ -49,6 +52,19 @@ def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> Non
     assert opened.record == run.record
     assert opened.files(CONFIG.data) == FILES
     assert opened.result(CONFIG.key) is None
+
+
+def test_a_ceiling_comes_back_and_can_grow(run: RunDirectory) -> None:
+    """What the storage delivers is kept by file set; more of it replaces what was known; a run may have none."""
+    assert run.ceiling(CONFIG.data) is None
+    first = StorageCeiling(data=CONFIG.data, legs=(example_leg(1, 20e6),))
+    run.save_ceiling(first)
+    assert run.ceiling(CONFIG.data) == first
+    more = replace(first, legs=(*first.legs, example_leg(2, 20e6)))
+    (run.path / "ceilings" / f"{CONFIG.data}.json").unlink()
+    (run.path / "ceilings").rmdir()  # as in a run of an older version
+    run.save_ceiling(more)
+    assert RunDirectory.open(run.path).ceiling(CONFIG.data) == more
 
 
 def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None:

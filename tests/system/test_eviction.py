@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from loaderprobe.system import pagecache
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.system.residency import OVERLAY
 
 
 @pytest.fixture
@@ -45,3 +47,15 @@ def test_an_eviction_that_does_not_help_ends(fresh: Path, monkeypatch: pytest.Mo
     LinuxPageCache().evict([fresh])
     assert len(tries) == 2
     assert fresh.read_bytes() == content
+
+
+def test_pages_held_on_an_overlay_are_written_back_once(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole machine is written back only where single files cannot be, and only once."""
+    written: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
+    monkeypatch.setattr(os, "sync", lambda: written.append(1))
+    monkeypatch.setattr(pagecache, "filesystem_magic", lambda _: OVERLAY)
+    LinuxPageCache().evict([fresh.with_name("gone"), fresh])
+    assert not written, "what is unknown is no reason"
+    LinuxPageCache().evict([fresh])
+    assert len(written) == 1

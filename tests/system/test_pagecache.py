@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import ctypes
+import errno
+import mmap
 import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from loaderprobe.errors import MissingPart
+from loaderprobe.system import pagecache
 from loaderprobe.system.device import locate
-from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
+from loaderprobe.system.pagecache import LinuxPageCache, direct_io_alignment, drop_all_caches, why_unknown
 
 
 @pytest.fixture
@@ -24,14 +26,6 @@ def files(tmp_path: Path) -> list[Path]:
         with path.open("rb") as file:
             os.fsync(file.fileno())
     return paths
-
-
-@pytest.fixture
-def public_directory() -> Iterator[Path]:
-    """A directory that every user may enter, as pytest's own may not be."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 def test_evict_and_warm(files: list[Path]) -> None:
@@ -75,28 +69,6 @@ def test_own_file_is_known_and_missing_is_not(tmp_path: Path) -> None:
     assert LinuxPageCache().resident([tmp_path / "gone"]) is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_users_file_is_unknown(public_directory: Path) -> None:
-    """A user who neither owns nor may write a file gets None and a reason, never the kernel's false 100 %."""
-    path = public_directory / "file"
-    path.write_bytes(os.urandom(50_000))
-    path.chmod(0o644)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    can_drop = locate(path).kind == "block"
-    script = (
-        "import os, sys\n"
-        "from pathlib import Path\n"
-        "from loaderprobe.system.pagecache import LinuxPageCache, why_unknown\n"
-        "os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
-        "path = Path(sys.argv[1]); cache = LinuxPageCache(); cache.evict([path])\n"
-        "sys.stdout.write(f'{cache.resident([path])} {why_unknown(path) is not None}')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
-    assert done.stdout == "None True"
-    assert not can_drop or LinuxPageCache().resident([path]) == 0.0, "an eviction needs only the right to read"
-
-
 def test_evict_passes_over_files_that_are_gone(tmp_path: Path) -> None:
     """A file that vanished holds no cache, so evicting it is no error."""
     LinuxPageCache().evict([tmp_path / "gone"])
@@ -111,3 +83,57 @@ def test_freshly_written_files_are_evicted(tmp_path: Path) -> None:
     cache = LinuxPageCache()
     cache.evict([path])
     assert cache.resident([path]) == 0.0
+
+
+def test_all_caches_are_dropped_after_writing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dirty pages are not dropped, so they are written first; 3 stands for pages, names and inodes."""
+    switch = tmp_path / "drop_caches"
+    switch.write_text("0\n")
+    content = []
+    monkeypatch.setattr(os, "sync", lambda: content.append(switch.read_text()))
+    drop_all_caches(switch)
+    assert (content, switch.read_text()) == (["0\n"], "3\n")
+
+
+def test_caches_that_may_not_be_dropped_are_a_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the file and the reason, and says how to go on; no file is made."""
+    monkeypatch.setattr(os, "sync", lambda: None)
+    with pytest.raises(MissingPart, match="none: No such file") as caught:
+        drop_all_caches(tmp_path / "none")
+    assert "root" in caught.value.hint
+    assert not (tmp_path / "none").exists()
+
+
+def test_direct_io_works_as_aligned(files: list[Path]) -> None:
+    """A read at the offsets, and into memory, that the file system asks for is not refused."""
+    alignment = direct_io_alignment(files[0])
+    if alignment is None:
+        pytest.skip("this file system or kernel does not say how direct I/O is aligned")
+    fd = os.open(files[0], os.O_RDONLY | os.O_DIRECT)
+    try:
+        assert direct_io_alignment(fd) == alignment
+        with mmap.mmap(-1, 2 * max(alignment)) as buffer:
+            assert os.preadv(fd, [buffer], alignment[1]) > 0
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+def test_a_kernel_without_statx_has_no_alignment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """An old kernel, or a sandbox that does not know the call, leaves it unknown."""
+
+    def refuse(*_: object) -> int:
+        ctypes.set_errno(number)
+        return -1
+
+    monkeypatch.setattr(pagecache, "_libc", SimpleNamespace(statx=refuse))
+    assert direct_io_alignment(tmp_path) is None
+    monkeypatch.setattr(pagecache, "_libc", SimpleNamespace())
+    assert direct_io_alignment(tmp_path) is None
+
+
+def test_alignment_of_nothing(tmp_path: Path) -> None:
+    """A directory has none; a path that is not there is an error."""
+    assert direct_io_alignment(tmp_path) is None
+    with pytest.raises(FileNotFoundError):
+        direct_io_alignment(tmp_path / "none")

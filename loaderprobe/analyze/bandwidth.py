@@ -1,0 +1,168 @@
+"""What a bandwidth measurement means: what limits the storage, what kind of device it is, what it feeds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from loaderprobe.records.bandwidth import (
+    BandwidthLeg,
+    BandwidthMeasurement,
+    BandwidthReport,
+    DeviceKind,
+    Feed,
+    Limit,
+)
+from loaderprobe.records.verdict import Evidence
+from loaderprobe.units import format_duration, format_rate, significant
+
+KNEE = 0.95
+"""A number of readers that gets this share of the best is enough."""
+FLAT = 1.4
+"""More readers gain less than this on a device that one reader fills: planted ones gained 1.02 to 1.30, for want of
+a reader while one file is closed and the next opened; disks that one reader does not fill gained 1.66 and more."""
+SURELY_FLAT = 1.6
+"""The same from the one end of the two intervals to the other: a noisy disk is given no kind."""
+PROPORTIONAL = 0.7
+"""Share of N times one reader's rate that N readers get where only latency limits them."""
+PROPORTIONAL_READERS = 4
+# A pause of twice the reading time leaves a device that banks idle time a third of its load. On throttled
+# block devices reads then took 0.05 to 0.45 of their time; on serial and latency-bound ones 0.9 or more.
+BANKED_AT_MOST = 0.6
+LOST_AT_LEAST = 0.8
+
+
+def judge_bandwidth(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> BandwidthReport:
+    """The report of a measurement; `accelerators` gives images/s by name."""
+    return BandwidthReport(
+        **{field.name: getattr(measured, field.name) for field in fields(measured)},
+        limit=_limit(measured),
+        kind=_kind(measured),
+        feeds=_feeds(measured, accelerators),
+    )
+
+
+def _feeds(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
+    best = measured.best
+    if best is None or not measured.images:
+        return ()
+    return tuple(
+        Feed(accelerator=name, images_per_s=rate, count=best.files_per_s / rate) for name, rate in accelerators.items()
+    )
+
+
+def _limit(measured: BandwidthMeasurement) -> Limit:
+    ladder, best = measured.ladder, measured.best
+    if best is None:
+        return Limit(by="unknown", knee_readers=None, sentence="No step of the ladder was measured.")
+    knee = next(leg for leg in ladder if leg.bw_bytes >= KNEE * best.bw_bytes)
+    rate = format_rate(best.bw_bytes)
+    if best.cache in ("warm", "mixed"):
+        share = "wholly" if best.cache == "warm" else "partly"
+        sentence = f"The files came {share} from memory: this is no limit of storage."
+        return Limit(by="memory", knee_readers=knee.readers, sentence=sentence)
+    if best.at_least:
+        sentence = f"No limit of the storage was found: the probe itself can read no faster than {rate} here."
+        return Limit(by="probe", knee_readers=knee.readers, sentence=sentence)
+    if len(ladder) < 2:
+        sentence = "One number of readers cannot tell a bandwidth limit from a latency limit."
+        return Limit(by="unknown", knee_readers=None, sentence=sentence)
+    return _from_shape(ladder[0], knee, best, measured)
+
+
+def _from_shape(first: BandwidthLeg, knee: BandwidthLeg, best: BandwidthLeg, measured: BandwidthMeasurement) -> Limit:
+    rate, each = format_rate(best.bw_bytes), _typical(first)
+    still_rising = knee is measured.ladder[-1]
+    if best.bw_bytes <= FLAT * first.bw_bytes:
+        return Limit(
+            by="bandwidth",
+            knee_readers=knee.readers,
+            sentence=(
+                f"Bandwidth-limited: {_readers(first.readers)} already {_verb(first)} {format_rate(first.bw_bytes)}, "
+                f"and no number of readers more than {rate}."
+            ),
+        )
+    if _scales(measured):
+        end = "and more readers would gain more" if still_rising else f"and more than {knee.readers} gain nothing"
+        return Limit(
+            by="latency",
+            knee_readers=None if still_rising else knee.readers,
+            sentence=(
+                f"Latency-limited: each file takes {each} however few are read at once, so the rate rises with the "
+                f"readers, to {rate} with {knee.readers}, {end}."
+            ),
+        )
+    end = "it may rise further" if still_rising else f"from there on the rate stays ({rate}): bandwidth-limited"
+    return Limit(
+        by="unknown" if still_rising else "latency then bandwidth",
+        knee_readers=None if still_rising else knee.readers,
+        sentence=(
+            f"Latency-limited below {_readers(knee.readers)} ({_readers(first.readers)} alone {_verb(first)} "
+            f"{format_rate(first.bw_bytes)}, {each} a file); {end}."
+        ),
+    )
+
+
+def _kind(measured: BandwidthMeasurement) -> DeviceKind:
+    """Ladder and pauses together: the ladder tells latency from bandwidth, the pauses what idle time is worth."""
+    alone = next((leg for leg in measured.ladder if leg.readers == 1), None)
+    paced = measured.leg("paced")
+    if alone is None or paced is None or len(measured.ladder) < 2:
+        why = next((part.reason for part in measured.missing if part.name == "paced"), "the probing ended before")
+        return DeviceKind(kind="unknown", sentence=f"The kind of device is not known: {why}.", evidence=())
+    most = measured.ladder[-1]
+    rise = most.bw_bytes / alone.bw_bytes
+    ratio = _seconds_per_byte(paced) / _seconds_per_byte(alone)
+    evidence = (
+        Evidence(metric=f"rate of {most.readers} readers over that of one", value=rise, threshold=FLAT, unit="x"),
+        Evidence(metric="reading time with pauses over that without", value=ratio, threshold=BANKED_AT_MOST, unit="x"),
+    )
+    if any(leg.cache in ("warm", "mixed") or leg.at_least for leg in (alone, paced)):
+        sentence = "The kind of device is not known: the files did not come from it alone."
+        return DeviceKind(kind="unknown", sentence=sentence, evidence=evidence)
+    flat = rise <= FLAT and most.bw_high <= SURELY_FLAT * alone.bw_low
+    if flat and ratio <= BANKED_AT_MOST:
+        return DeviceKind(kind="banked", evidence=evidence, sentence=(
+            "It banks idle time: after a pause, files come at once, as from a throttled or cloud volume."
+        ))  # fmt: skip
+    if flat and ratio >= LOST_AT_LEAST:
+        return DeviceKind(kind="serial", evidence=evidence, sentence=(
+            "It serves one request after the other, and time in which nobody reads is lost."
+        ))  # fmt: skip
+    if _scales(measured) and ratio >= LOST_AT_LEAST:
+        return DeviceKind(kind="latency", evidence=evidence, sentence=(
+            "Every request takes its time, and requests do not disturb each other, as with object stores."
+        ))  # fmt: skip
+    return DeviceKind(kind="unknown", evidence=evidence, sentence=(
+        "Its kind is none of banked, serial or latency-bound: "
+        f"{most.readers} readers get {significant(rise)} times what one gets, and after pauses "
+        f"a file takes {significant(ratio)} of its time."
+    ))  # fmt: skip
+
+
+def _scales(measured: BandwidthMeasurement) -> bool:
+    """True when several readers, but not yet many, get nearly as many times the rate of one."""
+    first = measured.ladder[0]
+    return any(
+        leg.bw_bytes >= PROPORTIONAL * leg.readers / first.readers * first.bw_bytes
+        for leg in measured.ladder
+        if leg.readers >= PROPORTIONAL_READERS * first.readers
+    )
+
+
+def _seconds_per_byte(leg: BandwidthLeg) -> float:
+    """Mean time of reading, pauses left out, a byte of the files read."""
+    taken = leg.file_ns or leg.clat_ns
+    return taken.mean / 1e9 * leg.files_per_s / leg.bw_bytes
+
+
+def _typical(leg: BandwidthLeg) -> str:
+    return format_duration((leg.file_ns or leg.clat_ns).percentile["50.000000"] / 1e9)
+
+
+def _readers(count: int) -> str:
+    return "1 reader" if count == 1 else f"{count} readers"
+
+
+def _verb(leg: BandwidthLeg) -> str:
+    return "gets" if leg.readers == 1 else "get"

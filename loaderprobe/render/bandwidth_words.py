@@ -1,0 +1,275 @@
+"""What the view of a bandwidth report says in words: where the files live, the answer, the legend, the notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthReport, Feed
+from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
+from loaderprobe.units import format_bytes, format_rate, join_words, significant
+
+FOREIGN_FROM = 0.05
+"""Reads of others from this share of the leg's own rate on are told."""
+FALLEN_FROM = 0.2
+AMPLIFIED_FROM = 1.1
+RESIDENT_FROM = 0.05
+# AWS: a full bucket of credits lets a gp2 volume burst for at least 30 minutes.
+BURST_MS = 30 * 60 * 1000
+STANDARD = "mlperf-"
+"""Accelerators of MLPerf Storage, by which storage is planned, are named first."""
+
+Notes = list[tuple[str, str]]
+
+
+def place(report: BandwidthReport) -> str:
+    """`ext4 (block) mounted on /data from /dev/vdb1, device vdb`."""
+    found = report.location
+    kind = "" if found.kind == "unknown" else f" ({found.kind})"
+    devices = f", device {join_words(found.devices)}" if found.devices else ""
+    if not found.devices and found.kind not in ("memory", "network", "fuse"):
+        devices = ", no block device to see"
+    return f"{found.filesystem}{kind} mounted on {found.mount} from {found.source}{devices}"
+
+
+def files(report: BandwidthReport) -> str:
+    """What was read: `200 of 4094 images, 114 kB on average, read whole in random order`."""
+    noun = "image" if report.images else "file"
+    block_bytes = next((leg.block_bytes for leg in report.ladder), None)
+    if report.scratch:
+        which = "A scratch file written for this test"
+    elif report.files_used == report.files_found:
+        which = counted(report.files_found, noun)
+    else:
+        which = f"{report.files_used} of {counted(report.files_found, noun)}"
+    if block_bytes is not None:
+        return f"{which}, read in blocks of {block(block_bytes)} in random order"
+    return f"{which}, {format_bytes(report.mean_size_bytes)} on average, read whole in random order"
+
+
+def block(size_bytes: int) -> str:
+    """A size that is a power of two, in its own unit: `128 KiB`, `1 MiB`."""
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= size and size_bytes % size == 0:
+            return f"{size_bytes // size} {unit}"
+    return f"{size_bytes} B"
+
+
+def noun(leg: BandwidthLeg, report: BandwidthReport) -> str:
+    """What the leg counts."""
+    if leg.block_bytes is not None:
+        return "block"
+    return "image" if report.images else "file"
+
+
+def title(leg_name: str, leg: BandwidthLeg | None = None) -> str:
+    """What a leg is called where it stands alone."""
+    if leg_name == "sequential":
+        return f"Sequential, {block(leg.block_bytes)} blocks" if leg and leg.block_bytes else "Sequential"
+    return {"direct": "Past the page cache (O_DIRECT)", "paced": "With pauses", "files": "More readers"}[leg_name]
+
+
+def interrupted(report: BandwidthReport) -> str:
+    """How far the probe came."""
+    beyond = any(leg.name != "files" for leg in report.legs) or any(part.name != "files" for part in report.missing)
+    return f"Interrupted: {'not all legs were measured' if beyond else 'the ladder is not complete'}."
+
+
+def answer(report: BandwidthReport, best: BandwidthLeg) -> str:
+    """What the best step delivers, and whether that can be held to be the device's."""
+    if in_memory(report, best):
+        return f"From memory, not from the device: {_amount(report, best)}."
+    if best.cache == "mixed":
+        return (
+            f"Partly from memory ({percent(best.cold_fraction)} from storage): {_amount(report, best)}; "
+            "what the device alone delivers is not known."
+        )
+    verb = "Feeds" if report.images else "Delivers"
+    named = join_words([_accelerators(feed) for feed in _main_feeds(report.feeds)], "or")
+    training = f": ResNet-50 on {named}" if named else ""
+    sentence = f"{verb} {_amount(report, best)}{training}."
+    if best.cache == "unproved":
+        sentence += " Nothing counts what storage delivers here: cached files cannot be ruled out."
+    return sentence
+
+
+def in_memory(report: BandwidthReport, leg: BandwidthLeg) -> bool:
+    """True when no device stands behind the leg: files in the page cache, or a file system in memory."""
+    return leg.cache == "warm" or report.location.kind == "memory" or set(report.location.layers) == {"memory"}
+
+
+def _amount(report: BandwidthReport, best: BandwidthLeg) -> str:
+    least = "at least " if best.at_least else ""
+    delivered, readers = format_rate(best.bw_bytes), counted(best.readers, "reader")
+    if report.images:
+        return f"{least}{significant(best.files_per_s)} images/s of this size ({delivered} with {readers})"
+    size = "this size" if best.block_bytes is None else block(best.block_bytes)
+    return f"{least}{delivered} with {readers} ({significant(best.files_per_s)} {noun(best, report)}s/s of {size})"
+
+
+def _main_feeds(feeds: Sequence[Feed]) -> list[Feed]:
+    return [feed for feed in feeds if feed.accelerator.startswith(STANDARD)] or list(feeds[:2])
+
+
+def _accelerators(feed: Feed) -> str:
+    """`2.9 MLPerf A100s (920 images/s each)`, `0.37 of one MLPerf A100 (920 images/s)`."""
+    if feed.count < 0.995:
+        return f"{_count(feed)} of one {_name(feed)} ({rate(feed.images_per_s)} images/s)"
+    return f"{_count(feed)} {_name(feed)}s ({rate(feed.images_per_s)} images/s each)"
+
+
+def _count(feed: Feed) -> str:
+    return "under 0.1" if feed.count < 0.1 else significant(feed.count, 2)
+
+
+def _name(feed: Feed) -> str:
+    return feed.accelerator.replace("-", " ").upper().replace("MLPERF", "MLPerf")
+
+
+def legend(report: BandwidthReport, legs: Sequence[BandwidthLeg]) -> str:
+    """The signs and words that stand in the table, and no others."""
+    calls = all(leg.file_ns is None for leg in legs)
+    timed = "read call" if calls else " or ".join(dict.fromkeys(noun(leg, report) for leg in legs))
+    parts = ["MB: 10^6 bytes", "±: 95 % interval"]
+    if any(not leg.settled and leg.bw_high > leg.bw_bytes for leg in legs):
+        parts.append("*: still wider than asked")
+    if any(leg.bw_high <= leg.bw_bytes for leg in legs):
+        parts.append(f"{MISSING}: too short for an interval")
+    parts.append(f"p50, p99: time of one {timed}")
+    if any(leg.at_least for leg in legs):
+        parts.append(">=: at least, as the probe's own CPU use may be the limit")
+    if any(leg.cold_fraction is not None for leg in legs):
+        parts.append("cache: share of the bytes that came from storage, cold from 90 %")
+    if any(leg.cache == "unproved" for leg in legs):
+        parts.append("unproved: not counted, so cached files cannot be ruled out")
+    return "; ".join(parts) + "."
+
+
+def made(report: BandwidthReport) -> str:
+    """By what, when and where: `loaderprobe 0.1.0, 2026-11-21 07:00 UTC, Linux 6.8.0, 16 cores`."""
+    cores = f"{report.cores_available:g} core{'' if report.cores_available == 1 else 's'}"
+    when = report.created_utc[:16].replace("T", " ")
+    return f"loaderprobe {report.loaderprobe}, {when} UTC, Linux {report.kernel}, {cores}"
+
+
+def notes(report: BandwidthReport) -> Notes:
+    """(subject, fact), each once, only what applies."""
+    told: Notes = [("Files", note) for note in report.notes]
+    told += [("Storage", note) for note in report.location.notes]
+    told += _not_made(report)
+    told += _grouped(report, ((leg, note) for leg in report.legs for note in (*leg.notes, *_of_leg(report, leg))))
+    told += _compared(report)
+    told += _method(report)
+    return list(dict.fromkeys(told))
+
+
+def _not_made(report: BandwidthReport) -> Notes:
+    """The legs without a place in the table."""
+    return [
+        (title(part.name), f"not measured, {part.reason}")
+        for part in report.missing
+        if part.name in ("files", "paced") and part.reason not in report.kind.sentence
+    ]
+
+
+def _of_leg(report: BandwidthReport, leg: BandwidthLeg) -> list[str]:
+    piece = noun(leg, report)
+    found = [f"{counted(count, piece)} could not be read to the end: {why}" for why, count in leg.unread.items()]
+    if leg.cache == "unproved" and not in_memory(report, leg) and (leg.resident_before or 0) > RESIDENT_FROM:
+        found.append(f"the page cache held {percent(leg.resident_before)} of the files before")
+    if leg.engine == "processes":
+        found.append("read by several processes, which got more than the threads of one")
+    return found
+
+
+def _compared(report: BandwidthReport) -> Notes:
+    """One line a matter, with the figures of all the legs that it concerns."""
+    shared = [leg for leg in report.legs if (leg.foreign_bytes_per_s or 0) > FOREIGN_FROM * leg.bw_bytes]
+    fell = [
+        leg
+        for leg in report.legs
+        if leg.name != "paced" and leg.last_third_bw_bytes < (1 - FALLEN_FROM) * leg.first_third_bw_bytes
+    ]
+    ahead = [leg for leg in report.legs if (leg.amplification or 0) > AMPLIFIED_FROM]
+    others = _range([(leg.foreign_bytes_per_s or 0) / 1e6 for leg in shared])
+    falls = join_words(
+        [
+            f"from {megabytes_per_s(leg.first_third_bw_bytes)} to {megabytes_per_s(leg.last_third_bw_bytes)}"
+            for leg in fell
+        ]
+    )
+    more = _range([leg.amplification or 0 for leg in ahead])
+    each = (
+        (shared, f"others read {others} MB/s from the same device meanwhile"),
+        (fell, f"fell {falls} MB/s within the leg: burst credit, or a throttle"),
+        (ahead, f"{more} times as many bytes were read from storage as handed over: read-ahead that nobody asked for"),
+    )
+    return [(_subject(report, legs), text) for legs, text in each if legs]
+
+
+def _range(values: Sequence[float]) -> str:
+    """`12.5`, or `12.5 to 20.1`."""
+    return " to ".join(dict.fromkeys(significant(value) for value in (min(values), max(values)))) if values else ""
+
+
+def _method(report: BandwidthReport) -> Notes:
+    told: Notes = []
+    if report.drop_caches:
+        told.append(
+            ("Caches", "those of the whole machine were dropped before each reading, of other programs as well")
+        )
+    if report.fio:
+        told.append(("Reader", f"{report.fio} did the reading"))
+    best = report.best
+    if best and not in_memory(report, best):
+        told += _judged(report, best)
+    if report.legs and _may_burst(report):
+        told.append(
+            ("Burst", "cloud volumes may keep up a rate for minutes on credit, then fall; legs of seconds cannot tell")
+        )
+    return told
+
+
+def _judged(report: BandwidthReport, best: BandwidthLeg) -> Notes:
+    """What the kind of device was judged by, and the accelerators that the answer left out."""
+    evidence = [
+        f"{part.metric} {_measured(part.value, part.unit)}"
+        + ("" if part.threshold is None else f" (threshold {_measured(part.threshold, part.unit)})")
+        for part in report.kind.evidence
+    ]
+    told = [("Evidence of the kind of device", "; ".join(evidence))] if evidence else []
+    rest = [feed for feed in report.feeds if feed not in _main_feeds(report.feeds)]
+    if rest and best.cache != "mixed":
+        others = ", ".join(f"{_count(feed)} x {_name(feed)} ({rate(feed.images_per_s)} images/s)" for feed in rest)
+        told.append(("ResNet-50 on others", others))
+    return told
+
+
+def _measured(value: float, unit: str) -> str:
+    return significant(value) if unit == "x" else f"{significant(value)} {unit}"
+
+
+def _may_burst(report: BandwidthReport) -> bool:
+    kind = report.location.kind
+    devices = kind in ("block", "network") or (kind == "overlay" and report.location.counts_reads)
+    return devices and sum(leg.runtime for leg in report.legs) < BURST_MS
+
+
+def _grouped(report: BandwidthReport, facts: Iterable[tuple[BandwidthLeg, str]]) -> Notes:
+    """Each text once, with all the legs that it belongs to."""
+    legs: dict[str, list[BandwidthLeg]] = {}
+    for leg, text in facts:
+        legs.setdefault(text, []).append(leg)
+    return [(_subject(report, among), text) for text, among in legs.items()]
+
+
+def _subject(report: BandwidthReport, legs: Sequence[BandwidthLeg]) -> str:
+    """`4 and 8 readers`, `1 to 16 readers` of a whole ladder, `1 reader, past the page cache (O_DIRECT)`."""
+    steps = [leg.readers for leg in report.ladder if leg in legs]
+    subjects = [f"{join_words([str(count) for count in steps])} reader{'' if steps == [1] else 's'}"] if steps else []
+    if len(steps) > 2 and len(steps) == len(report.ladder):
+        subjects = [f"{steps[0]} to {steps[-1]} readers"]
+    for leg in legs:
+        if leg.name != "files":
+            name = title(leg.name, leg)
+            subjects.append(name[0].lower() + name[1:] if subjects else name)
+    return ", ".join(subjects)

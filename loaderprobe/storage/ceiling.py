@@ -1,0 +1,51 @@
+"""What the storage under one file set delivers at one number of readers, for a sweep to hold its reads against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.protocols import PageCache
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import FileSet
+from loaderprobe.storage.files import Piece, Sample
+from loaderprobe.storage.leg import Course, run_leg
+from loaderprobe.storage.reader import ThreadEngine
+from loaderprobe.storage.supply import Supply
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.device import locate
+
+
+def raise_ceiling(
+    known: StorageCeiling | None, files: FileSet, readers: int, *, seconds: float, longest_s: float, cache: PageCache
+) -> StorageCeiling:
+    """`known` with the leg of `readers` readers, reading the files of the set whole, at random, cold.
+
+    What could not be measured is in `missing`, with its reason. KeyboardInterrupt goes through.
+    """
+    known = known or StorageCeiling(data=files.fingerprint, legs=())
+    if known.at(readers):
+        return known
+    location = locate(Path(files.root))
+    if not location.counts_reads:
+        return replace(known, missing=f"reads of {location.filesystem} are not counted, so nothing could be compared")
+    paths = files.absolute(0, len(files.paths))
+    pieces = [
+        Piece(path=path, offset=0, size_bytes=size) for path, size in zip(paths, files.size_bytes, strict=True) if size
+    ]
+    sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)
+    course = Course(
+        name="files",
+        engine=ThreadEngine(),
+        supply=Supply(sample, cache, seed=readers),
+        location=location,
+        cores_available=cores_available(),
+        readers=readers,
+        seconds=seconds,
+        longest_s=longest_s,
+    )
+    try:
+        return replace(known, legs=(*known.legs, run_leg(course)))
+    except (LoaderprobeError, OSError) as error:
+        return replace(known, missing=f"measuring the ceiling failed: {error}")

@@ -1,0 +1,119 @@
+"""fio as the judge: the same pieces, in the same order, read by fio.
+
+fio replays a list of reads for each reader (`read_iolog`), which is the one way to make it read whole files
+of different sizes in an order of ours. It is run read-only and may create no file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loaderprobe.errors import LoaderprobeError, MissingPart
+from loaderprobe.records.bandwidth import Engine
+from loaderprobe.storage.files import Piece
+from loaderprobe.storage.reader import Order, Reading
+
+SAFE = ("--readonly", "--allow_file_create=0")
+DIRECT_BYTES = 4096
+"""Past the page cache fio takes a short read at the end of a file for an error: the odd rest is left out."""
+LAPS = 20
+"""How often the list is repeated: fio drops a file from the page cache whenever it opens it."""
+MOST_READS = 400_000
+
+
+def fio_version() -> str:
+    """Such as `fio-3.33`. Raises MissingPart when it is not installed."""
+    if shutil.which("fio") is None:
+        raise MissingPart("fio is not installed", hint="apt-get install fio; or leave out --engine fio")
+    return subprocess.run(["fio", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+class FioEngine:
+    """Implements `ReadEngine` with fio's psync engine, one thread a reader."""
+
+    name: Engine = "fio"
+    least_s = 1.001
+    """fio does not keep shorter times."""
+
+    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+        """Read for the seconds ordered; all the pieces count as used up. Raises LoaderprobeError when fio fails."""
+        with tempfile.TemporaryDirectory(prefix="loaderprobe-fio-") as scratch:
+            job = _write_job(Path(scratch), pieces, order)
+            done = subprocess.run(
+                ["fio", *SAFE, "--output-format=json+", "--group_reporting", str(job)],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise LoaderprobeError(
+                f"fio ended with exit code {done.returncode}: {said[-1] if said else 'it said nothing'}",
+                hint="leave out --engine fio",
+            )
+        # A warning may stand before the JSON.
+        return _reading(json.loads(done.stdout[done.stdout.index("{") :]), len(pieces), order.readers)
+
+
+def _write_job(scratch: Path, pieces: Sequence[Piece], order: Order) -> Path:
+    names: dict[Path, str] = {}
+    laps = max(1, min(LAPS, MOST_READS // len(pieces)))
+    sections = []
+    for reader in range(order.readers):
+        lines = ["fio version 2 iolog"]
+        mine = pieces[reader :: order.readers]
+        known = dict.fromkeys(_name(piece.path, names, scratch) for piece in mine)
+        lines += [f"{name} add" for name in known]
+        for piece in [*mine] * laps:
+            size = piece.size_bytes // DIRECT_BYTES * DIRECT_BYTES if order.direct else piece.size_bytes
+            name = names[piece.path]
+            if size:
+                lines += [f"{name} open", f"{name} read {piece.offset} {size}", f"{name} close"]
+        log = scratch / f"reads-{reader}"
+        log.write_text("\n".join(lines) + "\n")
+        sections.append(f"[reader-{reader}]\nread_iolog={log}\n")
+    job = scratch / "job.fio"
+    job.write_text(
+        "[global]\nioengine=psync\nthread=1\nreplay_no_stall=1\nfadvise_hint=0\ninvalidate=1\n"
+        f"direct={int(order.direct)}\nruntime={round(1000 * order.seconds)}ms\n" + "".join(sections)
+    )
+    return job
+
+
+def _name(path: Path, names: dict[Path, str], scratch: Path) -> str:
+    """What fio calls the file: a link without white space where the name has some, since a list has none."""
+    if path not in names:
+        text = str(path.absolute())
+        if any(character.isspace() for character in text):
+            link = scratch / f"file-{len(names)}"
+            link.symlink_to(text)
+            text = str(link)
+        names[path] = text
+    return names[path]
+
+
+def _reading(report: dict[str, Any], taken: int, readers: int) -> Reading:
+    (job,) = report["jobs"]
+    found = job["read"]
+    seconds = found["runtime"] / 1000
+    bins = found["clat_ns"].get("bins", {})
+    durations = np.repeat(np.array([int(ns) for ns in bins], np.int64), np.array(list(bins.values()), np.int64))
+    cpu_share = (job["usr_cpu"] + job["sys_cpu"]) / 100
+    return Reading(
+        seconds=seconds,
+        read_ns=durations,
+        ios=found["total_ios"],
+        delivered_bytes=found["io_bytes"],
+        unread=Counter({"shrank while being read": found["short_ios"]}) if found["short_ios"] else Counter(),
+        # fio gives the share of one reader's time, averaged over the readers.
+        cpu_s=cpu_share * readers * seconds,
+        taken=taken,
+        slices=[(seconds, found["io_bytes"])] if seconds else [],
+    )

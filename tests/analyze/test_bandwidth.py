@@ -1,0 +1,114 @@
+"""What a ladder means, on made-up ladders of known shape."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthMeasurement, BandwidthReport
+from loaderprobe.records.measurement import Missing
+from loaderprobe.testing import example_bandwidth
+from loaderprobe.testing.bandwidth import FILE_BYTES, example_leg
+
+FLAT = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}
+RISING = {1: 8.8e6, 2: 17.6e6, 4: 34.7e6, 8: 68e6, 16: 104e6}
+LEVELLING = {1: 600e6, 2: 900e6, 4: 1050e6, 8: 1100e6, 16: 1110e6}
+
+
+def judged(ladder: dict[int, float], *, paced: float | None = None, **changes: Any) -> BandwidthReport:
+    """The report of a ladder of bytes/s by readers; `paced` is the time a file takes after pauses over that without."""
+    legs = [example_leg(readers, rate) for readers, rate in ladder.items()]
+    if paced is not None:
+        alone = FILE_BYTES / ladder[1]
+        resting = example_leg(1, FILE_BYTES / (paced * alone), name="paced", pause_s_per_byte=2 / ladder[1])
+        # Pauses count in the rate, but not in the time a file takes.
+        legs.append(replace(resting, bw_bytes=ladder[1] / 3, files_per_s=ladder[1] / 3 / FILE_BYTES))
+    return judged_legs(*legs, **changes)
+
+
+def judged_legs(*legs: BandwidthLeg, **changes: Any) -> BandwidthReport:
+    example = example_bandwidth()
+    known = {field.name: getattr(example, field.name) for field in fields(BandwidthMeasurement)}
+    measured = BandwidthMeasurement(**{**known, "legs": legs, "missing": (), "notes": (), **changes})
+    return judge_bandwidth(measured, {"mlperf-h100": 1000.0, "slow": 10.0})
+
+
+@pytest.mark.parametrize(
+    ("ladder", "by", "knee"),
+    [
+        (FLAT, "bandwidth", 1),
+        (RISING, "latency", None),
+        ({**RISING, 32: 105e6, 64: 106e6}, "latency", 16),
+        (LEVELLING, "latency then bandwidth", 8),
+        ({1: 600e6, 4: 1000e6, 16: 1200e6}, "unknown", None),
+        ({4: 20e6}, "unknown", None),
+        ({}, "unknown", None),
+    ],
+)
+def test_the_shape_tells_the_limit(ladder: dict[int, float], by: str, knee: int | None) -> None:
+    """A flat ladder is bandwidth, one in proportion is latency, one that levels off is both, one step is neither."""
+    limit = judged(ladder).limit
+    assert (limit.by, limit.knee_readers) == (by, knee) and limit.sentence.endswith(".")
+
+
+def test_the_words_are_those_of_storage_people() -> None:
+    """The sentences say bandwidth-limited and latency-limited, with the rate."""
+    assert "Bandwidth-limited" in judged(FLAT).limit.sentence and "20.3 MB/s" in judged(FLAT).limit.sentence
+    assert "Latency-limited" in judged(RISING).limit.sentence
+
+
+@pytest.mark.parametrize(("label", "word"), [("warm", "wholly"), ("mixed", "partly")])
+def test_memory_is_no_limit_of_storage(label: str, word: str) -> None:
+    """Files that came from memory tell nothing about the disk, whatever the shape."""
+    legs = [example_leg(readers, 5e9, cache=label) for readers in (1, 2, 4)]
+    limit = judged_legs(*legs).limit
+    assert limit.by == "memory" and word in limit.sentence
+
+
+def test_a_probe_that_is_the_limit_says_so() -> None:
+    """When the probe's CPU is used up, the storage may be faster."""
+    limit = judged_legs(example_leg(1, 3e9), example_leg(4, 6e9, at_least=True)).limit
+    assert limit.by == "probe"
+
+
+@pytest.mark.parametrize(
+    ("ladder", "paced", "kind"),
+    [
+        (FLAT, 0.05, "banked"),
+        (FLAT, 0.45, "banked"),
+        (FLAT, 1.02, "serial"),
+        (FLAT, 0.7, "unknown"),
+        (RISING, 1.07, "latency"),
+        (RISING, 0.3, "unknown"),
+        (LEVELLING, 1.1, "unknown"),
+        (LEVELLING, 0.3, "unknown"),
+    ],
+)
+def test_ladder_and_pauses_tell_the_kind(ladder: dict[int, float], paced: float, kind: str) -> None:
+    """Flat and quick after pauses is banked, flat and as slow serial, in proportion latency; the rest has no kind."""
+    found = judged(ladder, paced=paced).kind
+    assert found.kind == kind
+    assert [each.value for each in found.evidence] == pytest.approx([ladder[max(ladder)] / ladder[1], paced], rel=1e-6)
+
+
+def test_no_kind_without_its_legs() -> None:
+    """Where the paced leg was left out, the kind is unknown, with the leg's reason."""
+    found = judged(FLAT, missing=(Missing(name="paced", reason="fio cannot pause"),)).kind
+    assert found.kind == "unknown" and "fio cannot pause" in found.sentence
+
+
+def test_no_kind_from_memory() -> None:
+    """Reads that came from memory say nothing about the device's kind."""
+    report = judged(FLAT, paced=0.05)
+    legs = tuple(replace(leg, cache="warm") for leg in report.legs)
+    assert judged_legs(*legs).kind.kind == "unknown"
+
+
+def test_feeds_counts_accelerators() -> None:
+    """Images/s of the best step over those of one accelerator; files that are no images feed none."""
+    report = judged({1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES})
+    assert {feed.accelerator: feed.count for feed in report.feeds} == pytest.approx({"mlperf-h100": 0.5, "slow": 50.0})
+    assert judged(FLAT, images=False).feeds == ()

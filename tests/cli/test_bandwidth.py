@@ -1,0 +1,177 @@
+"""`loaderprobe bandwidth` as a person meets it: on paths that are no folder of images, and by other users."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from loaderprobe import api
+from loaderprobe.cli.app import app
+from loaderprobe.testing import example_bandwidth
+from tests.conftest import Run
+
+QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+PROBE = (sys.executable, "-m", "loaderprobe.cli", "bandwidth")
+
+
+def _images(folder: Path, count: int = 12) -> Path:
+    folder.mkdir()
+    for number in range(count):
+        (folder / f"{number}.jpg").write_bytes(os.urandom(30_000))
+    return folder
+
+
+def _fifo(place: Path) -> Path:
+    os.mkfifo(place / "pipe")
+    return place / "pipe"
+
+
+def _socket(place: Path) -> Path:
+    # The path of a socket may not be long.
+    path = Path(os.path.relpath(place / "socket"))
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+    return path
+
+
+def _loop(place: Path) -> Path:
+    (place / "loop").symlink_to(place / "loop")
+    return place / "loop"
+
+
+def _empty_file(place: Path) -> Path:
+    (place / "empty").touch()
+    return place / "empty"
+
+
+def _only_odd_things(place: Path) -> Path:
+    folder = place / "odd"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "broken.jpg").symlink_to(place / "none")
+    (folder / "again").symlink_to(folder)
+    return folder
+
+
+TROUBLE: dict[str, tuple[Callable[[Path], Path], int, str]] = {
+    "a pipe": (_fifo, 2, "is a pipe"),
+    "a socket": (_socket, 2, "is a socket"),
+    "a device": (lambda _: Path("/dev/zero"), 2, "is a device"),
+    "a loop of links": (_loop, 2, "symbolic links"),
+    "nothing": (lambda place: place / "none", 2, "No such file"),
+    "an empty folder": (lambda place: place, 2, "it is empty"),
+    "an empty file": (_empty_file, 2, "is empty"),
+    "a folder of odd things": (_only_odd_things, 2, "1 a broken link"),
+    "below a file": (lambda place: _empty_file(place) / "x", 2, "Not a directory"),
+}
+
+
+@pytest.mark.parametrize("case", TROUBLE)
+def test_trouble_has_a_code_a_reason_and_a_next_step(case: str, tmp_path: Path, loaderprobe: Run) -> None:
+    """A path that cannot be probed is refused at once, without hanging, with exit code 2 and what to do."""
+    make, code, says = TROUBLE[case]
+    done = loaderprobe("bandwidth", make(tmp_path), *QUICK)
+    words = " ".join(done.stderr.split())
+    assert (done.returncode, done.stdout) == (code, "") and says in words and "try:" in words
+
+
+def _as_nobody(*arguments: object) -> subprocess.CompletedProcess[str]:
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("only root can become another user, with setpriv")
+    if subprocess.run([*NOBODY, sys.executable, "-c", "import loaderprobe"], check=False, stderr=-3).returncode:
+        pytest.skip("another user may not run this interpreter")
+    return subprocess.run(
+        [*NOBODY, *PROBE, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Path:
+    """A place that other users may reach."""
+    for part in (tmp_path, *tmp_path.parents):
+        if part.stat().st_uid == os.geteuid() and part != Path("/"):
+            part.chmod(part.stat().st_mode | 0o055)
+    return tmp_path
+
+
+def test_an_unreadable_file_is_a_missing_permission(public: Path) -> None:
+    """A file that this user may not read, alone or as a whole folder, has exit code 3."""
+    folder = _images(public / "data", 2)
+    for file in folder.iterdir():
+        file.chmod(0o600)
+    for path in (folder / "0.jpg", folder):
+        done = _as_nobody(path, *QUICK)
+        assert done.returncode == 3 and "try:" in done.stderr, done.stderr
+
+
+def test_one_unreadable_file_is_left_out(public: Path) -> None:
+    """Among others, it is counted and the rest is probed."""
+    folder = _images(public / "data")
+    (folder / "0.jpg").chmod(0o600)
+    done = _as_nobody(folder, *QUICK)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["files_used"] == 11 and "1 files skipped: not readable" in found["notes"]
+
+
+def test_an_unprivileged_user_gets_the_truth(public: Path) -> None:
+    """Another user's files are evicted and proved cold by bytes; what cannot be known is null and has a note."""
+    folder = _images(public / "data")
+    subprocess.run(["sync", "-f", str(folder)], check=True)
+    done = _as_nobody(folder, *QUICK)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    ladder = [leg for leg in found["legs"] if leg["name"] == "files"]
+    if found["location"]["kind"] == "block":
+        assert [leg["cache"] for leg in ladder] == ["cold", "cold"]
+    for leg in ladder:
+        assert leg["resident_before"] == 0.0 or any("is not known" in note for note in found["notes"])
+
+
+def test_dropping_all_caches_needs_permission(public: Path) -> None:
+    """`--drop-caches` by somebody who may not is a missing permission, before anything is read."""
+    done = _as_nobody(_images(public / "data"), *QUICK, "--drop-caches")
+    assert done.returncode == 3 and "drop_caches" in done.stderr
+
+
+def test_json_has_the_names_of_fio(tmp_path: Path, loaderprobe: Run) -> None:
+    """Bandwidth, IOPS and latencies are where somebody who knows fio's JSON looks for them."""
+    done = loaderprobe("bandwidth", _images(tmp_path / "data"), *QUICK)
+    found: dict[str, Any] = json.loads(done.stdout)
+    leg = found["legs"][0]
+    assert (found["schema"], found["schema_version"]) == ("loaderprobe/bandwidth", 2)
+    assert {"bw_bytes", "iops", "runtime", "io_bytes", "total_ios", "clat_ns"} <= leg.keys()
+    assert {"min", "max", "mean", "stddev", "N", "percentile"} == leg["clat_ns"].keys()
+    assert leg["clat_ns"]["percentile"]["99.000000"] > 0
+    assert {feed["accelerator"] for feed in found["feeds"]} >= {"mlperf-h100", "mlperf-a100"}
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+def test_fio_makes_the_same_legs(tmp_path: Path, loaderprobe: Run) -> None:
+    """One flag has fio read the same files; what it cannot do is missing with a reason."""
+    done = loaderprobe("bandwidth", _images(tmp_path / "data"), "--engine", "fio", "--readers", "1", *QUICK[2:])
+    found = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert found["fio"].startswith("fio-") and found["legs"][0]["engine"] == "fio"
+    assert "pause" in next(part["reason"] for part in found["missing"] if part["name"] == "paced")
+
+
+def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted probe prints the ladder so far, and the exit code says that it was interrupted."""
+    interrupted = replace(example_bandwidth(), interrupted=True)
+    monkeypatch.setattr(api, "bandwidth", lambda *_, **__: interrupted)
+    done = CliRunner().invoke(app, ["bandwidth", "/data", "--quiet"])
+    assert done.exit_code == 130
+    assert "interrupted" in done.stdout.lower() and "MB/s" in done.stdout

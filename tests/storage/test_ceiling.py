@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.records.bandwidth import BandwidthLeg, StorageCeiling
+from loaderprobe.records.config import FileSet
+from loaderprobe.storage import ceiling as ceiling_module
+from loaderprobe.storage.ceiling import raise_ceiling
+from loaderprobe.storage.leg import Course
+from loaderprobe.system.device import locate
+from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.testing.bandwidth import example_leg
+
+
+def _files(folder: Path) -> FileSet:
+    found = sorted(folder.iterdir())
+    return FileSet(
+        label="as-found", root=str(folder), generated=False, images_found=len(found),
+        paths=tuple(path.name for path in found),
+        classes=(0,) * len(found),
+        size_bytes=tuple(path.stat().st_size for path in found),
+    )  # fmt: skip
+
+
+def _raise(known: StorageCeiling | None, files: FileSet, readers: int) -> StorageCeiling:
+    return raise_ceiling(known, files, readers, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
+
+
+def test_each_concurrency_is_measured_once(folder: Path) -> None:
+    """A leg that is known is not measured again; another number of readers adds one."""
+    if not locate(folder).counts_reads:
+        pytest.skip("reads are not counted here")
+    files = _files(folder)
+    first = _raise(None, files, 2)
+    assert first.data == files.fingerprint and [leg.readers for leg in first.legs] == [2]
+    assert first.legs[0].cache == "cold"
+    assert _raise(first, files, 2) is first
+    assert [leg.readers for leg in _raise(first, files, 1).legs] == [2, 1]
+
+
+def test_where_reads_are_not_counted_there_is_no_ceiling(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On memory and FUSE nothing could be compared, and the reason is kept."""
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or locate(shared).counts_reads:
+        pytest.skip("/dev/shm is not memory here")
+    monkeypatch.setattr(ceiling_module, "locate", lambda _: locate(shared))
+    found = _raise(None, _files(folder), 2)
+    assert found.legs == () and "not counted" in (found.missing or "")
+
+
+def test_a_failure_is_kept_as_a_reason(folder: Path) -> None:
+    """Files that have gone cost the ceiling, not the sweep."""
+    files = _files(folder)
+    for path in folder.iterdir():
+        path.unlink()
+    found = _raise(None, files, 1)
+    assert found.legs == () and ("vanished" in (found.missing or "") or "not counted" in (found.missing or ""))
+
+
+def test_the_ceiling_reads_as_the_loader_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole files, at random, through the page cache, with as many readers as asked."""
+    seen: list[Course] = []
+
+    def made(course: Course) -> BandwidthLeg:
+        seen.append(course)
+        return example_leg(course.readers, 1e8)
+
+    monkeypatch.setattr(ceiling_module, "run_leg", made)
+    if not _raise(None, _files(folder), 3).legs:
+        pytest.skip("reads are not counted here")
+    (course,) = seen
+    assert (course.name, course.readers, course.direct) == ("files", 3, False)
+    assert course.supply.sample.block_bytes is None and len(course.supply.sample.pieces) == 20

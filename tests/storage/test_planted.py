@@ -1,0 +1,101 @@
+"""The probe, and a sweep, on disks that really are slow: the whole way from the command line to the verdict."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaderprobe.records.config import FileSet
+from loaderprobe.testing.slow_disk import SlowDisk
+from tests.conftest import Run
+from tests.slow_disks import PlantDisk, random_files
+
+PROGRAM = (sys.executable, "-m", "loaderprobe.cli")
+
+
+def _run(disk: SlowDisk, *arguments: object) -> dict[str, Any]:
+    """What the command prints as JSON, run inside the disk's limit."""
+    command = disk.command([*PROGRAM, *map(str, arguments), "--json"])
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _bandwidth(disk: SlowDisk, readers: str) -> dict[str, Any]:
+    return _run(disk, "bandwidth", disk.folder, "--readers", readers, "--seconds", "1")
+
+
+def test_a_throttled_disk_is_bandwidth_limited(banked_disk: SlowDisk) -> None:
+    """At 20 MB/s the ladder is flat, within a tenth of the limit, cold, and the disk banks idle time."""
+    found = _bandwidth(banked_disk, "1,4,8")
+    assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "banked"), found
+    assert "Bandwidth-limited" in found["limit"]["sentence"]
+    legs = [leg for leg in found["legs"] if leg["name"] in ("files", "direct")]
+    assert [leg["bw_bytes"] for leg in legs] == pytest.approx([20e6] * len(legs), rel=0.1)
+    if banked_disk.members:
+        assert {leg["cache"] for leg in legs} == {"cold"}
+
+
+def test_a_single_queue_is_serial(serial_disk: SlowDisk) -> None:
+    """The ladder of a disk that loses idle time is flat as well; the pauses tell it from one that banks it."""
+    found = _bandwidth(serial_disk, "1,4,8")
+    assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "serial"), found
+
+
+def test_a_far_disk_is_latency_limited(latency_disk: SlowDisk) -> None:
+    """At 10 ms a request the ladder rises with the readers, and nothing is claimed about what was cached."""
+    found = _bandwidth(latency_disk, "1,4,8")
+    assert (found["limit"]["by"], found["kind"]["kind"]) == ("latency", "latency"), found
+    assert "Latency-limited" in found["limit"]["sentence"]
+    ladder = [leg for leg in found["legs"] if leg["name"] == "files"]
+    assert ladder[0]["file_ns"]["percentile"]["50.000000"] == pytest.approx(10e6, rel=0.5)
+    assert {leg["cache"] for leg in ladder} == {"unproved"} and ladder[0]["storage_bytes"] is None
+
+
+def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:
+    """Files that another process keeps mapped cannot be evicted: their rate is not passed off as the disk's."""
+    random_files(tmp_path, count=40)
+    with ExitStack() as held:
+        for path in tmp_path.glob("*/*.jpg"):
+            file = held.enter_context(path.open("rb"))
+            mapped = held.enter_context(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+            assert sum(mapped[:: mmap.PAGESIZE]) >= 0
+        done = loaderprobe("bandwidth", tmp_path, "--readers", "1,2", "--seconds", "0.1", "--json")
+    found = json.loads(done.stdout)
+    if found["location"]["kind"] != "block":
+        pytest.skip("reads are not counted here")
+    assert [leg["cache"] for leg in found["legs"][:2]] == ["warm", "warm"]
+    assert (found["limit"]["by"], found["kind"]["kind"]) == ("memory", "unknown")
+
+
+def test_a_sweep_holds_the_disk_against_its_ceiling(
+    plant_disk: PlantDisk, photographs: FileSet, tmp_path: Path
+) -> None:
+    """Two workers on the slow disk: input, storage, at over 85 % of the ceiling; with warm files, not storage."""
+
+    def fill(folder: Path) -> None:
+        shutil.copytree(photographs.root, folder / "photographs")
+
+    disk = plant_disk(kind="banked", bytes_per_s=20e6, fill=fill)
+    if disk.members is None:
+        pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
+    summary = _run(
+        disk, "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--compute", "emulated:mlperf-h100",
+        "--cache", "cold,warm", "--batch-size", 8, "--rounds", 3, "--out", tmp_path / "run",
+    )  # fmt: skip
+    cold, warm = summary["configurations"]
+    assert (cold["bound"]["side"], cold["bound"]["cause"]) == ("input", "storage"), cold["bound"]
+    assert cold["disk_ceiling_fraction"] > 0.85 and 0.95 < cold["read_amplification"] < 1.2
+    assert "of what 2 readers get" in cold["bound"]["sentence"]
+    assert any("share of what 2 readers get" in each["metric"] for each in cold["bound"]["evidence"])
+    assert warm["bound"]["cause"] != "storage" and warm["disk_ceiling_fraction"] is None
+    assert "warm" in warm["unavailable"]["disk_ceiling_fraction"]

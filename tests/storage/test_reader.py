@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.storage import processes
+from loaderprobe.storage.files import BLOCK_BYTES, Piece, Sample, sample_files
+from loaderprobe.storage.processes import ProcessEngine
+from loaderprobe.storage.reader import MOST_BYTES_A_READ, Order, ReadEngine, Reading, ThreadEngine, why_not_direct
+from loaderprobe.storage.steady import steady_slices
+
+ENGINES = (ThreadEngine(), ProcessEngine(2))
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_every_piece_is_read_once(sample: Sample, engine: ReadEngine) -> None:
+    """However many readers share them, each file is read exactly once, to its end."""
+    reading = engine.read(sample.pieces, Order(readers=4, seconds=60.0))
+    total = sum(piece.size_bytes for piece in sample.pieces)
+    assert reading.taken >= len(sample.pieces) and reading.ios == len(sample.pieces) and not reading.unread
+    assert reading.delivered_bytes == reading.size_bytes.sum() == total
+    assert (np.diff(reading.end_ns) >= 0).all() and (reading.read_ns <= reading.piece_ns).all()
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_trouble_is_counted_by_reason(sample: Sample, engine: ReadEngine) -> None:
+    """A file that has gone, and one that is shorter than it was, are counted apart and end nothing."""
+    sample.pieces[0].path.unlink()
+    os.truncate(sample.pieces[1].path, 10)
+    reading = engine.read(sample.pieces, Order(readers=2, seconds=60.0))
+    assert reading.unread == {"vanished": 1, "shrank while being read": 1}
+    assert len(reading.end_ns) == len(sample.pieces) - 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_lost_permission_is_a_reason(sample: Sample) -> None:
+    """A file that may no longer be read is counted as that."""
+    sample.pieces[0].path.chmod(0)
+    assert ThreadEngine().read(sample.pieces, Order(readers=1, seconds=60.0)).unread == {"may not be read": 1}
+
+
+def test_no_time_reads_nothing(sample: Sample) -> None:
+    """A deadline that has passed is kept."""
+    assert ThreadEngine().read(sample.pieces, Order(readers=2, seconds=0.0)).delivered_bytes == 0
+
+
+def test_blocks_of_one_file(tmp_path: Path) -> None:
+    """Blocks hand over the bytes of the file once: a neighbouring block read along does not count."""
+    path = tmp_path / "one"
+    path.write_bytes(os.urandom(2 * BLOCK_BYTES + 7))
+    sample = sample_files(path, limit_bytes=10**9, seed=0)
+    for direct in (False, True):
+        if direct and why_not_direct(sample.pieces[0]):
+            continue
+        reading = ThreadEngine().read(sample.pieces, Order(readers=2, seconds=60.0, direct=direct))
+        assert reading.delivered_bytes == 2 * BLOCK_BYTES + 7 and not reading.unread
+
+
+def test_odd_sizes_can_be_read_directly(sample: Sample) -> None:
+    """Past the page cache, files whose size is no multiple of a block are read to their last byte."""
+    refusal = why_not_direct(sample.pieces[0])
+    if refusal:
+        pytest.skip(refusal)
+    reading = ThreadEngine().read(sample.pieces, Order(readers=3, seconds=60.0, direct=True))
+    assert reading.delivered_bytes == sum(piece.size_bytes for piece in sample.pieces) and not reading.unread
+
+
+def test_large_pieces_need_no_large_buffer(tmp_path: Path) -> None:
+    """A piece beyond the buffer is read in several calls."""
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(2 * MOST_BYTES_A_READ + 5)
+    piece = Piece(path=path, offset=0, size_bytes=2 * MOST_BYTES_A_READ + 5)
+    reading = ThreadEngine().read([piece], Order(readers=1, seconds=60.0))
+    assert reading.delivered_bytes == piece.size_bytes and reading.ios == 3
+
+
+def test_slices_cover_the_steady_part(sample: Sample) -> None:
+    """Slices are equal, lie within the time when all readers had work, and hold no byte twice."""
+    reading = ThreadEngine().read(sample.pieces, Order(readers=1, seconds=60.0))
+    slices = steady_slices(reading, readers=1)
+    assert sum(seconds for seconds, _ in slices) <= reading.seconds
+    assert 0 < sum(size for _, size in slices) <= reading.delivered_bytes
+
+
+def test_the_warm_up_is_left_out() -> None:
+    """Bytes that a throttled device had saved up come at the start, and are not part of its rate."""
+    # A burst of 100 bytes at once, then 10 bytes every 10 ms for two seconds.
+    reading = Reading(
+        seconds=2.0,
+        full_ns=2_000_000_000,
+        end_ns=np.array([1_000_000] * 10 + [10_000_000 * n + 5_000_000 for n in range(200)]),
+        size_bytes=np.full(210, 10),
+    )
+    rates = [size / seconds for seconds, size in steady_slices(reading, readers=2)]
+    assert rates == pytest.approx([1000.0] * len(rates), rel=0.03) and len(rates) == 3
+
+
+def test_a_dead_child_is_an_error(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reading process that dies is not taken for one that found nothing."""
+
+    def start() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", "input(); print('ready', flush=True)"]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    monkeypatch.setattr(processes, "_start", start)
+    with pytest.raises(LoaderprobeError, match="died"):
+        ProcessEngine(2).read(sample.pieces, Order(readers=2, seconds=60.0))
