@@ -44,7 +44,8 @@ def judge_bandwidth(measured: BandwidthMeasurement, accelerators: Mapping[str, f
 
 def _feeds(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
     best = measured.best
-    if best is None or not measured.images:
+    if best is None or not measured.images or best.cache in ("warm", "mixed"):
+        # What came from memory says nothing of what the storage feeds.
         return ()
     return tuple(
         Feed(accelerator=name, images_per_s=rate, count=best.files_per_s / rate) for name, rate in accelerators.items()

@@ -176,7 +176,7 @@ class BandwidthReport(BandwidthMeasurement):
     limit: Limit
     kind: DeviceKind
     feeds: tuple[Feed, ...]
-    """Empty when the files are no images."""
+    """Empty when the files are no images, and when they came from memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ def _one_file(path: Path, size_bytes: int, limit_bytes: int, seed: int) -> Sampl
         found=1,
         images=False,
         block_bytes=BLOCK_BYTES,
-        large=_large([(path, size_bytes)]),
+        large=_large([(str(path), size_bytes)]),
         notes=(f"one file, read in blocks of {BLOCK_BYTES // 1024} KiB at random",),
     )
 
@@ -112,7 +112,7 @@ def _one_file(path: Path, size_bytes: int, limit_bytes: int, seed: int) -> Sampl
 def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     skipped: Counter[str] = Counter()
     found = sorted(_regular_files(path, skipped))
-    pictures = [file for file in found if file[0].suffix.lower() in IMAGE_SUFFIXES]
+    pictures = [file for file in found if os.path.splitext(file[0])[1].lower() in IMAGE_SUFFIXES]  # noqa: PTH122  # names, not paths: there may be millions
     images = len(pictures) > len(found) / 2
     if images:
         # What else lies about, such as a manifest, is no load that training makes.
@@ -126,7 +126,7 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
         if size == 0 or not os.access(file, os.R_OK):
             skipped["empty" if size == 0 else "not readable"] += 1
             continue
-        chosen.append(Piece(path=file, offset=0, size_bytes=size))
+        chosen.append(Piece(path=Path(file), offset=0, size_bytes=size))
         total += size
     if not chosen:
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
@@ -148,12 +148,12 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     )
 
 
-def _large(files: Sequence[tuple[Path, int]]) -> tuple[tuple[Path, int], ...]:
-    large = [(path, size) for path, size in files if size >= SEQUENTIAL_FILE_BYTES and os.access(path, os.R_OK)]
+def _large(files: Sequence[tuple[str, int]]) -> tuple[tuple[Path, int], ...]:
+    large = [(Path(path), size) for path, size in files if size >= SEQUENTIAL_FILE_BYTES and os.access(path, os.R_OK)]
     return tuple(large[: SEQUENTIAL_BYTES // SEQUENTIAL_FILE_BYTES])
 
 
-def _regular_files(base: Path, skipped: Counter[str]) -> Iterator[tuple[Path, int]]:
+def _regular_files(base: Path, skipped: Counter[str]) -> Iterator[tuple[str, int]]:
     """(path, bytes) of the files below; links to directories are not followed, so a loop of links ends."""
 
     def unreadable(error: OSError) -> None:
@@ -163,9 +163,9 @@ def _regular_files(base: Path, skipped: Counter[str]) -> Iterator[tuple[Path, in
 
     for directory, _, names in os.walk(base, onerror=unreadable):
         for name in names:
-            path = Path(directory, name)
+            path = f"{directory}{os.sep}{name}"
             try:
-                status = path.stat()
+                status = os.stat(path)  # noqa: PTH116  # names, not paths: there may be millions
             except OSError:
                 skipped["a broken link"] += 1
                 continue

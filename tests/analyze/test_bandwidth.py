@@ -66,6 +66,7 @@ def test_memory_is_no_limit_of_storage(label: str, word: str) -> None:
     legs = [example_leg(readers, 5e9, cache=label) for readers in (1, 2, 4)]
     limit = judged_legs(*legs).limit
     assert limit.by == "memory" and word in limit.sentence
+    assert judged_legs(*legs).feeds == ()
 
 
 def test_a_probe_that_is_the_limit_says_so() -> None:
