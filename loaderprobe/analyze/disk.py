@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 from loaderprobe.analyze.rates import cold_fraction, segment_seconds, worker_cost
 from loaderprobe.records.bandwidth import BandwidthLeg, StorageCeiling
-from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.units import format_rate
 
 # A disk that moves this share of what it can is the limit of those who read from it.
 NEAR_CEILING = 0.85
-COLD_AT_LEAST = 0.9
 UNCOUNTED = "this file system does not account reads"
 _UNMEASURED = "the ceiling of this storage was not measured in this run"
 
@@ -111,4 +110,6 @@ def _ceiling_leg(
         return None, ceiling.missing or _UNMEASURED
     if leg.cache != "cold":
         return None, f"the reads that were to measure the ceiling were {leg.cache}, not cold"
+    if leg.at_least:
+        return None, f"the disk delivers more than {format_rate(leg.bw_bytes)}, which is what the cores can read"
     return leg, ""

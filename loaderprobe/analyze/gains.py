@@ -16,13 +16,9 @@ from loaderprobe.analyze.rates import (
     segments_of,
     worker_cost,
 )
-from loaderprobe.records.measurement import Measurement, Mode
+from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST, Measurement, Mode
 from loaderprobe.records.verdict import Gain, How
 from loaderprobe.stats import mean, median
-
-# A cold segment read at least this share of its bytes from storage; a warm one at most that.
-COLD_AT_LEAST = 0.9
-WARM_AT_MOST = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,9 @@ from PIL import Image
 
 from loaderprobe.datasets.manifest import read_manifest
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.config import FileSet, SkippedFile
+from loaderprobe.records.config import IMAGE_SUFFIXES, FileSet, SkippedFile
 from loaderprobe.units import format_resolution, join_words
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
 NAMED_SKIPS = 20
 THREADS = 4
 OnImages = Callable[[int, int], None]
@@ -139,7 +138,7 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
         names.sort()
         prefix = "" if directory == str(base) else os.path.relpath(directory, base) + os.sep
         for name in sorted(files):
-            if os.path.splitext(name)[1].lower() in SUFFIXES:  # noqa: PTH122  # a million times: pathlib is slow
+            if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:  # noqa: PTH122  # a million times: pathlib is slow
                 yield prefix + name
             else:
                 skips.add(prefix + name, "not an image")

@@ -16,6 +16,8 @@ CacheState = Literal["cold", "warm"]
 Pipeline = Literal["imagenet", "crop"]
 Decoder = Literal["pillow", "torchvision"]
 
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
+
 
 def content_hash(value: object) -> str:
     """16 hex digits that depend on the content of `value` (JSON with sorted keys) and on nothing else."""

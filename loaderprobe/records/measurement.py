@@ -15,6 +15,12 @@ Activity = Literal["drain", "train"]
 """drain: batches are taken and dropped. train: each is copied to the device and trained on."""
 
 
+COLD_AT_LEAST = 0.9
+"""Share of the bytes handed over that must have come from storage for reads to count as cold."""
+WARM_AT_MOST = 0.05
+"""Share below which reads count as warm."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
     """Something that could not be measured, and why. Never stands for 0."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
+from loaderprobe.records.config import IMAGE_SUFFIXES
 from loaderprobe.store.codec import write_error
 from loaderprobe.units import format_bytes
 
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
 BLOCK_BYTES = 128 * 1024
 LARGE_BLOCK_BYTES = 1 << 20
 LARGE_FILE_BYTES = 16 << 20

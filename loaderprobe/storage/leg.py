@@ -12,6 +12,7 @@ import numpy as np
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.bandwidth import BandwidthLeg, CacheLabel, Latency, LegName
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.stats import half_width_in_time
 from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading
 from loaderprobe.storage.steady import steady_slices
@@ -19,8 +20,6 @@ from loaderprobe.storage.supply import Supply
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
 
-COLD_AT_LEAST = 0.9
-WARM_AT_MOST = 0.05
 SETTLED_AT = 0.05
 """A leg ends when half its 95 % interval is within this share of the rate."""
 BUSY_SHARE = 0.7

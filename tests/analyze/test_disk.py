@@ -63,6 +63,12 @@ def test_a_ceiling_that_was_not_cold_is_none(measurement: Measurement, label: st
     assert label in found.unavailable["disk_ceiling_fraction"]
 
 
+def test_a_ceiling_of_the_probe_is_none_of_the_disk(measurement: Measurement) -> None:
+    """Where the probe ran out of cores the disk's own ceiling is higher, and not known."""
+    found = _use(measurement, example_leg(2, 3e9, at_least=True))
+    assert found.ceiling_fraction is None and "3.00 GB/s" in found.unavailable["disk_ceiling_fraction"]
+
+
 def test_every_missing_figure_has_a_reason(measurement: Measurement) -> None:
     """Without a ceiling, with its failure, on uncounted storage, and with warm files, the reason is told."""
     assert "not measured" in _use(measurement).unavailable["disk_ceiling_fraction"]
