@@ -44,12 +44,19 @@ def judge_bandwidth(measured: BandwidthMeasurement, accelerators: Mapping[str, f
 
 def _feeds(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
     best = measured.best
-    if best is None or not measured.images or best.cache in ("warm", "mixed"):
+    if best is None or not measured.images or _in_memory(measured):
         # What came from memory says nothing of what the storage feeds.
         return ()
     return tuple(
         Feed(accelerator=name, images_per_s=rate, count=best.files_per_s / rate) for name, rate in accelerators.items()
     )
+
+
+def _in_memory(measured: BandwidthMeasurement) -> bool:
+    """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
+    place = measured.location
+    memory = place.kind == "memory" or set(place.layers) == {"memory"}
+    return memory or any(leg.cache in ("warm", "mixed") for leg in measured.ladder)
 
 
 def _limit(measured: BandwidthMeasurement) -> Limit:
@@ -58,8 +65,8 @@ def _limit(measured: BandwidthMeasurement) -> Limit:
         return Limit(by="unknown", knee_readers=None, sentence="No step of the ladder was measured.")
     knee = next(leg for leg in ladder if leg.bw_bytes >= KNEE * best.bw_bytes)
     rate = format_rate(best.bw_bytes)
-    if best.cache in ("warm", "mixed"):
-        share = "wholly" if best.cache == "warm" else "partly"
+    if _in_memory(measured):
+        share = "partly" if any(leg.cache in ("cold", "mixed") for leg in ladder) else "wholly"
         sentence = f"The files came {share} from memory: this is no limit of storage."
         return Limit(by="memory", knee_readers=knee.readers, sentence=sentence)
     if best.at_least:
@@ -118,10 +125,14 @@ def _kind(measured: BandwidthMeasurement) -> DeviceKind:
         Evidence(metric=f"rate of {most.readers} readers over that of one", value=rise, threshold=FLAT, unit="x"),
         Evidence(metric="reading time with pauses over that without", value=ratio, threshold=BANKED_AT_MOST, unit="x"),
     )
-    if any(leg.cache in ("warm", "mixed") or leg.at_least for leg in (alone, paced)):
+    if _in_memory(measured) or paced.cache in ("warm", "mixed"):
         sentence = "The kind of device is not known: the files did not come from it alone."
         return DeviceKind(kind="unknown", sentence=sentence, evidence=evidence)
-    flat = rise <= FLAT and most.bw_high <= SURELY_FLAT * alone.bw_low
+    if any(leg.at_least for leg in (*measured.ladder, paced)):
+        sentence = "The kind of device is not known: the probe itself may have been the limit."
+        return DeviceKind(kind="unknown", sentence=sentence, evidence=evidence)
+    sure = alone.bw_low < alone.bw_high and most.bw_high <= SURELY_FLAT * alone.bw_low
+    flat = rise <= FLAT and sure
     if flat and ratio <= BANKED_AT_MOST:
         return DeviceKind(kind="banked", evidence=evidence, sentence=(
             "It banks idle time: after a pause, files come at once, as from a throttled or cloud volume."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
 from loaderprobe.cli.progress import counting
-from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED
 from loaderprobe.units import parse_bytes, parse_count, parse_list
 
 
@@ -34,9 +35,9 @@ def bandwidth(
     scratch: Annotated[
         str | None, typer.Option(help="Write a file of this size here, read that, remove it.", show_default="never")
     ] = None,
-    engine: Annotated[Reader, typer.Option(help="Who reads: fio, where installed, makes the same legs.")] = (
-        Reader.loaderprobe
-    ),
+    engine: Annotated[
+        Reader, typer.Option(help="Who reads: fio, where installed, makes all legs but the paced one.")
+    ] = Reader.loaderprobe,
     drop_caches: Annotated[
         bool, typer.Option("--drop-caches", help="Empty all caches of the machine first (root), not only these files.")
     ] = False,
@@ -57,8 +58,17 @@ def bandwidth(
         seed=seed,
         fio=engine is Reader.fio,
     )
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGHUP, _stop)
     with counting(quiet or json) as on_count:
         found = api.bandwidth(request, drop_caches=drop_caches, on_leg=on_count)
     width, color = width_and_color()
     show(bandwidth_json(found) if json else render_bandwidth(found, width=width, color=color))
-    return EXIT_INTERRUPTED if found.interrupted else EXIT_DONE
+    if found.interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_SOME_FAILED if found.failed else EXIT_DONE
+
+
+def _stop(number: int, _: object) -> None:
+    """A request to end is like Ctrl-C: what is done is kept, and a scratch file removed."""
+    raise KeyboardInterrupt

@@ -119,6 +119,8 @@ class BandwidthMeasurement:
     legs: tuple[BandwidthLeg, ...]
     missing: tuple[Missing, ...] = ()
     """Legs that were not made, by name, and why."""
+    failed: tuple[str, ...] = ()
+    """Names of those of them that ended in an error."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -11,10 +11,10 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.leg import Course, run_leg
+from loaderprobe.storage.place import locate_pieces
 from loaderprobe.storage.reader import ThreadEngine
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.cpu import cores_available
-from loaderprobe.system.device import locate
 
 
 def raise_ceiling(
@@ -27,13 +27,22 @@ def raise_ceiling(
     known = known or StorageCeiling(data=files.fingerprint, legs=())
     if known.at(readers):
         return known
-    location = locate(Path(files.root))
-    if not location.counts_reads:
-        return replace(known, missing=f"reads of {location.filesystem} are not counted, so nothing could be compared")
+    try:
+        return _with_leg(known, files, readers, seconds=seconds, longest_s=longest_s, cache=cache)
+    except (LoaderprobeError, OSError) as error:
+        return replace(known, missing=f"measuring the ceiling failed: {error}")
+
+
+def _with_leg(
+    known: StorageCeiling, files: FileSet, readers: int, *, seconds: float, longest_s: float, cache: PageCache
+) -> StorageCeiling:
     paths = files.absolute(0, len(files.paths))
     pieces = [
         Piece(path=path, offset=0, size_bytes=size) for path, size in zip(paths, files.size_bytes, strict=True) if size
     ]
+    location = locate_pieces(Path(files.root), pieces)
+    if not location.counts_reads:
+        return replace(known, missing=f"reads of {location.filesystem} are not counted, so nothing could be compared")
     sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)
     course = Course(
         name="files",
@@ -45,7 +54,4 @@ def raise_ceiling(
         seconds=seconds,
         longest_s=longest_s,
     )
-    try:
-        return replace(known, legs=(*known.legs, run_leg(course)))
-    except (LoaderprobeError, OSError) as error:
-        return replace(known, missing=f"measuring the ceiling failed: {error}")
+    return replace(known, legs=(*known.legs, run_leg(course)), missing=None)

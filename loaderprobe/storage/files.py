@@ -8,9 +8,10 @@ import random
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
@@ -56,11 +57,11 @@ class Sample:
 
     def sequential(self) -> Sample | None:
         """Large blocks of the large files, in a row; None when there is no large file."""
-        pieces = tuple(piece for path, size in self.large for piece in blocks(path, size, LARGE_BLOCK_BYTES))
-        most = SEQUENTIAL_BYTES // LARGE_BLOCK_BYTES
+        in_order = (piece for path, size in self.large for piece in blocks(path, size, LARGE_BLOCK_BYTES))
+        pieces = tuple(islice(in_order, SEQUENTIAL_BYTES // LARGE_BLOCK_BYTES))
         if not pieces:
             return None
-        return Sample(pieces=pieces[:most], found=len(self.large), images=False, block_bytes=LARGE_BLOCK_BYTES)
+        return Sample(pieces=pieces, found=len(self.large), images=False, block_bytes=LARGE_BLOCK_BYTES)
 
 
 def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
@@ -105,7 +106,6 @@ def _one_file(path: Path, size_bytes: int, limit_bytes: int, seed: int) -> Sampl
         images=False,
         block_bytes=BLOCK_BYTES,
         large=_large([(str(path), size_bytes)]),
-        notes=(f"one file, read in blocks of {BLOCK_BYTES // 1024} KiB at random",),
     )
 
 
@@ -118,34 +118,59 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
         # What else lies about, such as a manifest, is no load that training makes.
         found = pictures
     random.Random(seed).shuffle(found)
-    chosen: list[Piece] = []
-    total = 0
-    for file, size in found:
-        if total >= limit_bytes:
-            break
-        if size == 0 or not os.access(file, os.R_OK):
-            skipped["empty" if size == 0 else "not readable"] += 1
-            continue
-        chosen.append(Piece(path=Path(file), offset=0, size_bytes=size))
-        total += size
+    chosen = _chosen(found, limit_bytes, skipped)
     if not chosen:
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
         error = MissingPart if set(skipped) == {"not readable"} else BadValue
         raise error(f"{path} holds no file to read ({why})", hint="give a folder of files, or --scratch 1GB")
     notes = [f"{count} files skipped: {reason}" for reason, count in skipped.items()]
-    pieces, block_bytes = tuple(chosen), None
-    if total / len(chosen) > LARGE_FILE_BYTES:
-        split = [block for piece in chosen for block in blocks(piece.path, piece.size_bytes, LARGE_BLOCK_BYTES)]
-        pieces, block_bytes = _shuffled(split, seed), LARGE_BLOCK_BYTES
-        notes.append("large files, read in blocks of 1 MiB at random")
+    shards = sum(piece.size_bytes for piece in chosen) / len(chosen) > LARGE_FILE_BYTES
+    pieces = tuple(chosen)
+    if any(piece.size_bytes > LARGE_FILE_BYTES for piece in chosen):
+        pieces = _shuffled((block for piece in chosen for block in _blocks_of_large(piece)), seed)
+        notes.append("files of more than 16 MiB are read in blocks of 1 MiB at random")
     return Sample(
         pieces=pieces,
         found=len(found),
         images=images,
-        block_bytes=block_bytes,
+        block_bytes=LARGE_BLOCK_BYTES if shards else None,
         large=_large(found),
         notes=tuple(notes),
     )
+
+
+def _chosen(found: Sequence[tuple[str, int]], limit_bytes: int, skipped: Counter[str]) -> list[Piece]:
+    """The first files, up to `limit_bytes` of them together; each once, under whatever names it is found."""
+    chosen: list[Piece] = []
+    known: set[tuple[int, int]] = set()
+    total = 0
+    for name, size in found:
+        if total >= limit_bytes:
+            break
+        path = Path(name)
+        if size == 0 or not os.access(path, os.R_OK):
+            skipped["empty" if size == 0 else "not readable"] += 1
+            continue
+        try:
+            status = path.stat()
+        except OSError:
+            skipped["vanished"] += 1
+            continue
+        if (status.st_dev, status.st_ino) in known:
+            skipped["another name of a file already chosen"] += 1
+            continue
+        known.add((status.st_dev, status.st_ino))
+        # Of a shard, no more than is wanted; an image is read whole.
+        wanted = min(size, max(LARGE_FILE_BYTES, limit_bytes - total))
+        chosen.append(Piece(path=path, offset=0, size_bytes=wanted))
+        total += wanted
+    return chosen
+
+
+def _blocks_of_large(piece: Piece) -> Iterator[Piece]:
+    if piece.size_bytes <= LARGE_FILE_BYTES:
+        return iter([piece])
+    return blocks(piece.path, piece.size_bytes, LARGE_BLOCK_BYTES)
 
 
 def _large(files: Sequence[tuple[str, int]]) -> tuple[tuple[Path, int], ...]:
@@ -166,8 +191,9 @@ def _regular_files(base: Path, skipped: Counter[str]) -> Iterator[tuple[str, int
             path = f"{directory}{os.sep}{name}"
             try:
                 status = os.stat(path)  # noqa: PTH116  # names, not paths: there may be millions
-            except OSError:
-                skipped["a broken link"] += 1
+            except OSError as error:
+                refused = error.errno in (errno.EACCES, errno.EPERM)
+                skipped["not readable" if refused else "a broken link"] += 1
                 continue
             if stat.S_ISREG(status.st_mode):
                 yield path, status.st_size
@@ -175,16 +201,16 @@ def _regular_files(base: Path, skipped: Counter[str]) -> Iterator[tuple[str, int
                 skipped["not a regular file"] += 1
 
 
-def blocks(path: Path, size_bytes: int, block_bytes: int) -> list[Piece]:
+def blocks(path: Path, size_bytes: int, block_bytes: int) -> Iterator[Piece]:
     """The blocks of one file, in order; the last may be shorter."""
-    return [
-        Piece(path=path, offset=offset, size_bytes=min(block_bytes, size_bytes - offset))
-        for offset in range(0, size_bytes, block_bytes)
-    ]
+    for offset in range(0, size_bytes, block_bytes):
+        yield Piece(path=path, offset=offset, size_bytes=min(block_bytes, size_bytes - offset))
 
 
-def _shuffled(pieces: list[Piece], seed: int) -> tuple[Piece, ...]:
-    return tuple(random.Random(seed).sample(pieces, len(pieces)))
+def _shuffled(pieces: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
+    in_order = list(pieces)
+    random.Random(seed).shuffle(in_order)
+    return tuple(in_order)
 
 
 @contextmanager

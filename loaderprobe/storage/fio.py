@@ -10,14 +10,13 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from loaderprobe.errors import LoaderprobeError, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.bandwidth import Engine
 from loaderprobe.storage.files import Piece
 from loaderprobe.storage.reader import Order, Reading
@@ -28,6 +27,8 @@ DIRECT_BYTES = 4096
 LAPS = 20
 """How often the list is repeated: fio drops a file from the page cache whenever it opens it."""
 MOST_READS = 400_000
+LONGEST_NAME = 200
+"""fio's lists hold names of up to 256 characters."""
 
 
 def fio_version() -> str:
@@ -63,19 +64,21 @@ class FioEngine:
 
 
 def _write_job(scratch: Path, pieces: Sequence[Piece], order: Order) -> Path:
+    if order.direct:
+        pieces = [piece for piece in pieces if piece.size_bytes >= DIRECT_BYTES]
+    if not pieces:
+        raise BadValue("no file has the 4 KiB that fio needs to read past the page cache", hint="give larger files")
     names: dict[Path, str] = {}
     laps = max(1, min(LAPS, MOST_READS // len(pieces)))
     sections = []
-    for reader in range(order.readers):
-        lines = ["fio version 2 iolog"]
+    for reader in range(min(order.readers, len(pieces))):
         mine = pieces[reader :: order.readers]
         known = dict.fromkeys(_name(piece.path, names, scratch) for piece in mine)
-        lines += [f"{name} add" for name in known]
+        lines = ["fio version 2 iolog", *(f"{name} add" for name in known)]
         for piece in [*mine] * laps:
             size = piece.size_bytes // DIRECT_BYTES * DIRECT_BYTES if order.direct else piece.size_bytes
             name = names[piece.path]
-            if size:
-                lines += [f"{name} open", f"{name} read {piece.offset} {size}", f"{name} close"]
+            lines += [f"{name} open", f"{name} read {piece.offset} {size}", f"{name} close"]
         log = scratch / f"reads-{reader}"
         log.write_text("\n".join(lines) + "\n")
         sections.append(f"[reader-{reader}]\nread_iolog={log}\n")
@@ -88,10 +91,10 @@ def _write_job(scratch: Path, pieces: Sequence[Piece], order: Order) -> Path:
 
 
 def _name(path: Path, names: dict[Path, str], scratch: Path) -> str:
-    """What fio calls the file: a link without white space where the name has some, since a list has none."""
+    """What fio calls the file: a link where the name has what its lists cannot hold."""
     if path not in names:
         text = str(path.absolute())
-        if any(character.isspace() for character in text):
+        if len(text) > LONGEST_NAME or not text.isascii() or any(character.isspace() for character in text):
             link = scratch / f"file-{len(names)}"
             link.symlink_to(text)
             text = str(link)
@@ -111,7 +114,7 @@ def _reading(report: dict[str, Any], taken: int, readers: int) -> Reading:
         read_ns=durations,
         ios=found["total_ios"],
         delivered_bytes=found["io_bytes"],
-        unread=Counter({"shrank while being read": found["short_ios"]}) if found["short_ios"] else Counter(),
+        unread={f"read {number}": "shrank while being read" for number in range(found["short_ios"])},
         # fio gives the share of one reader's time, averaged over the readers.
         cpu_s=cpu_share * readers * seconds,
         taken=taken,

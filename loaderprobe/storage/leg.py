@@ -58,24 +58,24 @@ class _Sum:
     cpu_s: float = 0.0
     own_bytes: int | None = 0
     storage_bytes: int | None = 0
-    slices: list[tuple[float, int]] = field(default_factory=list)
+    slices: list[tuple[float, float]] = field(default_factory=list)
     read_ns: list[Column] = field(default_factory=list)
     piece_ns: list[Column] = field(default_factory=list)
-    unread: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, str] = field(default_factory=dict)
     resident: float | None = None
     bouts: int = 0
 
-    def add(self, reading: Reading, readers: int, own: int | None, storage: int | None) -> None:
+    def add(self, reading: Reading, own: int | None, storage: int | None) -> None:
         self.seconds += reading.seconds
         self.delivered_bytes += reading.delivered_bytes
         self.ios += reading.ios
         self.cpu_s += reading.cpu_s
         self.own_bytes = None if own is None or self.own_bytes is None else self.own_bytes + own
         self.storage_bytes = None if storage is None or self.storage_bytes is None else self.storage_bytes + storage
-        self.slices += steady_slices(reading, readers)
+        self.slices += steady_slices(reading)
         self.read_ns.append(reading.read_ns)
         self.piece_ns.append(reading.piece_ns)
-        self.unread += reading.unread
+        self.unread |= reading.unread
         self.bouts += 1
 
     @property
@@ -85,8 +85,9 @@ class _Sum:
 
     @property
     def bw_bytes(self) -> float:
-        """Bytes/s over the steady part."""
-        return sum(size for _, size in self.slices) / sum(seconds for seconds, _ in self.slices)
+        """Bytes/s over the steady part; over all of it where nothing ended in the steady part."""
+        steady = sum(size for _, size in self.slices) / sum(seconds for seconds, _ in self.slices)
+        return steady or self.delivered_bytes / self.seconds
 
     @property
     def half_width(self) -> float:
@@ -95,7 +96,7 @@ class _Sum:
 
     @property
     def settled(self) -> bool:
-        return len(self.slices) > 3 and self.half_width <= SETTLED_AT * self.bw_bytes
+        return len(self.slices) > 2 and self.half_width <= SETTLED_AT * self.bw_bytes
 
 
 def run_leg(course: Course) -> BandwidthLeg:
@@ -112,9 +113,9 @@ def run_leg(course: Course) -> BandwidthLeg:
         own, storage = _own_reads(), reads_from_storage(course.location)
         reading = course.engine.read(pieces, _order(course, total))
         course.supply.take(reading.taken)
-        total.add(reading, course.readers, _since(own, _own_reads), _since(storage, lambda: _now(course)))
+        total.add(reading, _since(own, _own_reads), _since(storage, lambda: _now(course)))
         if not len(reading.read_ns):
-            raise _nothing(reading.unread)
+            raise _nothing(Counter(reading.unread.values()))
     return _figures(course, total)
 
 
@@ -122,8 +123,8 @@ def _order(course: Course, total: _Sum) -> Order:
     """The first bout lasts as long as the leg must; those after it, half of that."""
     seconds = course.seconds - total.seconds if total.seconds < course.seconds else course.seconds / 2
     if course.engine.least_s > 1:
-        # An engine that tells one figure a bout needs several of them.
-        seconds = course.seconds / 3
+        # An engine that tells one figure a bout: as long as can be, since what a device had saved up is in it.
+        seconds = course.seconds
     return Order(
         readers=course.readers,
         seconds=max(seconds, course.engine.least_s),
@@ -200,7 +201,7 @@ def _figures(course: Course, total: _Sum) -> BandwidthLeg:
         last_third_bw_bytes=sum(total.rates[-third:]) / third,
         cpu_cores=cpu_cores,
         at_least=cpu_cores > BUSY_SHARE * course.cores_available,
-        unread=dict(total.unread),
+        unread=dict(Counter(total.unread.values())),
         notes=_notes(course, total),
     )
 

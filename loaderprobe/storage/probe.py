@@ -7,27 +7,29 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthMeasurement, LegName
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
-from loaderprobe.storage.files import Sample, sample_files, scratch_file
+from loaderprobe.storage.files import BLOCK_BYTES, Sample, sample_files, scratch_file
 from loaderprobe.storage.fio import FioEngine, fio_version
 from loaderprobe.storage.leg import Course, run_leg
+from loaderprobe.storage.place import locate_pieces
 from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import ReadEngine, ThreadEngine, why_not_direct
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.cpu import cores_available
-from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import why_unknown
 from loaderprobe.units import format_bytes
 
 LIMIT_BYTES = 4 * 10**9
 MOST_READERS = 128
+MOST_SECONDS = 3600
 WORTH = 1.05
 """A ladder goes on while two doublings together gain more than this."""
 LONGEST = 5.0
@@ -62,8 +64,10 @@ class ProbeRequest:
     def __post_init__(self) -> None:
         if self.readers is not None and (not self.readers or min(self.readers) < 1):
             raise BadValue("the number of readers must be 1 or more", hint="--readers 1,2,4,8,16")
-        if self.seconds <= 0:
-            raise BadValue("reading takes time: the seconds must be more than 0", hint="--seconds 3")
+        if not 0 < self.seconds <= MOST_SECONDS:
+            raise BadValue(f"the seconds of a leg must be more than 0, and {MOST_SECONDS} at most", hint="--seconds 3")
+        if self.scratch_bytes is not None and self.scratch_bytes < BLOCK_BYTES:
+            raise BadValue("a scratch file has at least 128 KiB", hint="--scratch 1GB")
 
 
 @dataclass(slots=True)
@@ -78,6 +82,7 @@ class Probe:
     cores: float
     legs: list[BandwidthLeg] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
     def leg(self, name: LegName, readers: int, *, supply: Supply | None = None, direct: bool = False) -> BandwidthLeg:
         """Read in one pattern with one number of readers; with processes as well where threads may be the limit."""
@@ -104,6 +109,18 @@ class Probe:
         lasts = sum(piece.size_bytes for piece in self.sample.pieces) > leg.bw_bytes * LEAST_FOR_PROCESSES_S
         return fast and lasts and min(processes_for(self.cores), leg.readers) > 1
 
+    def add(self, name: LegName, make: Callable[[], BandwidthLeg]) -> bool:
+        """Make a leg; one that fails after others is left out with its reason, and False is returned."""
+        try:
+            self.legs.append(make())
+        except (LoaderprobeError, OSError) as error:
+            if not self.legs:
+                raise
+            self.missing.append(Missing(name=name, reason=f"it failed: {error}"))
+            self.failed.append(name)
+            return False
+        return True
+
     def climb(self, readers: Sequence[int] | None, on_leg: OnLeg) -> None:
         """The ladder."""
         steps = list(readers) if readers else [2**power for power in range(MOST_READERS.bit_length())]
@@ -114,7 +131,8 @@ class Probe:
                 )
                 return
             on_leg(f"{count} reader{'s' * (count > 1)}", number, number + 5)
-            self.legs.append(self.leg("files", count))
+            if not self.add("files", partial(self.leg, "files", count)):
+                return
             if not readers and number >= 2 and _best(self.legs[-2:]) < WORTH * _best(self.legs[:-2]):
                 return
 
@@ -123,11 +141,11 @@ class Probe:
         best = max(self.legs, key=lambda leg: leg.bw_bytes)
         done = len(self.legs)
         on_leg("past the page cache", done, done + 3)
-        refusal = why_not_direct(self.sample.pieces[0])
+        refusal = why_not_direct(self.sample.pieces)
         if refusal:
             self.missing.append(Missing(name="direct", reason=refusal))
         else:
-            self.legs.append(self.leg("direct", best.readers, direct=True))
+            self.add("direct", partial(self.leg, "direct", best.readers, direct=True))
         on_leg("in a row", done + 1, done + 3)
         in_a_row = self.sample.sequential()
         if in_a_row is None:
@@ -135,7 +153,10 @@ class Probe:
             self.missing.append(Missing(name="sequential", reason=reason))
         else:
             supply = Supply(in_a_row, self.supply.cache, seed=0, shuffled=False, drop_all=self.supply.drop_all)
-            self.legs.append(self.leg("sequential", best.readers, supply=supply, direct=refusal is None))
+            read = partial(self.leg, "sequential", best.readers, supply=supply, direct=refusal is None)
+            self.add("sequential", read)
+            # It may have read, into the page cache, what was to be read cold.
+            self.supply.spoil()
         on_leg("with pauses", done + 2, done + 3)
         self._paced()
 
@@ -146,21 +167,18 @@ class Probe:
         elif isinstance(self.engine, FioEngine):
             reason = "fio cannot pause in proportion to what it has read; leave out --engine fio"
         else:
-            self.legs.append(
-                run_leg(
-                    Course(
-                        name="paced",
-                        engine=self.engine,
-                        supply=self.supply,
-                        location=self.location,
-                        cores_available=self.cores,
-                        readers=1,
-                        seconds=self.seconds,
-                        longest_s=self.seconds,
-                        pause_s_per_byte=PAUSE / alone.bw_bytes,
-                    )
-                )
+            course = Course(
+                name="paced",
+                engine=self.engine,
+                supply=self.supply,
+                location=self.location,
+                cores_available=self.cores,
+                readers=1,
+                seconds=self.seconds,
+                longest_s=self.seconds,
+                pause_s_per_byte=PAUSE / alone.bw_bytes,
             )
+            self.add("paced", partial(run_leg, course))
             return
         self.missing.append(Missing(name="paced", reason=reason))
 
@@ -182,7 +200,7 @@ def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_leg: OnLeg) -
 def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_leg: OnLeg) -> BandwidthMeasurement:
     fio = fio_version() if request.fio else None
     probe = Probe(
-        location=locate(request.path),
+        location=_shown(locate_pieces(request.path, sample.pieces)),
         sample=sample,
         supply=Supply(sample, cache, seed=request.seed, drop_all=request.drop_all),
         engine=FioEngine() if request.fio else ThreadEngine(),
@@ -203,7 +221,7 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_leg: OnLe
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         kernel=platform.release(),
         cores_available=probe.cores,
-        path=os.fspath(request.path.absolute()),
+        path=_text(request.path.absolute()),
         location=probe.location,
         files_found=sample.found,
         files_used=len(sample.paths),
@@ -214,6 +232,7 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_leg: OnLe
         interrupted=interrupted,
         legs=tuple(probe.legs),
         missing=tuple(probe.missing),
+        failed=tuple(probe.failed),
         notes=(*sample.notes, *_again(probe.supply), *_unknown(probe)),
     )
 
@@ -230,6 +249,21 @@ def _unknown(probe: Probe) -> tuple[str, ...]:
         return ()
     reason = why_unknown(probe.sample.pieces[0].path)
     return (f"what the page cache held before a leg is not known: {reason}",) if reason else ()
+
+
+def _text(path: Path | str) -> str:
+    """A path as text that any JSON can hold: bytes that are no UTF-8 are replaced."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _shown(location: StorageLocation) -> StorageLocation:
+    return replace(
+        location,
+        path=_text(location.path),
+        mount=_text(location.mount),
+        source=_text(location.source),
+        notes=tuple(_text(note) for note in location.notes),
+    )
 
 
 def _best(legs: Sequence[BandwidthLeg]) -> float:

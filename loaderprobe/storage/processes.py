@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -105,7 +105,7 @@ def _result(child: Child) -> Reading:
         piece_ns=columns[3],
         ios=found["ios"],
         delivered_bytes=found["delivered_bytes"],
-        unread=Counter(found["unread"]),
+        unread=found["unread"],
         cpu_s=found["cpu_s"],
         taken=found["taken"],
         full_ns=found["full_ns"],
@@ -127,7 +127,7 @@ def _together(parts: Sequence[Reading], count: int) -> Reading:
         piece_ns=columns[3],
         ios=sum(part.ios for part in parts),
         delivered_bytes=sum(part.delivered_bytes for part in parts),
-        unread=sum((part.unread for part in parts), Counter()),
+        unread={path: reason for part in parts for path, reason in part.unread.items()},
         cpu_s=sum(part.cpu_s for part in parts),
         taken=count * max(part.taken for part in parts),
         full_ns=min(part.full_ns for part in parts),
@@ -135,6 +135,8 @@ def _together(parts: Sequence[Reading], count: int) -> Reading:
 
 
 def _child() -> None:
+    # Ctrl-C reaches the whole group; the parent ends its children itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     share = json.loads(sys.stdin.readline())
     pieces = [Piece(path=Path(path), offset=offset, size_bytes=size) for path, offset, size in share["pieces"]]
     order = Order(**{name: share[name] for name in ("readers", "seconds", "direct", "pause_s_per_byte")})
@@ -144,7 +146,7 @@ def _child() -> None:
         sys.exit(1)  # the parent has gone
     found = ThreadEngine().read(pieces, order)
     said = {name: getattr(found, name) for name in ("seconds", "ios", "delivered_bytes", "cpu_s", "taken", "full_ns")}
-    said |= {"rows": _rows(found).tolist(), "unread": dict(found.unread)}
+    said |= {"rows": _rows(found).tolist(), "unread": found.unread}
     sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()
 

@@ -12,7 +12,6 @@ import os
 import resource
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -60,13 +59,14 @@ class Reading:
     """Open, read, close."""
     ios: int = 0
     delivered_bytes: int = 0
-    unread: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, str] = field(default_factory=dict)
+    """Path to reason, for what could not be read to its end."""
     cpu_s: float = 0.0
     taken: int = 0
     """Pieces used up, from the first on, whether they could be read or not."""
     full_ns: int = 0
     """Until when all readers had work."""
-    slices: list[tuple[float, int]] = field(default_factory=list)
+    slices: list[tuple[float, float]] = field(default_factory=list)
     """(seconds, bytes) of stretches of the steady part, for engines that tell nothing about pieces."""
 
 
@@ -150,7 +150,7 @@ class _Bout:
         view = memoryview(buffer)
         flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if self._order.direct else 0)
         rows: list[tuple[int, int, int, int]] = []
-        unread: Counter[str] = Counter()
+        unread: dict[str, str] = {}
         ios = delivered = 0
         self._start.wait()
         while (piece := self._next()) is not None:
@@ -160,7 +160,7 @@ class _Bout:
             ios += calls
             delivered += got
             if trouble:
-                unread[trouble] += 1
+                unread[str(piece.path)] = trouble
             else:
                 rows.append((ended - self._begun_ns, got, reading_ns // calls, ended - begun))
             if self._order.pause_s_per_byte:
@@ -169,7 +169,7 @@ class _Bout:
             self._rows += rows
             self._result.ios += ios
             self._result.delivered_bytes += delivered
-            self._result.unread += unread
+            self._result.unread |= unread
 
 
 def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int, str]:
@@ -210,20 +210,24 @@ def _whole_pages(size_bytes: int) -> int:
     return -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
-def why_not_direct(piece: Piece) -> str | None:
-    """Why this piece cannot be read past the page cache; None when it can."""
+def why_not_direct(pieces: Sequence[Piece]) -> str | None:
+    """Why pieces cannot be read past the page cache, by the first that is still there; None when they can."""
     buffer = mmap.mmap(-1, mmap.PAGESIZE)
-    try:
-        fd = os.open(piece.path, os.O_RDONLY | os.O_DIRECT)
-    except OSError as error:
-        return f"this file system refuses O_DIRECT: {error.strerror}"
-    try:
-        os.preadv(fd, [buffer], piece.offset)
-    except OSError as error:
-        return f"this file system refuses O_DIRECT: {error.strerror}"
-    finally:
-        os.close(fd)
-    return None
+    for piece in pieces:
+        try:
+            fd = os.open(piece.path, os.O_RDONLY | os.O_DIRECT)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return f"this file system refuses O_DIRECT: {error.strerror}"
+        try:
+            os.preadv(fd, [buffer], piece.offset)
+        except OSError as error:
+            return f"this file system refuses O_DIRECT: {error.strerror}"
+        finally:
+            os.close(fd)
+        return None
+    return "the files have vanished"
 
 
 def cpu_seconds() -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from loaderprobe.storage.reader import Reading
@@ -12,24 +14,21 @@ WARM_UP_S = 0.3
 WARM_UP_SHARE = 0.25
 
 
-def steady_slices(reading: Reading, readers: int) -> list[tuple[float, int]]:
+def steady_slices(reading: Reading) -> list[tuple[float, float]]:
     """(seconds, bytes) of the slices between the warm-up and the moment when a reader ran out of work.
 
-    Edges are moments, not ends of reads: bytes still under way at the one edge make up for those at the
-    other. A bout too short to have a steady part is one slice.
+    The bytes of a piece are spread evenly over the time it was read in, so that a piece that lies across an
+    edge counts on both sides of it. A bout too short to have a steady part is one slice.
     """
     if reading.slices:
         return reading.slices
-    ends = reading.end_ns
-    whole = [(reading.seconds, int(reading.size_bytes.sum()))]
-    if len(ends) < 2 * readers:
-        return whole
-    warm_up_ns = min(WARM_UP_S * 1e9, WARM_UP_SHARE * reading.full_ns)
-    first_ns = max(warm_up_ns, float(ends[readers - 1]))
+    if reading.full_ns < reading.seconds * 1e9 / 3:
+        # Most of the time was spent waiting for the last pieces.
+        return [(reading.seconds, float(reading.size_bytes.sum()))]
+    first_ns = min(WARM_UP_S * 1e9, WARM_UP_SHARE * reading.full_ns)
     length_ns = reading.full_ns - first_ns
-    if length_ns < reading.full_ns / 3:
-        return whole
-    count = max(1, round(length_ns / 1e9 / SLICE_S))
-    edges = np.linspace(first_ns, reading.full_ns, count + 1)
-    sums, _ = np.histogram(ends, edges, weights=reading.size_bytes)
-    return [(length_ns / count / 1e9, int(bytes_)) for bytes_ in sums]
+    edges = np.linspace(first_ns, reading.full_ns, max(1, round(length_ns / 1e9 / SLICE_S)) + 1)
+    begun = reading.end_ns - reading.piece_ns
+    took = np.maximum(reading.piece_ns, 1)
+    before = [float((reading.size_bytes * np.clip((edge - begun) / took, 0.0, 1.0)).sum()) for edge in edges]
+    return [(length_ns / (len(edges) - 1) / 1e9, after - since) for since, after in pairwise(before)]

@@ -37,6 +37,10 @@ class Supply:
         """The first `count` of those ahead have been read."""
         self._next += count
 
+    def spoil(self) -> None:
+        """Somebody else has read the files: none of them counts as cold any more."""
+        self._next = len(self._pieces)
+
     def resident(self) -> float | None:
         """Share in the page cache of the files to be read next; None where it cannot be known."""
         paths = dict.fromkeys(piece.path for piece in self._pieces[self._next : self._next + RESIDENCY_FILES])

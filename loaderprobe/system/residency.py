@@ -35,6 +35,7 @@ CAP_FOWNER = 3
 OVERFLOW_UID = 65534
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # not in every C library
 _RESIDENT = bytes(state & 1 for state in range(256))
+WINDOW_BYTES = 1 << 30
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -163,9 +164,15 @@ def _resident_pages(path: Path, size_bytes: int) -> int:
     """Pages in the cache, as mincore tells. Raises OSError where the file cannot be mapped."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        address = _libc.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+        # In windows: the answer takes a byte a page.
+        windows = range(0, size_bytes, WINDOW_BYTES)
+        return sum(_resident_within(fd, offset, min(WINDOW_BYTES, size_bytes - offset)) for offset in windows)
     finally:
         os.close(fd)
+
+
+def _resident_within(fd: int, offset: int, size_bytes: int) -> int:
+    address = _libc.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, fd, offset)
     if address in (None, _MAP_FAILED):
         raise _error()
     states = ctypes.create_string_buffer(-(-size_bytes // PAGE_BYTES))

@@ -108,6 +108,39 @@ def test_no_kind_from_memory() -> None:
     assert judged_legs(*legs).kind.kind == "unknown"
 
 
+def test_one_step_from_memory_spoils_the_shape() -> None:
+    """A ladder of which one step came from memory has no limit and no kind, wherever that step is."""
+    for spoiled in (1, 4):
+        report = judged(FLAT, paced=0.05)
+        legs = [replace(leg, cache="mixed") if leg.readers == spoiled else leg for leg in report.legs]
+        again = judged_legs(*legs)
+        assert (again.limit.by, again.kind.kind, again.feeds) == ("memory", "unknown", ())
+
+
+def test_a_file_system_in_memory_is_no_storage() -> None:
+    """Where nothing is counted because everything is memory, nothing is said of a device."""
+    place = replace(example_bandwidth().location, kind="memory", devices=())
+    legs = [replace(leg, cache="unproved") for leg in judged(FLAT, paced=1.0).legs]
+    report = judged_legs(*legs, location=place)
+    assert (report.limit.by, report.kind.kind, report.feeds) == ("memory", "unknown", ())
+
+
+def test_a_busy_probe_gives_no_kind() -> None:
+    """A ladder that is flat because the probe ran out of cores is not a serial device."""
+    legs = [replace(leg, at_least=leg.readers > 1) for leg in judged(FLAT, paced=1.0).legs]
+    assert judged_legs(*legs).kind.kind == "unknown"
+
+
+def test_a_noisy_ladder_is_not_surely_flat() -> None:
+    """Where the intervals leave room for a rise, or there are none, no kind is given."""
+    for width in (0.0, 0.35):
+        legs = [
+            replace(leg, bw_low=(1 - width) * leg.bw_bytes, bw_high=(1 + width) * leg.bw_bytes)
+            for leg in judged(FLAT, paced=1.0).legs
+        ]
+        assert judged_legs(*legs).kind.kind == "unknown"
+
+
 def test_feeds_counts_accelerators() -> None:
     """Images/s of the best step over those of one accelerator; files that are no images feed none."""
     report = judged({1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES})

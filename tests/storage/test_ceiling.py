@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_where_reads_are_not_counted_there_is_no_ceiling(folder: Path, monkeypat
     shared = Path("/dev/shm")
     if not shared.is_dir() or locate(shared).counts_reads:
         pytest.skip("/dev/shm is not memory here")
-    monkeypatch.setattr(ceiling_module, "locate", lambda _: locate(shared))
+    monkeypatch.setattr(ceiling_module, "locate_pieces", lambda *_: locate(shared))
     found = _raise(None, _files(folder), 2)
     assert found.legs == () and "not counted" in (found.missing or "")
 
@@ -57,6 +58,13 @@ def test_a_failure_is_kept_as_a_reason(folder: Path) -> None:
         path.unlink()
     found = _raise(None, files, 1)
     assert found.legs == () and ("vanished" in (found.missing or "") or "not counted" in (found.missing or ""))
+
+
+def test_a_folder_that_has_gone_costs_the_ceiling_only(folder: Path) -> None:
+    """Even where the storage cannot be located any more, the sweep goes on."""
+    files = _files(folder)
+    shutil.rmtree(folder)
+    assert "failed" in (_raise(None, files, 1).missing or "")
 
 
 def test_the_ceiling_reads_as_the_loader_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

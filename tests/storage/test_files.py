@@ -91,6 +91,27 @@ def test_large_files_are_read_in_blocks(tmp_path: Path) -> None:
     assert sum(piece.size_bytes for piece in sample.pieces) == 2 * LARGE_FILE_BYTES + 3
 
 
+def test_one_large_file_among_small_ones(tmp_path: Path) -> None:
+    """A single shard among images is read in blocks: it neither holds up a leg nor goes beyond the limit."""
+    _sizes(tmp_path, 20)
+    with (tmp_path / "shard.jpg").open("wb") as file:
+        file.truncate(100 * LARGE_FILE_BYTES)
+    sample = sample_files(tmp_path, limit_bytes=2 * LARGE_FILE_BYTES, seed=3)
+    assert max(piece.size_bytes for piece in sample.pieces) <= LARGE_BLOCK_BYTES
+    assert sum(piece.size_bytes for piece in sample.pieces) <= 2 * LARGE_FILE_BYTES + 20_000
+
+
+def test_a_file_of_two_names_is_read_once(tmp_path: Path) -> None:
+    """A second reading would come from the cache, and a set that is half links would look half warm."""
+    _sizes(tmp_path, 5)
+    for number in range(5):
+        (tmp_path / f"hard{number}.jpg").hardlink_to(tmp_path / f"{number}.jpg")
+        (tmp_path / f"soft{number}.jpg").symlink_to(tmp_path / f"{number}.jpg")
+    sample = sample_files(tmp_path, limit_bytes=10**9, seed=0)
+    assert len({path.stat().st_ino for path in sample.paths}) == len(sample.pieces) == 5
+    assert "10 files skipped: another name of a file already chosen" in sample.notes
+
+
 def test_only_large_files_can_be_read_in_a_row(tmp_path: Path) -> None:
     """The sequential leg takes the blocks of large files in their order; among small files there is none."""
     _sizes(tmp_path, 9)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from loaderprobe.errors import LoaderprobeError, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.storage.files import Piece, Sample, sample_files
 from loaderprobe.storage.fio import SAFE, FioEngine, fio_version
 from loaderprobe.storage.reader import Order
@@ -72,6 +73,21 @@ def test_names_with_spaces_are_linked(fake: FakeFio, tmp_path: Path) -> None:
     path.write_bytes(b"x" * 5000)
     FioEngine().read([Piece(path=path, offset=0, size_bytes=5000)], Order(readers=1, seconds=2.0))
     assert all(len(line.split()) in (2, 4) for line in fake.logs[0].splitlines()[1:])
+
+
+def test_odd_lists_are_still_lists(fake: FakeFio, tmp_path: Path) -> None:
+    """More readers than files, names that are long or no text, and files too small to read directly."""
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff" + b"x" * 230))
+    odd.write_bytes(b"x" * 5000)
+    small = tmp_path / "small"
+    small.write_bytes(b"x" * 100)
+    pieces = [Piece(path=odd, offset=0, size_bytes=5000), Piece(path=small, offset=0, size_bytes=100)]
+    FioEngine().read(pieces, Order(readers=8, seconds=2.0))
+    assert len(fake.logs) == 2 and all(len(line) < 256 for log in fake.logs for line in log.splitlines())
+    FioEngine().read(pieces, Order(readers=8, seconds=2.0, direct=True))
+    assert len(fake.logs) == 1
+    with pytest.raises(BadValue):
+        FioEngine().read(pieces[1:], Order(readers=8, seconds=2.0, direct=True))
 
 
 def test_a_failing_fio_is_an_error(monkeypatch: pytest.MonkeyPatch, sample: Sample) -> None:

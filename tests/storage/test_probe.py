@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
@@ -14,9 +16,11 @@ from loaderprobe.storage import leg as leg_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.files import sample_files
 from loaderprobe.storage.leg import MOST_ROUNDS, Course, cache_label, run_leg
+from loaderprobe.storage.place import locate_pieces
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.storage.reader import ThreadEngine
 from loaderprobe.storage.supply import Supply
+from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakePageCache, example_location
 from loaderprobe.testing.bandwidth import example_leg
@@ -163,6 +167,53 @@ def test_ctrl_c_keeps_the_legs_made(folder: Path, monkeypatch: pytest.MonkeyPatc
         _probe(folder, readers=(2,))
 
 
+def test_a_leg_that_fails_costs_only_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured before stays, and the failed leg is named with its reason."""
+
+    def made(course: Course) -> BandwidthLeg:
+        if course.name == "paced":
+            raise OSError("the server has gone")
+        return example_leg(course.readers, 1e8, name=course.name)
+
+    monkeypatch.setattr(probe_module, "run_leg", made)
+    measured = _probe(folder)
+    assert measured.failed == ("paced",) and len(measured.ladder) == 2
+    assert any("the server has gone" in missing.reason for missing in measured.missing)
+
+
+def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
+    """A folder of links is judged by where the files lie, with a note; files of two storages by neither."""
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK) or locate(shared).mount == locate(tmp_path).mount:
+        pytest.skip("there is no second file system here")
+    links = tmp_path / "links"
+    links.mkdir()
+    with tempfile.TemporaryDirectory(dir=shared) as place:
+        for number in range(3):
+            Path(place, f"{number}").write_bytes(b"x" * 5000)
+            (links / f"{number}.jpg").symlink_to(Path(place, f"{number}"))
+        found = locate_pieces(links, sample_files(links, limit_bytes=10**9, seed=0).pieces)
+        assert found.mount == locate(shared).mount and "not on the file system of" in found.notes[-1]
+        (links / "own.jpg").write_bytes(b"x" * 5000)
+        both = locate_pieces(links, sample_files(links, limit_bytes=10**9, seed=0).pieces)
+    assert both.kind == "unknown" and not both.counts_reads and "several" in both.notes[0]
+
+
+def test_reading_in_a_row_spoils_the_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where O_DIRECT is refused, the leg in a row fills the cache: the leg after it evicts anew."""
+    monkeypatch.setattr(probe_module, "why_not_direct", lambda _: "refused here")
+    measured = _counted(_probe(folder, readers=(1,), scratch_bytes=8 << 20, seconds=0.01))
+    paced = measured.leg("paced")
+    assert paced is not None and paced.cache == "cold"
+
+
+def test_a_path_that_is_no_utf8_can_be_told(folder: Path) -> None:
+    """Bytes that are no text are replaced, so that the JSON can be written."""
+    odd = Path(os.fsdecode(os.fsencode(folder.parent) + b"/odd\xff"))
+    folder.rename(odd)
+    assert msgspec.json.encode(_probe(odd, readers=(1,)))
+
+
 def test_progress_names_what_is_read(folder: Path) -> None:
     """Every leg is announced before it is made."""
     seen: list[tuple[str, int, int]] = []
@@ -194,7 +245,7 @@ class VanishingCache(LinuxPageCache):
 def test_a_vanished_file_does_not_end_the_ladder(folder: Path) -> None:
     """A file that vanishes between legs is counted, and the ladder goes on."""
     measured = _probe(folder, VanishingCache(1))
-    assert len(measured.ladder) == 2 and measured.ladder[0].unread["vanished"] >= 1
+    assert len(measured.ladder) == 2 and measured.ladder[0].unread == {"vanished": 1}
 
 
 def test_a_path_that_vanishes_is_a_bad_path(folder: Path) -> None:
@@ -234,9 +285,12 @@ def test_foreign_reads_are_what_the_device_read_beyond_ours(folder: Path, monkey
 
 def test_bad_requests(folder: Path) -> None:
     """No readers, none at all in a leg, or no time, are bad values."""
-    for changes in ({"readers": ()}, {"readers": (0, 1)}, {"seconds": 0.0}):
+    bad: tuple[dict[str, object], ...] = (
+        {"readers": ()}, {"readers": (0, 1)}, {"seconds": 0.0}, {"seconds": float("inf")}, {"scratch_bytes": 0},
+    )  # fmt: skip
+    for changes in bad:
         with pytest.raises(BadValue):
-            _probe(folder, **changes)
+            _probe(folder, None, **changes)
 
 
 def test_a_network_count_proves_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

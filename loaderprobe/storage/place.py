@@ -1,0 +1,38 @@
+"""The storage that the files to be read really lie on, which need not be that of the folder they are found in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.storage.files import Piece
+from loaderprobe.system.device import locate
+
+LOOKED_AT = 32
+
+
+def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
+    """The storage under some of the files: links, and folders that are mounts, may lead away from `path`.
+
+    Where they lie on several, nothing that one storage counts can be said of all. Raises OSError when a path
+    cannot be opened.
+    """
+    step = max(1, len(pieces) // LOOKED_AT)
+    found: dict[str, StorageLocation] = {}
+    for piece in pieces[::step]:
+        # One that has just gone, or may not be opened, is counted when it is read.
+        with contextlib.suppress(OSError):
+            place = locate(piece.path)
+            found[place.mount] = place
+    own = locate(path)
+    if found.keys() <= {own.mount}:
+        return own
+    if len(found) == 1:
+        (place,) = found.values()
+        note = f"the files are not on the file system of {path}, but on {place.mount}"
+        return replace(place, path=str(path), notes=(*place.notes, note))
+    note = f"the files lie on several file systems ({', '.join(sorted(found))}), whose reads cannot be told apart"
+    return replace(own, kind="unknown", devices=(), layers=(), notes=(note,))
