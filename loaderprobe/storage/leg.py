@@ -120,8 +120,11 @@ def run_leg(course: Course) -> BandwidthLeg:
 
 
 def _order(course: Course, total: _Sum) -> Order:
-    """The first bout lasts as long as the leg must; those after it, half of that."""
-    seconds = course.seconds - total.seconds if total.seconds < course.seconds else course.seconds / 2
+    """The first bout lasts as long as the leg must, those after it at least half of that.
+
+    Short ones would tell more of where a throttled device's grants fall than of its rate.
+    """
+    seconds = max(course.seconds - total.seconds, course.seconds / 2)
     if course.engine.least_s > 1:
         # An engine that tells one figure a bout: as long as can be, since what a device had saved up is in it.
         seconds = course.seconds

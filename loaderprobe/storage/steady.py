@@ -9,8 +9,9 @@ import numpy as np
 from loaderprobe.storage.reader import Reading
 
 SLICE_S = 0.5
-# A throttled device grants what it saved up while idle: 0.1 to 0.25 s of its rate under blkio.
-WARM_UP_S = 0.3
+# A throttled device grants what it saved up while idle: 0.1 to 0.25 s of its rate under blkio. It grants every
+# 0.1 s, beginning with the first read: the edge lies between two grants.
+WARM_UP_S = 0.35
 WARM_UP_SHARE = 0.25
 
 
