@@ -42,8 +42,8 @@ CLASSES = 10
 LEAST_IMAGES = 512
 MOST_IMAGES = 20_000
 # Of the storage at one concurrency, measured before the first configuration that reads it so.
-CEILING_S = 2.0
-CEILING_LONGEST_S = 8.0
+CEILING_S = 1.5
+CEILING_LONGEST_S = 5.0
 CEILING_SHARE = 0.2
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32

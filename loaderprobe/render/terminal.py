@@ -45,6 +45,10 @@ _BOUND_COLUMNS = 18
 """`storage or compute` is the longest verdict that still leaves room for its gains in 80 columns."""
 
 
+_DATA_COLUMNS = 10
+"""A resolution is never folded; a longer name may be."""
+
+
 class TerminalReport:
     """Renders a report for a terminal of `width` columns; nothing runs over."""
 
@@ -110,8 +114,9 @@ def _estimated(rows: tuple[ConfigurationRow, ...]) -> str:
 
 
 def _table(group: Group) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column("\ndata", overflow="fold")
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
+    longest = max(len(row.resolution) for row in group.rows)
+    table.add_column("\ndata", overflow="fold", min_width=min(longest, _DATA_COLUMNS))
     table.add_column("\nworkers", justify="right", no_wrap=True)
     table.add_column("\nimages/s", justify="right", no_wrap=True)
     table.add_column("\nused", justify="right", no_wrap=True)
