@@ -243,7 +243,7 @@ def test_bandwidth_reads_cold_and_writes_nothing(loaderprobe: Run, photographs: 
     found = json.loads(done.stdout)
     assert [leg["readers"] for leg in found["legs"] if leg["name"] == "files"] == [1, 2]
     assert found["images"] is True
-    assert all(leg["latency_p50_s"] <= leg["latency_p99_s"] for leg in found["legs"])
+    assert all(leg["clat_ns"]["min"] <= leg["clat_ns"]["percentile"]["99.000000"] for leg in found["legs"])
     assert sorted(Path(photographs.root).rglob("*")) == before
 
 

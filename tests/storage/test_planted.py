@@ -85,7 +85,8 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     def fill(folder: Path) -> None:
         shutil.copytree(photographs.root, folder / "photographs")
 
-    disk = plant_disk(kind="banked", bytes_per_s=20e6, fill=fill)
+    # Slower than the others: storage is to bind clearly also on a machine whose cores are busy.
+    disk = plant_disk(kind="banked", bytes_per_s=8e6, fill=fill)
     if disk.members is None:
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     summary = _run(
