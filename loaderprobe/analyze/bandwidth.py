@@ -19,8 +19,8 @@ from loaderprobe.units import format_duration, format_rate, significant
 KNEE = 0.95
 """A number of readers that gets this share of the best is enough."""
 FLAT = 1.4
-"""More readers gain less than this on a device that one reader fills: planted ones gained 1.02 to 1.30, for want of
-a reader while one file is closed and the next opened; disks that one reader does not fill gained 1.66 and more."""
+"""More readers gain less than this on a device that one reader fills: planted ones gained 1.02 to 1.30, the
+one disk at hand that one reader does not fill 1.64 and more (`scripts/bench_kinds`)."""
 SURELY_FLAT = 1.6
 """The same from the one end of the two intervals to the other: a noisy disk is given no kind."""
 PROPORTIONAL = 0.7
@@ -100,7 +100,11 @@ def _from_shape(first: BandwidthLeg, knee: BandwidthLeg, best: BandwidthLeg, mea
                 f"readers, to {rate} with {knee.readers}, {end}."
             ),
         )
-    end = "it may rise further" if still_rising else f"from there on the rate stays ({rate}): bandwidth-limited"
+    end = (
+        "it may rise further"
+        if still_rising
+        else f"from there on more readers gain nothing ({rate}): bandwidth-limited"
+    )
     return Limit(
         by="unknown" if still_rising else "latency then bandwidth",
         knee_readers=None if still_rising else knee.readers,

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.errors import BadValue
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthMeasurement
 from loaderprobe.storage import leg as leg_module
@@ -152,35 +152,6 @@ def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest
     assert [leg.engine for leg in _probe(folder).ladder] == ["threads", "processes"]
 
 
-def test_ctrl_c_keeps_the_legs_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupted probe has the legs that were complete, and says that it was interrupted."""
-
-    def made(course: Course) -> BandwidthLeg:
-        if course.readers == 2:
-            raise KeyboardInterrupt
-        return example_leg(course.readers, 1e8, name=course.name)
-
-    monkeypatch.setattr(probe_module, "run_leg", made)
-    measured = _probe(folder)
-    assert measured.interrupted and len(measured.legs) == 1
-    with pytest.raises(KeyboardInterrupt):
-        _probe(folder, readers=(2,))
-
-
-def test_a_leg_that_fails_costs_only_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was measured before stays, and the failed leg is named with its reason."""
-
-    def made(course: Course) -> BandwidthLeg:
-        if course.name == "paced":
-            raise OSError("the server has gone")
-        return example_leg(course.readers, 1e8, name=course.name)
-
-    monkeypatch.setattr(probe_module, "run_leg", made)
-    measured = _probe(folder)
-    assert measured.failed == ("paced",) and len(measured.ladder) == 2
-    assert any("the server has gone" in missing.reason for missing in measured.missing)
-
-
 def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
     """A folder of links is judged by where the files lie, with a note; files of two storages by neither."""
     shared = Path("/dev/shm")
@@ -228,41 +199,6 @@ def test_a_whole_machine_drop_is_done_and_told(folder: Path) -> None:
     calls: list[int] = []
     measured = _probe(folder, readers=(1,), drop_all=lambda: calls.append(1))
     assert measured.drop_caches and calls
-
-
-class VanishingCache(LinuxPageCache):
-    """Deletes files right after the first eviction, as a job that cleans up does."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def evict(self, paths: Sequence[Path]) -> None:
-        super().evict([path for path in paths if path.exists()])
-        for path in paths[: self._count]:
-            path.unlink(missing_ok=True)
-
-
-def test_a_vanished_file_does_not_end_the_ladder(folder: Path) -> None:
-    """A file that vanishes between legs is counted, and the ladder goes on."""
-    measured = _probe(folder, VanishingCache(1))
-    assert len(measured.ladder) == 2 and measured.ladder[0].unread == {"vanished": 1}
-
-
-def test_a_path_that_vanishes_is_a_bad_path(folder: Path) -> None:
-    """When everything has gone there is nothing to measure, and no division by nothing."""
-    with pytest.raises(BadValue, match="vanished"):
-        _probe(folder, VanishingCache(20))
-
-
-def test_lost_permission_is_a_missing_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When nothing may be read any more the exit code is that of a missing permission."""
-
-    def refused(*_: object) -> tuple[int, int, int, str]:
-        return 0, 0, 0, "may not be read"
-
-    monkeypatch.setattr("loaderprobe.storage.reader._read", refused)
-    with pytest.raises(MissingPart):
-        _probe(folder)
 
 
 def test_small_sets_are_not_read_for_ever(folder: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import statistics
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,27 +24,29 @@ from loaderprobe.testing.slow_fuse import Schedule
 from tests.slow_disks import BYTES_PER_S, LATENCY_S, PlantDisk, files_of_one_request, random_files
 
 DEADLINE_S = 15.0
-THINK_S = 0.003
+THINK_S_PER_BYTE = 25e-9
+"""3 ms after a file of 120 kB."""
 READ_WITH_THINK_TIME = """
-import sys, time
+import sys
 from pathlib import Path
-begun = time.perf_counter()
-for file in sorted(Path(sys.argv[1]).rglob("*.jpg")):
-    file.read_bytes()
-    time.sleep(float(sys.argv[2]))
-print(time.perf_counter() - begun)
+from loaderprobe.storage.files import sample_files
+from loaderprobe.storage.reader import Order, ThreadEngine
+pieces = sample_files(Path(sys.argv[1]), limit_bytes=10**12, seed=0).pieces
+print(ThreadEngine().read(pieces, Order(readers=1, seconds=1000.0, pause_s_per_byte=float(sys.argv[2]))).seconds)
 """
 PLANT_AND_WAIT = """
 import json, os, signal, subprocess, sys
 from pathlib import Path
+import psutil
 from loaderprobe.testing.slow_disk import slow_disk
 from tests.slow_disks import random_files
 with slow_disk(fill=random_files, scratch=Path(sys.argv[1]), **json.loads(sys.argv[2])) as disk:
+    guardians = [child.pid for child in psutil.Process().children()]
     if os.fork() == 0:
         signal.pause()
     reader = subprocess.Popen(disk.command(["sleep", "1000"]), cwd=disk.folder)
     members = disk.members and str(disk.members)
-    print(json.dumps({"members": members, "folder": str(disk.folder)}), flush=True)
+    print(json.dumps({"members": members, "guardians": guardians}), flush=True)
     signal.pause()
 """
 
@@ -53,11 +55,9 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.jpg"))
 
 
-def _until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + DEADLINE_S
-    while not (held := condition()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return held
+def _end(pidfds: list[int]) -> bool:
+    """True when all of these processes end before the deadline."""
+    return all(select.select([pidfd], [], [], DEADLINE_S)[0] for pidfd in pidfds)
 
 
 def _traces(scratch: Path) -> list[str]:
@@ -70,7 +70,7 @@ def _traces(scratch: Path) -> list[str]:
 def _seconds_to_read(disk: SlowDisk) -> float:
     """What one process inside the limit needs for all files, with a pause after each."""
     LinuxPageCache().evict(_files(disk.folder))
-    command = disk.command([sys.executable, "-c", READ_WITH_THINK_TIME, str(disk.folder), str(THINK_S)])
+    command = disk.command([sys.executable, "-c", READ_WITH_THINK_TIME, str(disk.folder), str(THINK_S_PER_BYTE)])
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -124,7 +124,7 @@ def test_think_time_is_free_on_a_banked_disk_and_lost_on_a_serial_one(
     """
     for disk, lost in ((banked_disk, 0.0), (serial_disk, 1.0)):
         sizes = [file.stat().st_size for file in _files(disk.folder)]
-        wanted_s = sum(sizes) / BYTES_PER_S + lost * len(sizes) * THINK_S
+        wanted_s = sum(sizes) * (1 / BYTES_PER_S + lost * THINK_S_PER_BYTE)
         assert wanted_s - disk.bank_s < min(_seconds_to_read(disk) for _ in range(2)) < 1.2 * wanted_s
 
 
@@ -190,8 +190,10 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path, options: dict[
                 pytest.skip(reason)
             planted = json.loads(line)
             assert _traces(tmp_path)
+            guardians = [os.pidfd_open(pid) for pid in planted["guardians"]]
             owner.kill()
-            assert _until(lambda: not _traces(tmp_path))
+            assert guardians and _end(guardians)
+            assert _traces(tmp_path) == []
             assert not (planted["members"] and Path(planted["members"]).exists())
         finally:
             os.killpg(owner.pid, signal.SIGKILL)
