@@ -12,9 +12,12 @@ import msgspec
 
 from loaderprobe.errors import BadValue
 
-CacheState = Literal["cold", "warm"]
+CacheState = Literal["cold", "warm", "as-found"]
+"""as-found: the files are not known, so what the cache holds of them is neither changed nor checked."""
 Pipeline = Literal["imagenet", "crop"]
 Decoder = Literal["pillow", "torchvision"]
+TensorType = Literal["float32", "uint8"]
+"""What a worker hands over: normalised floats, or bytes that the device normalises."""
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
 
@@ -96,6 +99,7 @@ class RunConfig:
     loader: str = "torch"
     pipeline: Pipeline = "imagenet"
     decoder: Decoder = "pillow"
+    tensor: TensorType = "float32"
     compute: str
     """`cuda`, `cpu`, `emulated:NAME`, `emulated:IMAGES_PER_S`, or `package.module:Class`."""
     cache: CacheState = "cold"
@@ -111,7 +115,11 @@ class RunConfig:
     @property
     def key(self) -> str:
         """The content hash that names this configuration's files and lets a sweep resume."""
-        return content_hash(asdict(self))
+        fields = asdict(self)
+        # Younger than the first runs, whose keys must stay what they were.
+        if fields["tensor"] == "float32":
+            del fields["tensor"]
+        return content_hash(fields)
 
     @property
     def batches_ahead(self) -> int:
@@ -133,5 +141,7 @@ class SweepSpec:
     """Wall seconds for the whole sweep; None leaves each configuration its usual time."""
     time_limit_s: float = 600.0
     """A configuration that takes longer than this has hung, and is stopped."""
+    thorough: bool = False
+    """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
     command: tuple[str, ...] = field(default=())
     """The command line, for the report."""

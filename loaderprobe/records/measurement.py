@@ -8,8 +8,9 @@ from typing import Literal
 from loaderprobe.records.config import RunConfig
 
 Mode = Literal["C", "W", "Q", "T", "resident"]
-"""C: cold files, whole pipeline. W: warm files. Q: bytes read, nothing decoded. T: decoded, nothing
-handed over. resident: no loader, one batch that stays on the device."""
+"""C: files as they are asked for (cold, or as found), whole pipeline. W: the same files, warm. Q: files read in
+the state that is asked for, but nothing decoded. T: whole pipeline, but nothing handed over. resident: no
+loader, one batch that stays on the device."""
 
 Activity = Literal["drain", "train"]
 """drain: batches are taken and dropped. train: each is copied to the device and trained on."""
@@ -97,6 +98,11 @@ class WorkerBatches:
     read_bytes: tuple[int, ...]
     """Read from storage (page-cache hits do not count); 0 on file systems that do not account reads."""
     images: tuple[int, ...]
+    collate_ns: tuple[int, ...] = ()
+    """Wall time of putting the samples together into a batch, in shared memory; part of `wall_ns`. May be empty
+    in runs of older versions, as may be the next."""
+    instrument_ns: tuple[int, ...] = ()
+    """CPU time that recording this took; part of no other column."""
     lost: int = 0
     """Batches whose record was overwritten before it was read."""
 
@@ -116,6 +122,16 @@ class ComputeInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """CPU time of one image in another way, beside that of the way at hand, on the same files in turn."""
+
+    name: Literal["pillow", "torchvision", "uint8"]
+    """Another decoder, or tensors handed over as bytes."""
+    cpu_s: float
+    usual_cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Everything seen while one configuration ran, as raw values."""
 
@@ -131,6 +147,9 @@ class Measurement:
     cores_available: float
     storage_counts_reads: bool
     storage_kind: str
+    files_known: bool = True
+    """False when the data set hides its files, so that no mode could be prepared for them."""
+    alternatives: tuple[Alternative, ...] = ()
     notes: tuple[str, ...] = ()
     wall_s: float
 
