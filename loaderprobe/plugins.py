@@ -13,7 +13,7 @@ from typing import Any, Literal
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.units import join_words
 
-Kind = Literal["loader", "compute", "sampling"]
+Kind = Literal["loader", "compute", "sampling", "rounds", "alternatives"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "loader": {"torch": "loaderprobe.loaders.torch:TorchLoader"},
@@ -24,6 +24,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "emulated-sync": "loaderprobe.compute.emulated:SynchronousCompute",
     },
     "sampling": {"standard": "loaderprobe.samplers:sampling"},
+    "alternatives": {"torch": "loaderprobe.loaders.alternatives:alternatives"},
+    "rounds": {"standard": "loaderprobe.analyze.rounds:next_round"},
 }
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
-from loaderprobe.records.measurement import ComputeInfo, Missing, Series, WorkerBatches
+from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Missing, Mode, Series, WorkerBatches
 from loaderprobe.records.report import Report
 
 
@@ -48,6 +48,29 @@ class Loader(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class Switched(Protocol):
+    """What a `Loader` has beyond that when its workers can make batches in other modes without starting anew."""
+
+    def modes(self) -> frozenset[Mode]:
+        """The modes it can be switched to; it begins in C."""
+        ...
+
+    def switch(self, mode: Mode) -> None:
+        """Batches begun from now on are made in this mode: in C and W wholly, what the cache holds being ours."""
+        ...
+
+    def begun_before(self, first_batch: int, time_ns: int) -> bool:
+        """True when a batch from `first_batch` on, of those asked for by now, was begun before `time_ns`."""
+        ...
+
+
+class NextRound(Protocol):
+    """Decides from what was measured so far which segments would tell more; none ends the measurement."""
+
+    def __call__(self, measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]: ...
 
 
 class Compute(Protocol):

@@ -10,6 +10,7 @@ from torchvision.models import resnet50
 
 from loaderprobe.errors import MissingPart
 from loaderprobe.protocols import Clock
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
 from loaderprobe.records.measurement import ComputeInfo
 
 LEARNING_RATE = 0.1
@@ -25,12 +26,19 @@ class _Trainer:
         self._model = resnet50(num_classes=CLASSES).to(device, memory_format=torch.channels_last).train()
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
         self._loss = torch.nn.CrossEntropyLoss()
+        self._mean, self._deviation = (
+            torch.tensor(values, device=device).reshape(1, 3, 1, 1) for values in (CHANNEL_MEAN, CHANNEL_DEVIATION)
+        )
 
     def copy(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images (N x 3 x 224 x 224) and labels on the device; asynchronous from pinned memory."""
+        """Images (N x 3 x 224 x 224) and labels on the device; asynchronous from pinned memory.
+
+        Bytes are normalised there, as floats are in the workers.
+        """
         images, labels = batch
+        images = images.to(self.device, non_blocking=True, memory_format=torch.channels_last)
         return (
-            images.to(self.device, non_blocking=True, memory_format=torch.channels_last),
+            images if images.is_floating_point() else (images.float() / 255 - self._mean) / self._deviation,
             labels.to(self.device, non_blocking=True),
         )
 

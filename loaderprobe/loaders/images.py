@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +14,23 @@ from torchvision import io as tvio
 from torchvision.transforms import v2
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.config import Decoder, FileSet, Pipeline
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, Decoder, FileSet, Pipeline, TensorType
 
 SIDE = 224
-# The channel means and deviations of ImageNet that torchvision's models are trained with.
-MEAN = (0.485, 0.456, 0.406)
-DEVIATION = (0.229, 0.224, 0.225)
 
 
-def pipeline_steps(pipeline: Pipeline, decoder: Decoder) -> v2.Compose:
-    """The transforms after decoding; they give float32 tensors of 3 x 224 x 224."""
+def pipeline_steps(pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> v2.Compose:
+    """The transforms after decoding; they give tensors of 3 x 224 x 224: normalised floats, or bytes as decoded."""
     crops: dict[Pipeline, list[Any]] = {
         "imagenet": [v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()],
         "crop": [v2.RandomCrop(SIDE, pad_if_needed=True)],
     }
     to_tensor = [v2.PILToTensor()] if decoder == "pillow" else []
-    scale = [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, DEVIATION)]
+    scale = (
+        [v2.ToDtype(torch.float32, scale=True), v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION)]
+        if tensor == "float32"
+        else []
+    )
     return v2.Compose([*crops[pipeline], *to_tensor, *scale])
 
 
@@ -40,16 +42,16 @@ def decode(path: Path, decoder: Decoder) -> Any:
 
 
 class ImageFiles(Dataset[tuple[torch.Tensor, int]]):
-    """Image `k` of a file set that is read round and round: (3 x 224 x 224 float32, class number).
+    """Image `k` of a file set that is read round and round: (3 x 224 x 224, class number).
 
     Raises BadValue, naming the file, when it cannot be decoded.
     """
 
-    def __init__(self, files: FileSet, pipeline: Pipeline, decoder: Decoder) -> None:
+    def __init__(self, files: FileSet, pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> None:
         self._paths = files.absolute(0, len(files.paths))
         self._classes = files.classes
         self._decoder: Decoder = decoder
-        self._transform = pipeline_steps(pipeline, decoder)
+        self._transform = pipeline_steps(pipeline, decoder, tensor)
 
     def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
         """Read, decode and augment image `k`."""
@@ -59,3 +61,7 @@ class ImageFiles(Dataset[tuple[torch.Tensor, int]]):
         except (OSError, RuntimeError, SyntaxError, ValueError) as error:
             raise BadValue(f"{self._paths[index]} cannot be decoded by {self._decoder}: {error}") from error
         return self._transform(image), self._classes[index]
+
+    def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
+        """The files that hold the images of a batch."""
+        return (self._paths[k % len(self._paths)] for k in batch)

@@ -19,7 +19,7 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.session import Parts, Session
 from loaderprobe.measure.trouble import explain_error
-from loaderprobe.plugins import resolve, split_name
+from loaderprobe.plugins import BUILT_IN, resolve, split_name
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.cpu import cores_available
@@ -34,6 +34,9 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
     config = order.config
     location = locate(Path(order.files.root))
     name, argument = split_name(config.compute)
+    on_stage("other ways to decode", 0, 0)
+    known = config.loader in BUILT_IN["alternatives"]
+    alternatives = resolve("alternatives", config.loader)(config, order.files) if known else ()
     on_stage("starting the loader", 0, 0)
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
@@ -56,9 +59,12 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
                 location=location,
                 cores_available=cores_available(),
                 read_devices=lambda: read_sectors(location.devices),
+                next_round=resolve("rounds", "standard"),
             ),
             on_stage=on_stage,
             budget_s=order.budget_s,
+            thorough=order.thorough,
+            alternatives=alternatives,
         )
         session.run()
         return session.measurement(*sampling.collected())

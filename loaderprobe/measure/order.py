@@ -14,6 +14,7 @@ class Order:
     config: RunConfig
     files: FileSet
     budget_s: float | None
+    thorough: bool = False
     parent: int
 
 

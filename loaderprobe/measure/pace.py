@@ -17,6 +17,8 @@ MIN_STEPS_OF_SLOW_DEVICE = 3
 START_SECONDS = 6.0
 # Assumed, not measured: wall time of a segment over its timed part: flush, eviction, warming.
 OVERHEAD = 1.6
+# The loader alone, training on it, and as much again for the modes that decide an open verdict.
+SEGMENTS_A_ROUND = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +47,10 @@ class Pace:
         return replace(self, min_s=max(self.min_s, min(MIN_SECONDS_BLOCKED, self.max_s)))
 
 
-def pace_for(*, workers: int, rounds: int, segments_a_round: int, budget_s: float | None) -> Pace:
+def pace_for(*, workers: int, rounds: int, budget_s: float | None) -> Pace:
     """The pace that fits a configuration into `budget_s` seconds, as far as the minimum allows."""
     max_s = MAX_SECONDS
     if budget_s is not None:
         timed_s = (budget_s - START_SECONDS) / OVERHEAD
-        max_s = min(MAX_SECONDS, max(MIN_SECONDS, timed_s / (rounds * segments_a_round)))
+        max_s = min(MAX_SECONDS, max(MIN_SECONDS, timed_s / (rounds * SEGMENTS_A_ROUND)))
     return Pace(max_s=max_s, multiple=max(workers, 1))

@@ -10,10 +10,19 @@ from typing import Any
 
 from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
 from loaderprobe.measure.segments import Steps, drain, flush, train, train_resident
-from loaderprobe.protocols import Clock, Compute, Loader, PageCache
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache, Switched
+from loaderprobe.records.config import BatchFiles, FileSet, RunConfig
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.measurement import Activity, Measurement, Missing, Mode, Segment, Series, WorkerBatches
+from loaderprobe.records.measurement import (
+    Activity,
+    Alternative,
+    Measurement,
+    Missing,
+    Mode,
+    Segment,
+    Series,
+    WorkerBatches,
+)
 
 WARM_UP_STEPS = 20
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
@@ -22,6 +31,10 @@ RESIDENCY_FILES = 256
 MIN_COLD_BATCHES = 3
 # Warm a little more than the fastest rate the cores allow would consume.
 WARM_MARGIN = 1.3
+COSTLY_MODES: frozenset[Mode] = frozenset({"Q", "T"})
+MOST_ROUNDS = 12
+
+OnStage = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +49,7 @@ class Parts:
     cores_available: float
     read_devices: Callable[[], int | None]
     """Bytes that the devices under the data have read so far; None when not visible."""
+    next_round: NextRound
 
 
 @dataclass(slots=True)
@@ -43,12 +57,16 @@ class Session:
     """Runs one configuration. `on_stage(name, done, total)` hears of every segment before it begins."""
 
     config: RunConfig
-    files: FileSet
+    files: FileSet | BatchFiles | None
+    """None when the data set hides its files: no cache is prepared then, and nothing is cold or warm by intent."""
     parts: Parts
-    on_stage: Callable[[str, int, int], None]
+    on_stage: OnStage
     budget_s: float | None = None
+    thorough: bool = False
+    taken: int = 0
+    """Batches that have been taken from the loader before."""
+    alternatives: tuple[Alternative, ...] = ()
     _batches: Iterator[Any] = field(init=False)
-    _taken: int = field(init=False, default=0)
     _segments: list[Segment] = field(init=False, default_factory=list)
     _notes: list[str] = field(init=False, default_factory=list)
     _pace: Pace = field(init=False)
@@ -60,39 +78,25 @@ class Session:
     @property
     def base_mode(self) -> Mode:
         """The mode that is the configuration as asked."""
-        return "C" if self.config.cache == "cold" else "W"
+        return "W" if self.config.cache == "warm" else "C"
 
     @property
     def _to_flush(self) -> int:
-        """Batches made ahead of a switch, and those being made."""
+        """At most as many batches are made ahead of a switch, and being made."""
         return self.config.workers * (self.config.prefetch_factor + 1)
 
-    def plan(self) -> list[tuple[Mode, Activity]]:
-        """The segments of one round, in no order. A given rate needs no resident batch."""
-        segments: list[tuple[Mode, Activity]] = [(self.base_mode, "drain"), (self.base_mode, "train")]
-        if self.base_mode == "C":
-            segments.append(("W", "drain"))
-        if self.parts.compute.info().given_images_per_s is None:
-            segments.append(("resident", "train"))
-        return segments
-
     def run(self) -> None:
-        """Measure all rounds. The loader must be entered; its workers start here."""
-        plan = self.plan()
-        total = self.config.rounds * len(plan)
-        self._pace = pace_for(
-            workers=self.config.workers,
-            rounds=self.config.rounds,
-            segments_a_round=len(plan),
-            budget_s=self.budget_s,
-        )
-        self._begin(total)
+        """Measure round after round, until more would tell nothing new or the budget is spent."""
+        self._begin()
         shuffle = random.Random(self.config.seed)
-        for number in range(self.config.rounds):
-            for mode, activity in shuffle.sample(plan, len(plan)):
-                done = len(self._segments)
-                self.on_stage(f"round {number + 1} of {self.config.rounds}: {mode} {activity}", done, total)
+        for number in range(MOST_ROUNDS):
+            plan = self._plan()
+            before_ns = self.parts.clock.now_ns()
+            for done, (mode, activity) in enumerate(shuffle.sample(plan, len(plan))):
+                self.on_stage(f"round {number + 1}: {mode} {activity}", done, len(plan))
                 self._segments.append(self._segment(mode, activity, number))
+            if not plan or not self._time_for(before_ns):
+                return
 
     def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
         """What was seen. Call it while the loader is still entered."""
@@ -108,21 +112,47 @@ class Session:
             cores_available=self.parts.cores_available,
             storage_counts_reads=self.parts.location.counts_reads,
             storage_kind=self.parts.location.kind,
+            files_known=self.files is not None,
+            alternatives=self.alternatives,
             notes=tuple(dict.fromkeys(self._notes)),
-            wall_s=(self.parts.clock.now_ns() - self._started_ns) / 1e9,
+            wall_s=self._spent_s(),
         )
 
-    def _begin(self, total: int) -> None:
+    def _plan(self) -> list[tuple[Mode, Activity]]:
+        """The segments of the next round; none when nothing that can be done here would tell more."""
+        loader = self.parts.loader
+        possible = loader.modes() if isinstance(loader, Switched) else frozenset()
+        impossible = COSTLY_MODES - possible | ({"W"} if self.files is None else set())
+        asked = self.parts.next_round(self.measurement((), ()), thorough=self.thorough)
+        plan = [(mode, activity) for mode, activity in asked if mode not in impossible]
+        known = {(segment.mode, segment.activity) for segment in self._segments}
+        return [] if len(plan) < len(asked) and set(plan) <= known else plan
+
+    def _spent_s(self) -> float:
+        return (self.parts.clock.now_ns() - self._started_ns) / 1e9
+
+    def _time_for(self, round_began_ns: int) -> bool:
+        """True when another round like the one that has just ended fits into the budget."""
+        if self.budget_s is None:
+            return True
+        round_s = (self.parts.clock.now_ns() - round_began_ns) / 1e9
+        if self._spent_s() + round_s <= self.budget_s:
+            return True
+        self._notes.append(f"the budget of {self.budget_s:.0f} s left no time for another round")
+        return False
+
+    def _begin(self) -> None:
         clock = self.parts.clock
         self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
         self._started_ns = clock.now_ns()
-        self.on_stage("first batch", 0, total)
+        self._pace = pace_for(workers=self.config.workers, rounds=self.config.rounds, budget_s=self.budget_s)
+        self.on_stage("first batch", 0, 0)
         self._batches = self.parts.loader.batches()
         first = next(self._batches)
-        self._taken = 1
+        self.taken += 1
         self._first_batch_s = (clock.now_ns() - self._started_ns) / 1e9
         if self.parts.compute.info().given_images_per_s is None:
-            self.on_stage("warming up the device", 0, total)
+            self.on_stage("warming up the device", 0, 0)
             self._resident = self.parts.compute.copy(first)
             train_resident(self._resident, self.parts.compute, clock, self._warm_up())
 
@@ -139,59 +169,82 @@ class Session:
             )
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
         pace = self._paced(mode)
-        self._prepare_cache(mode, self._taken + self.config.batches_ahead, pace)
-        first = self._taken + self._to_flush
-        resident = self._residency(first)
-        flush(self._batches, self._to_flush)
+        self._prepare_cache(mode, pace)
+        self._switch(mode)
+        resident = self._residency(self.taken)
         disk_before = self.parts.read_devices()
+        first = self.taken
         if activity == "drain":
             steps = drain(self._batches, self.parts.clock, pace)
         else:
             steps = train(self._batches, self.parts.compute, self.parts.clock, pace)
-        self._taken = first + len(steps.begin_ns)
+        self.taken = first + len(steps.begin_ns)
         return self._record(
             steps, mode, activity, number, first_batch=first, resident=resident, disk_before=disk_before
         )
 
+    def _switch(self, mode: Mode) -> None:
+        """Switch the workers, and drop what was made before: it would flatter what comes after."""
+        loader, most = self.parts.loader, self._to_flush
+        if not isinstance(loader, Switched):
+            flush(self._batches, most)
+            self.taken += most
+            return
+        loader.switch(mode)
+        switched_ns = self.parts.clock.now_ns()
+        end = self.taken + most
+        while self.taken < end and loader.begun_before(self.taken, switched_ns):
+            flush(self._batches, 1)
+            self.taken += 1
+
     def _paced(self, mode: Mode) -> Pace:
         """Cold segments read each file once; where workers wait for storage, they look for longer."""
         pace = self._pace
-        if mode != "C":
+        if self.base_mode == "W" or mode == "W":
             return pace
-        untimed = self._to_flush + self.config.batches_ahead
-        once = len(self.files.paths) // self.config.batch_size - untimed
-        once -= once % pace.multiple
-        if once < max(pace.multiple, MIN_COLD_BATCHES):
-            self._notes.append(
-                f"the {len(self.files.paths)} files are too few to read each only once in a segment: "
-                f"{self.config.batch_size * (untimed + max(pace.multiple, MIN_COLD_BATCHES))} are needed"
-            )
-            once = max(pace.multiple, MIN_COLD_BATCHES)
         if blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
+        if self.files is None:
+            return pace
+        untimed = self._to_flush + self.config.batches_ahead
+        once = self.files.count // self.config.batch_size - untimed
+        once -= once % pace.multiple
+        least = max(pace.multiple, MIN_COLD_BATCHES)
+        if once < least:
+            self._notes.append(
+                f"the {self.files.count} images are too few to read each only once in a segment: "
+                f"{self.config.batch_size * (untimed + least)} are needed"
+            )
+            once = least
         return replace(pace, max_batches=once)
 
-    def _prepare_cache(self, mode: Mode, first_batch: int, pace: Pace) -> None:
-        size = self.config.batch_size
-        if mode == "C":
-            self.parts.cache.evict(self.files.absolute(0, len(self.files.paths)))
+    def _prepare_cache(self, mode: Mode, pace: Pace) -> None:
+        if self.files is None:
             return
-        steps_needed = self._to_flush + pace.min_batches
+        size = self.config.batch_size
+        if mode != "W" and self.base_mode == "C":
+            self.parts.cache.evict(self.files.absolute(0, self.files.count))
+            return
+        steps_needed = self.config.batches_ahead + self._to_flush + pace.min_batches
         # A warm configuration also trains on warm files, for as long as a segment may last.
         seconds = pace.min_s if self.base_mode == "C" else pace.max_s
-        images = min(len(self.files.paths), max(steps_needed * size, self._images_within(seconds)))
-        self.parts.cache.warm(self.files.absolute(first_batch * size, images))
+        images = min(self.files.count, max(steps_needed * size, self._images_within(seconds)))
+        self.parts.cache.warm(self.files.absolute(self.taken * size, images))
 
     def _images_within(self, seconds: float) -> int:
         """At most as many images as the cores can preprocess in that time."""
         records = self.parts.loader.records()
         cpu_s = sum(records.cpu_ns) / max(sum(records.images), 1) / 1e9
         hands = min(max(self.config.workers, 1), self.parts.cores_available)
-        return round(WARM_MARGIN * hands * seconds / cpu_s) if cpu_s > 0 else len(self.files.paths)
+        most = self.files.count if self.files is not None else 0
+        return round(WARM_MARGIN * hands * seconds / cpu_s) if cpu_s > 0 else most
 
     def _residency(self, first_batch: int) -> float | None:
-        count = min(RESIDENCY_FILES, len(self.files.paths))
-        return self.parts.cache.resident(self.files.absolute(first_batch * self.config.batch_size, count))
+        if self.files is None:
+            return None
+        count = min(RESIDENCY_FILES, self.files.count)
+        ahead = (first_batch + self.config.batches_ahead) * self.config.batch_size
+        return self.parts.cache.resident(self.files.absolute(ahead, count))
 
     def _record(
         self, steps: Steps, mode: Mode, activity: Activity, number: int, *,
@@ -199,9 +252,6 @@ class Session:
     ) -> Segment:  # fmt: skip
         disk_after = self.parts.read_devices() if disk_before is not None else None
         size = self.config.batch_size
-        delivered = (
-            self.files.delivered_bytes(first_batch * size, len(steps.begin_ns) * size) if mode != "resident" else None
-        )
         return Segment(
             mode=mode,
             activity=activity,
@@ -215,10 +265,15 @@ class Session:
             finished_ns=steps.finished_ns,
             closed_ns=steps.closed_ns,
             thread_cpu_ns=steps.thread_cpu_ns,
-            delivered_bytes=delivered,
+            delivered_bytes=self._delivered(mode, first_batch * size, len(steps.begin_ns) * size),
             disk_bytes=disk_after - disk_before if disk_after is not None and disk_before is not None else None,
             resident_before=resident,
         )
+
+    def _delivered(self, mode: Mode, first: int, count: int) -> int | None:
+        if mode == "resident" or self.files is None:
+            return None
+        return self.files.delivered_bytes(first, count)
 
 
 def blocked_share(records: WorkerBatches) -> float:

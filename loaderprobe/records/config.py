@@ -19,6 +19,9 @@ Decoder = Literal["pillow", "torchvision"]
 TensorType = Literal["float32", "uint8"]
 """What a worker hands over: normalised floats, or bytes that the device normalises."""
 
+# The channel means and deviations of ImageNet that torchvision's models are trained with.
+CHANNEL_MEAN = (0.485, 0.456, 0.406)
+CHANNEL_DEVIATION = (0.229, 0.224, 0.225)
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
 
 
@@ -71,6 +74,11 @@ class FileSet:
     def mean_size_bytes(self) -> float:
         return sum(self.size_bytes) / len(self.size_bytes)
 
+    @property
+    def count(self) -> int:
+        """Images before the first comes again."""
+        return len(self.paths)
+
     def absolute(self, first: int, count: int) -> list[Path]:
         """The files of `count` images from image `first` on, going round at the end of the set."""
         root = Path(self.root)
@@ -82,6 +90,38 @@ class FileSet:
         laps, rest = divmod(first + count, len(self.paths))
         before_laps, before = divmod(first, len(self.paths))
         return (laps - before_laps) * sums[-1] + sums[rest] - sums[before]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFiles:
+    """The files behind the batches of a loader that goes round in a pool of batches, as its workers opened them.
+
+    Speaks of images (samples) like a `FileSet`, but knows only whole batches.
+    """
+
+    batch_size: int
+    paths: tuple[tuple[str, ...], ...]
+    """Absolute paths of each batch of the pool."""
+    size_bytes: tuple[int, ...]
+    """Of the files of each batch together."""
+
+    @property
+    def count(self) -> int:
+        """Samples before the first comes again."""
+        return len(self.paths) * self.batch_size
+
+    def _batches(self, first: int, count: int) -> list[int]:
+        last = -(-(first + count) // self.batch_size)
+        return [number % len(self.paths) for number in range(first // self.batch_size, last)]
+
+    def absolute(self, first: int, count: int) -> list[Path]:
+        """The files of the batches that hold `count` samples from sample `first` on; each once."""
+        wanted = dict.fromkeys(self._batches(first, min(count, self.count)))
+        return [Path(path) for path in dict.fromkeys(path for number in wanted for path in self.paths[number])]
+
+    def delivered_bytes(self, first: int, count: int) -> int:
+        """The bytes of the files of those batches."""
+        return sum(self.size_bytes[number] for number in self._batches(first, count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

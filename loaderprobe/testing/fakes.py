@@ -9,7 +9,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from loaderprobe.records.config import FileSet, RunConfig
-from loaderprobe.records.measurement import WorkerBatches
+from loaderprobe.records.measurement import Mode, WorkerBatches
+
+INSTRUMENT_NS = 20_000
+"""CPU time that a fake loader says its recording takes a batch."""
 
 
 class FakeClock:
@@ -67,6 +70,8 @@ class Service:
     blocked_s: float = 0.0
     """Waiting for storage, when the file is not in the cache."""
     run_delay_s: float = 0.0
+    collate_s: float = 0.0
+    """CPU time in the worker of putting one image into its batch."""
     receive_s: float = 0.0
     """CPU time of the training thread a batch."""
 
@@ -85,8 +90,12 @@ class ScriptedLoader:
     service: Service
     on_batch: Callable[[int], None] = field(default=lambda _: None)
     """Called with every batch number before it is handed over; may raise."""
+    _mode: Mode = field(default="C")
+    _asked_ns: dict[int, int] = field(default_factory=dict)
+    """Batches asked for and not yet begun, by number, in order."""
+    _begun_ns: dict[int, int] = field(default_factory=dict)
     _free_ns: dict[int, int] = field(default_factory=dict)
-    _ready_ns: dict[int, int] = field(default_factory=dict)
+    _ready_ns: dict[int, tuple[int, bool]] = field(default_factory=dict)
     _rows: list[tuple[int, ...]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -100,39 +109,66 @@ class ScriptedLoader:
         """No process anywhere."""
         return []
 
+    def modes(self) -> frozenset[Mode]:
+        """All of them."""
+        return frozenset({"C", "W", "Q", "T"} if self.config.workers else {"C", "W", "Q"})
+
+    def switch(self, mode: Mode) -> None:
+        """Batches that no worker has begun by now are made in this mode."""
+        now_ns = self.clock.now_ns()
+        for number in list(self._asked_ns):
+            if self._start_ns(number) < now_ns:
+                self._make(number)
+        self._mode = mode
+
+    def begun_before(self, first_batch: int, time_ns: int) -> bool:
+        """True when a batch from `first_batch` on was begun before `time_ns`."""
+        return any(number >= first_batch and start < time_ns for number, start in self._begun_ns.items())
+
     def batches(self) -> Iterator[Any]:
-        """Batches of the right length, at the right time."""
+        """Batches of the right length, at the right time; in mode T only their length."""
         ahead = self.config.batches_ahead
         for number in range(ahead):
-            self._dispatch(number)
+            self._asked_ns[number] = self.clock.now_ns()
         number = 0
         while True:
             self.on_batch(number)
             if not ahead:
-                self._dispatch(number)
-            self.clock.sleep(max(0, self._ready_ns.pop(number) - self.clock.now_ns()) / 1e9)
-            self.clock.work(self.service.receive_s)
+                self._asked_ns[number] = self.clock.now_ns()
+            if number in self._asked_ns:
+                self._make(number)
+            ready_ns, handed_over = self._ready_ns.pop(number)
+            self.clock.sleep(max(0, ready_ns - self.clock.now_ns()) / 1e9)
+            self.clock.work(self.service.receive_s if handed_over else 0.0)
             if ahead:
-                self._dispatch(number + ahead)
-            yield range(self.config.batch_size), None
+                self._asked_ns[number + ahead] = self.clock.now_ns()
+            yield (range(self.config.batch_size), None) if handed_over else self.config.batch_size
             number += 1
 
-    def _dispatch(self, number: int) -> None:
-        size = self.config.batch_size
+    def _start_ns(self, number: int) -> int:
+        return max(self._asked_ns[number], self._free_ns.get(number % max(self.config.workers, 1), 0))
+
+    def _make(self, number: int) -> None:
+        size, service = self.config.batch_size, self.service
+        start_ns = self._begun_ns[number] = self._start_ns(number)
+        del self._asked_ns[number]
         paths = self.files.absolute(number * size, size)
         cold = [path for path in paths if path not in self.cache.held]
         self.cache.warm(paths)
-        wall_s = size * (self.service.cpu_s + self.service.run_delay_s) + len(cold) * self.service.blocked_s
+        cpu_s = 0.0 if self._mode == "Q" else size * service.cpu_s
+        delay_s = 0.0 if self._mode == "Q" else size * service.run_delay_s
+        collate_s = 0.0 if self._mode == "T" else size * service.collate_s
+        wall_s = cpu_s + delay_s + collate_s + len(cold) * service.blocked_s
         worker = number % max(self.config.workers, 1)
-        start_ns = max(self.clock.now_ns(), self._free_ns.get(worker, 0))
-        self._free_ns[worker] = self._ready_ns[number] = start_ns + round(wall_s * 1e9)
+        self._free_ns[worker] = start_ns + round(wall_s * 1e9)
+        self._ready_ns[number] = self._free_ns[worker], self._mode != "T"
         read = sum(self.files.size_bytes[0] for _ in cold)
-        cpu_ns, delay_ns = round(size * self.service.cpu_s * 1e9), round(size * self.service.run_delay_s * 1e9)
-        self._rows.append((number, worker, start_ns, round(wall_s * 1e9), cpu_ns, delay_ns, read, size))
+        times = (start_ns, *(round(seconds * 1e9) for seconds in (wall_s, cpu_s + collate_s, delay_s)))
+        self._rows.append((number, worker, *times, read, size, round(collate_s * 1e9), INSTRUMENT_NS))
 
     def records(self) -> WorkerBatches:
         """One row a batch."""
-        columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 8
+        columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 10
         return WorkerBatches(
             batch=columns[0],
             worker=columns[1],
@@ -142,6 +178,8 @@ class ScriptedLoader:
             run_delay_ns=columns[5],
             read_bytes=columns[6],
             images=columns[7],
+            collate_ns=columns[8],
+            instrument_ns=columns[9],
         )
 
 

@@ -54,7 +54,7 @@ def test_pipelines_and_decoders_give_the_same_kind_of_sample(
     photographs: FileSet, pipeline: Pipeline, decoder: Decoder
 ) -> None:
     """Every combination gives 3 x 224 x 224 floats, normalised."""
-    image, label = ImageFiles(photographs, pipeline, decoder)[0]
+    image, label = ImageFiles(photographs, pipeline, decoder, "float32")[0]
     assert image.shape == (3, 224, 224)
     assert image.dtype == torch.float32
     assert -3 < float(image.mean()) < 3
@@ -73,7 +73,7 @@ def test_a_file_that_does_not_decode_is_named(photographs: FileSet, tmp_path: Pa
     (tmp_path / "bad.JPEG").write_bytes(b"\xff\xd8 no image")
     files = replace(photographs, root=str(tmp_path), paths=("bad.JPEG",), classes=(0,), size_bytes=(11,))
     with pytest.raises(BadValue, match=r"bad\.JPEG cannot be decoded by pillow"):
-        ImageFiles(files, "imagenet", "pillow")[0]
+        ImageFiles(files, "imagenet", "pillow", "float32")[0]
 
 
 def test_too_little_shared_memory_is_refused_before_a_worker_dies_of_it(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.analyze.rounds import next_round
 from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute
 from loaderprobe.measure.session import Parts, Session
 from loaderprobe.plugins import split_name
@@ -30,7 +31,12 @@ def measure_fake() -> Measure:
     """Measures a scripted loader: `measure_fake(service, files=..., cache=..., **config changes)`."""
 
     def measure(
-        service: Service, *, files: FileSet | None = None, page_cache: FakePageCache | None = None, **changes: Any
+        service: Service,
+        *,
+        files: FileSet | None = None,
+        page_cache: FakePageCache | None = None,
+        thorough: bool = False,
+        **changes: Any,
     ) -> Measurement:
         clock, cache, files = FakeClock(), page_cache or FakePageCache(), files or example_files()
         config = example_config(data=files.fingerprint, **changes)
@@ -48,8 +54,10 @@ def measure_fake() -> Measure:
                 location=example_location("/nowhere"),
                 cores_available=64.0,
                 read_devices=lambda: None,
+                next_round=next_round,
             ),
             on_stage=lambda *_: None,
+            thorough=thorough,
         )
         session.run()
         return session.measurement((), ())

@@ -31,7 +31,7 @@ def test_a_cold_segment_ends_when_its_files_are_used_up() -> None:
 @given(workers=st.integers(0, 64), rounds=st.integers(1, 9), budget=st.none() | st.floats(0.0, 1e4))
 def test_any_budget_leaves_a_pace_that_ends(workers: int, rounds: int, budget: float | None) -> None:
     """However small the budget, a segment has a length between the least and the most."""
-    pace = pace_for(workers=workers, rounds=rounds, segments_a_round=4, budget_s=budget)
+    pace = pace_for(workers=workers, rounds=rounds, budget_s=budget)
     assert MIN_SECONDS <= pace.max_s <= MAX_SECONDS
     assert pace.enough(max(workers, 1) * 12, MAX_SECONDS)
 

@@ -1,0 +1,14 @@
+"""The verbs: what loaderprobe does, for the command line and for programs."""
+
+from loaderprobe.api.verbs import (
+    SweepRequest,
+    bandwidth,
+    doctor,
+    generate,
+    report,
+    save_report,
+    start_sweep,
+    sweep,
+)
+
+__all__ = ["SweepRequest", "bandwidth", "doctor", "generate", "report", "save_report", "start_sweep", "sweep"]

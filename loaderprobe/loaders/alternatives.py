@@ -1,0 +1,65 @@
+"""What an image would cost in another way: the other decoder, or handed over as bytes; measured on the same files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch.utils.data import default_collate
+
+from loaderprobe.loaders.images import ImageFiles
+from loaderprobe.records.config import Decoder, FileSet, RunConfig
+from loaderprobe.records.measurement import Alternative
+from loaderprobe.stats import median
+
+Way = Literal["usual", "pillow", "torchvision", "uint8"]
+IMAGES = 12
+# Of CPU time for each way; large images get fewer tries.
+ENOUGH_NS = 250_000_000
+
+
+def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
+    """CPU time of whole samples, collated, in the ways that `config` does not take, beside its own way in turn.
+
+    The files are read once before, so that all ways find them in the cache.
+    """
+    other: Decoder = "torchvision" if config.decoder == "pillow" else "pillow"
+    ways: dict[Way, RunConfig] = {"usual": config, other: replace(config, decoder=other)}
+    if config.tensor == "float32":
+        ways["uint8"] = replace(config, tensor="uint8")
+    made = {name: _maker(way, files) for name, way in ways.items()}
+    timed: dict[Way, list[int]] = {name: [] for name in ways}
+    for number in range(min(IMAGES, files.count)):
+        files.absolute(number, 1)[0].read_bytes()
+        for name, make in made.items():
+            timed[name].append(_cpu_ns(make, number))
+        if sum(timed["usual"]) > ENOUGH_NS and number > 1:
+            break
+    # The first image of each way loads what that way needs.
+    usual_s = median(timed["usual"][1:] or timed["usual"]) / 1e9
+    return tuple(
+        Alternative(name=name, cpu_s=median(timed[name][1:] or timed[name]) / 1e9, usual_cpu_s=usual_s)
+        for name in ways
+        if name != "usual"
+    )
+
+
+def _maker(config: RunConfig, files: FileSet) -> Callable[[int], Any]:
+    images = ImageFiles(files, config.pipeline, config.decoder, config.tensor)
+    return lambda number: default_collate([images[number]])
+
+
+def _cpu_ns(make: Callable[[int], Any], number: int) -> int:
+    """In one thread, as in a worker; every way draws the same crop."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(number)
+        before = time.thread_time_ns()
+        make(number)
+        used = time.thread_time_ns() - before
+    torch.set_num_threads(threads)
+    return used

@@ -1,0 +1,61 @@
+"""Which files a data set opens, learned by listening to Python's own audit events in the process that loads.
+
+A file that is opened below Python (by a C library, by memory mapping elsewhere) is not seen; then nothing is
+learned, and whoever asks must say so.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+# What Python itself opens while a data set runs, and what is no file on storage.
+NO_DATA_SUFFIXES = (".py", ".pyc", ".so", ".pth")
+NO_DATA_ROOTS = ("/proc/", "/sys/", "/dev/")
+
+
+class OpenedFiles:
+    """The one listener of this process: a hook cannot be taken away again, only told not to listen."""
+
+    def __init__(self) -> None:
+        self._hooked = False
+        self._heard: list[tuple[Any, int]] | None = None
+
+    def listen(self) -> None:
+        """Begin to note what is opened."""
+        if not self._hooked:
+            sys.addaudithook(self._on_event)
+            self._hooked = True
+        self._heard = []
+
+    def heard(self) -> list[tuple[str, int]]:
+        """(absolute path, bytes) of each file opened for reading since `listen`, in order; and listen no more."""
+        events, self._heard = self._heard or [], None
+        return list(dict.fromkeys(file for file in map(_data_file, events) if file is not None))
+
+    def _on_event(self, event: str, arguments: Sequence[Any]) -> None:
+        if self._heard is not None and event == "open":
+            path, _, flags = arguments
+            self._heard.append((path, flags or 0))
+
+
+def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:
+    path, flags = event
+    if isinstance(path, int) or flags & os.O_ACCMODE != os.O_RDONLY:
+        return None
+    found = Path(os.fsdecode(path)).absolute()
+    if str(found).startswith(NO_DATA_ROOTS) or found.suffix in NO_DATA_SUFFIXES:
+        return None
+    with suppress(OSError):  # gone, or opened relative to a directory that is not the current one
+        state = found.stat()
+        if stat.S_ISREG(state.st_mode):
+            return str(found), state.st_size
+    return None
+
+
+OPENED = OpenedFiles()

@@ -1,0 +1,124 @@
+"""Any torch DataLoader, driven from outside: its workers make each batch as a switch says and record its cost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from torch.utils.data import DataLoader
+
+from loaderprobe.errors import LoaderprobeError, NoSpace
+from loaderprobe.loaders.fetch_log import FetchLog
+from loaderprobe.loaders.watch import FilesOf, WorkerSetup, watch_here
+from loaderprobe.records.measurement import Mode, WorkerBatches
+from loaderprobe.system.process import signal_name
+
+DEATH_SECONDS = 1.0
+# How the training thread meets a dead worker.
+WORKER_TROUBLE = (RuntimeError, OSError, EOFError)
+SHARED_MEMORY_HINT = (
+    "give the container more /dev/shm (docker run --shm-size), or take smaller batches, fewer workers or a lower "
+    "prefetch factor"
+)
+
+
+def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
+    """What ended a worker, if one has ended.
+
+    The training thread meets a dead worker in many guises, a reset connection among them; only the
+    worker's exit code tells what happened.
+    """
+    # A dying process resets its connections a moment before its exit code is there.
+    ended = wait([worker.sentinel for worker in workers], timeout=DEATH_SECONDS)
+    for worker in workers:
+        if worker.sentinel in ended:
+            worker.join(DEATH_SECONDS)
+        if not worker.exitcode:
+            continue
+        if -worker.exitcode == signal.SIGBUS:
+            return NoSpace(f"a loader worker (pid {worker.pid}) ran out of shared memory", hint=SHARED_MEMORY_HINT)
+        how = f"killed by {signal_name(-worker.exitcode)}" if worker.exitcode < 0 else f"ended ({worker.exitcode})"
+        return LoaderprobeError(
+            f"a loader worker (pid {worker.pid}) was {how}",
+            hint="look for the out-of-memory killer in dmesg; fewer workers take less memory",
+        )
+    return None
+
+
+class SwitchedLoader:
+    """Drives `loader`, which must serve batches without end and is changed: give it a copy.
+
+    `files_of` names the files of a batch; without it the workers learn them. `tied` ends the workers with
+    this process, for workers that are its children. Entering starts the workers, leaving stops them.
+    """
+
+    def __init__(self, loader: DataLoader[Any], scratch: Path, *, files_of: FilesOf | None, tied: bool) -> None:
+        self._loader = loader
+        self._files_of = files_of
+        self._log_name = FetchLog.create(scratch / "fetch.log", max(loader.num_workers, 1))
+        self._log = self._log_name.open("r+")
+        self._iterator: Any = None
+        self._batches: Any = None
+        settings = loader.__dict__
+        if loader.num_workers:
+            settings["worker_init_fn"] = WorkerSetup(
+                self._log_name, files_of, loader.worker_init_fn, os.getpid() if tied else None
+            )
+        make = loader._get_iterator
+
+        def get_iterator() -> Any:
+            self._iterator = make()
+            return self._iterator
+
+        # Sub-classes may wrap what they yield; below all that is always torch's own iterator.
+        settings["_get_iterator"] = get_iterator
+
+    def __enter__(self) -> Self:
+        self._batches = iter(self._loader)
+        if self._iterator is None and not self._loader.num_workers:
+            raise LoaderprobeError("this loader does not iterate as torch's DataLoader does")
+        if not self._loader.num_workers:
+            watch_here(self._log_name, self._iterator, self._files_of)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._loader.num_workers and self._iterator is not None:
+            dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
+            self._iterator._shutdown_workers()
+            if dead:
+                raise dead from error
+        self._iterator = self._batches = None
+
+    def batches(self) -> Iterator[Any]:
+        """What the loader yields; in mode T only the number of samples of each batch."""
+        batches: Iterator[Any] = self._batches
+        return batches
+
+    def workers(self) -> Sequence[int]:
+        """The workers' process ids; empty for the serial loader."""
+        return [worker.pid for worker in self._iterator._workers] if self._loader.num_workers else []
+
+    def records(self) -> WorkerBatches:
+        """What every batch so far has cost."""
+        return self._log.read()
+
+    def modes(self) -> frozenset[Mode]:
+        """The modes that workers can be switched to."""
+        return frozenset({"C", "W", "Q", "T"} if self._loader.num_workers else {"C", "W", "Q"})
+
+    def switch(self, mode: Mode) -> None:
+        """From now on batches are made in this mode; those already begun are not."""
+        self._log.mode = mode
+
+    def begun_before(self, first_batch: int, time_ns: int) -> bool:
+        """True when a batch from `first_batch` on, of those asked for by now, was begun before `time_ns`."""
+        ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
+        return self._log.begun_before(first_batch, ahead, time_ns)

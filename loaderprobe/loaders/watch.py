@@ -1,0 +1,183 @@
+"""Inside a worker: make each batch as the switch says, and record what it cost, without touching the data set.
+
+`worker_init_fn` runs in the worker before torch makes its fetcher, so wrapping the fetcher's `fetch` there
+sees whole batches: wall, thread CPU, run-queue delay, bytes read. Blocked time is what remains of the wall:
+timers around `decode` would not tell, since Pillow reads lazily.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data._utils import fetch as torch_fetch
+
+from loaderprobe.loaders.fetch_log import ROWS, FetchLog
+from loaderprobe.loaders.opened import OPENED
+from loaderprobe.system.process import die_with_parent
+from loaderprobe.system.thread import ThreadMeter
+
+FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
+"""From the indices of a batch to the files that hold it."""
+
+
+def samples_in(batch: Any) -> int:
+    """Samples in a batch of any nesting: the length of the first tensor or array found; 1 when there is none."""
+    if isinstance(batch, dict):
+        batch = list(batch.values())
+    shape = getattr(batch, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else 1
+    if isinstance(batch, list | tuple):
+        return next((samples_in(part) for part in batch if not isinstance(part, str | bytes)), 1)
+    return 1
+
+
+class Watch:
+    """Stands around the fetcher of one lane. `files_of` names a batch's files; without it they are learned."""
+
+    def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None) -> None:
+        self._log = log.open("r+")
+        self._rows = self._log.rows[lane]
+        self._lane, self._lanes = lane, log.lanes
+        self._files_of = files_of
+        self._learned: list[list[str]] = []
+        self._learned_path = learned_path(log, lane)
+        self._meter = ThreadMeter()
+        self._made = 0
+        self._full = 0
+        self._samples: Any = None
+        self._images = self._collate_ns = 0
+        self._collate: Any = None
+
+    def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        """One batch, made as the switch says, and its row."""
+        entered = time.thread_time_ns()
+        if self._collate is None:
+            self._collate, fetcher.collate_fn = fetcher.collate_fn, lambda data: self._hand_over(fetcher, data)
+        number = self._lane + self._made * self._lanes
+        row = self._rows[self._made % ROWS]
+        cpu, delay, read = self._meter.read()
+        start = time.perf_counter_ns()
+        row[1] = start
+        row[0] = -(number + 1)
+        self._collate_ns = 0
+        raw = self._log.mode == "Q" and self._samples is not None
+        batch = self._read_only(index) if raw else self._make(fetcher, original, index)
+        wall = time.perf_counter_ns() - start
+        cpu_after, delay_after, read_after = self._meter.read()
+        cpu_ns = cpu_after - cpu
+        row[2:8] = (wall, cpu_ns, delay_after - delay, read_after - read, self._images, self._collate_ns)
+        self._made += 1
+        row[8] = time.thread_time_ns() - entered - cpu_ns
+        row[0] = number + 1
+        return batch
+
+    def _make(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        """The data set at work. What it opens is noted until the pool of batches is settled."""
+        share = self._log.pool // self._lanes
+        if share and self._made % share == 0 and hasattr(fetcher, "dataset_iter"):
+            # An iterable begins again with the pool, so that its files come again.
+            fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
+        if self._files_of is not None or (share and self._made >= share):
+            return self._whole(fetcher, original, index)
+        OPENED.listen()
+        read = _read_calls_bytes()
+        batch = self._whole(fetcher, original, index)
+        files = OPENED.heard()
+        self._learned.append([path for path, _ in files])
+        with self._learned_path.open("a") as out:
+            out.write(json.dumps({"files": files, "read": _read_calls_bytes() - read}) + "\n")
+        return batch
+
+    def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        """A full batch; an iterable that ends begins again, once."""
+        if not hasattr(fetcher, "dataset_iter"):
+            return original(index)
+        try:
+            batch = original(index)
+            if self._images >= self._full:
+                self._full = self._images
+                return batch
+        except StopIteration:
+            if not self._made:
+                raise
+        fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
+        return original(index)
+
+    def _hand_over(self, fetcher: Any, samples: Any) -> Any:
+        """Collate, or only count; the samples are kept, to stand in for those that mode Q does not make."""
+        self._images = len(samples) if fetcher.auto_collation else samples_in(samples)
+        self._samples = samples
+        if self._log.mode == "T":
+            return self._images
+        return self._collated(samples)
+
+    def _collated(self, samples: Any) -> Any:
+        start = time.perf_counter_ns()
+        batch = self._collate(samples)
+        self._collate_ns = time.perf_counter_ns() - start
+        return batch
+
+    def _read_only(self, index: Any) -> Any:
+        """Read the files of the batch, and hand over samples made before."""
+        if self._files_of is not None:
+            paths: Iterable[Any] = self._files_of(index)
+        else:
+            share = self._log.pool // self._lanes
+            paths = self._learned[self._made % share] if share else ()
+        for path in paths:
+            with Path(path).open("rb", buffering=0) as file:
+                file.read()
+        return self._collated(self._samples)
+
+
+def learned_path(log: FetchLog, lane: int) -> Path:
+    """Where a lane writes what it has learned of files: one JSON object a batch."""
+    return log.path.with_name(f"{log.path.name}.files-{lane}")
+
+
+def _read_calls_bytes() -> int:
+    """Bytes that read calls have returned to this thread, from storage or memory; 0 where that is not told."""
+    try:
+        return int(Path("/proc/thread-self/io").read_bytes().split()[1])
+    except OSError:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSetup:
+    """The `worker_init_fn` of a watched loader: calls the loader's own, then watches this process's fetcher."""
+
+    log: FetchLog
+    files_of: FilesOf | None = None
+    own: Callable[[int], Any] | None = None
+    parent: int | None = None
+    """Tie the worker's life to this process; only for workers that are its children."""
+
+    def __call__(self, worker: int) -> None:
+        """Run in the worker, before torch makes its fetcher."""
+        if self.parent is not None:
+            die_with_parent(self.parent)
+        if self.own is not None:
+            self.own(worker)
+        watch = Watch(self.log, worker, self.files_of)
+        # torch makes the fetcher after this call, and this process serves no other loader.
+        for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
+            original = kind.fetch
+            kind.fetch = (  # type: ignore[method-assign]  # the point of it
+                lambda fetcher, index, original=original: watch.fetch(
+                    fetcher, lambda index: original(fetcher, index), index
+                )
+            )
+
+
+def watch_here(log: FetchLog, iterator: Any, files_of: FilesOf | None) -> None:
+    """Watch a loader without workers, in the training thread."""
+    watch, fetcher = Watch(log, 0, files_of), iterator._dataset_fetcher
+    original = fetcher.fetch
+    fetcher.fetch = lambda index: watch.fetch(fetcher, original, index)
