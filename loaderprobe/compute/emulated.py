@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from loaderprobe.batches import samples_in
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import ComputeInfo
@@ -99,7 +100,7 @@ class EmulatedCompute:
 
     def step(self, batch: Any) -> None:
         """Queue one step; waits while `STEPS_AHEAD` steps are still to end."""
-        images = len(batch[0])
+        images = samples_in(batch)
         if len(self._finished) >= STEPS_AHEAD:
             self._wait_until(self._finished[-STEPS_AHEAD])
         self._free_ns = max(self._clock.now_ns(), self._free_ns) + round(images / self._rate * 1e9)

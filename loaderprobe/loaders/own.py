@@ -93,6 +93,11 @@ class OwnLoader(SwitchedLoader):
         plain = type(self._own).__iter__ is DataLoader.__iter__
         return super().modes() - (frozenset() if plain else {"T"})
 
+    @property
+    def exhausted(self) -> bool:
+        """True when the sampler had no more batches, and the pool is what it gave."""
+        return self._pool is not None and self._pool.size > 0
+
     def settle(self, taken: int) -> int:
         """Make the batches asked for by now the pool; returns how many must have been taken until it is learned.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch.utils.data._utils import fetch as torch_fetch
 
+from loaderprobe.batches import samples_in
 from loaderprobe.loaders.fetch_log import ROWS, FetchLog
 from loaderprobe.loaders.opened import OPENED
 from loaderprobe.system.process import die_with_parent
@@ -23,18 +24,6 @@ from loaderprobe.system.thread import ThreadMeter
 
 FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
 """From the indices of a batch to the files that hold it."""
-
-
-def samples_in(batch: Any) -> int:
-    """Samples in a batch of any nesting: the length of the first tensor or array found; 1 when there is none."""
-    if isinstance(batch, dict):
-        batch = list(batch.values())
-    shape = getattr(batch, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else 1
-    if isinstance(batch, list | tuple):
-        return next((samples_in(part) for part in batch if not isinstance(part, str | bytes)), 1)
-    return 1
 
 
 class Watch:

@@ -31,7 +31,6 @@ RESIDENCY_FILES = 256
 MIN_COLD_BATCHES = 3
 # Warm a little more than the fastest rate the cores allow would consume.
 WARM_MARGIN = 1.3
-COSTLY_MODES: frozenset[Mode] = frozenset({"Q", "T"})
 MOST_ROUNDS = 12
 
 OnStage = Callable[[str, int, int], None]
@@ -113,6 +112,7 @@ class Session:
             storage_counts_reads=self.parts.location.counts_reads,
             storage_kind=self.parts.location.kind,
             files_known=self.files is not None,
+            modes=self._modes(),
             alternatives=self.alternatives,
             notes=tuple(dict.fromkeys(self._notes)),
             wall_s=self._spent_s(),
@@ -120,13 +120,15 @@ class Session:
 
     def _plan(self) -> list[tuple[Mode, Activity]]:
         """The segments of the next round; none when nothing that can be done here would tell more."""
-        loader = self.parts.loader
-        possible = loader.modes() if isinstance(loader, Switched) else frozenset()
-        impossible = COSTLY_MODES - possible | ({"W"} if self.files is None else set())
         asked = self.parts.next_round(self.measurement((), ()), thorough=self.thorough)
-        plan = [(mode, activity) for mode, activity in asked if mode not in impossible]
-        known = {(segment.mode, segment.activity) for segment in self._segments}
-        return [] if len(plan) < len(asked) and set(plan) <= known else plan
+        possible = {*self._modes(), "resident"}
+        return [] if any(mode not in possible for mode, _ in asked) else list(asked)
+
+    def _modes(self) -> tuple[Mode, ...]:
+        """Without files to prepare there is no W; Q would read nothing."""
+        loader = self.parts.loader
+        modes = set(loader.modes()) if isinstance(loader, Switched) else {"C", "W"}
+        return tuple(sorted(modes - {"W", "Q"} if self.files is None else modes))
 
     def _spent_s(self) -> float:
         return (self.parts.clock.now_ns() - self._started_ns) / 1e9

@@ -149,6 +149,8 @@ class Measurement:
     storage_kind: str
     files_known: bool = True
     """False when the data set hides its files, so that no mode could be prepared for them."""
+    modes: tuple[Mode, ...] = ("C", "W")
+    """The modes that this loader can be measured in."""
     alternatives: tuple[Alternative, ...] = ()
     notes: tuple[str, ...] = ()
     wall_s: float

@@ -10,6 +10,8 @@ Cause = Literal[
     "compute", "storage", "preprocess", "transport", "copy", "host", "cpu", "either", "balanced", "undecided"
 ]
 How = Literal["performed", "estimated"]
+Binding = Literal["storage", "preprocess", "cores", "transport", "compute"]
+"""The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +79,22 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A change worth making, with the rate it is forecast to give."""
+    """A change worth making, with the rate it is forecast to give; or, with gain 1, one that is not worth making."""
 
     action: str
+    """In words; with gain 1, the whole sentence."""
+    command: str = ""
+    """What to type; empty where nothing can be typed."""
     predicted_images_per_s: float
     gain: float
+    """The rate after the change over that before."""
+    before: Interval
+    """Images/s as measured."""
+    after: Interval
+    """Images/s to be expected, with their range."""
+    how: How
+    binds: Binding | None = None
+    """What limits training after the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
 from loaderprobe.records.config import FileSet, RunConfig
@@ -142,7 +142,8 @@ class ScriptedLoader:
             self.clock.work(self.service.receive_s if handed_over else 0.0)
             if ahead:
                 self._asked_ns[number + ahead] = self.clock.now_ns()
-            yield (range(self.config.batch_size), None) if handed_over else self.config.batch_size
+            whole = SimpleNamespace(shape=(self.config.batch_size,)), None
+            yield whole if handed_over else self.config.batch_size
             number += 1
 
     def _start_ns(self, number: int) -> int:

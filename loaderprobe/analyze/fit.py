@@ -1,0 +1,217 @@
+"""From measurements of one data set in one pipeline, with different workers, to the service that explains them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from loaderprobe.analyze.gains import Experiments
+from loaderprobe.analyze.rates import cold_fraction, segments_of
+from loaderprobe.analyze.rule import residual_of
+from loaderprobe.analyze.service import LAWS, Law, Service, Storage, Term
+from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement
+from loaderprobe.stats import median
+
+# CPU speed drifted by 8 % within 15 s in the median, on an idle virtual machine.
+DRIFT = 0.1
+# Of the spread between three rounds, to hold the next.
+SPREAD = 1.5
+# A law that misses the rate it is fitted to by more than this does not describe the loader.
+MISFIT = 1.5
+# A device that moves this share of what it can is saturated.
+SATURATED = 0.85
+# What another rate of bytes than those seen may exceed them by.
+BEYOND = 1.15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One measured configuration in the figures that laws are made of: images/s, and seconds an image."""
+
+    workers: int
+    batch_size: int
+    synchronous: bool
+    loader: float
+    loader_spread: float
+    """Half the range over the rounds, relative, as are the other two."""
+    training: float
+    training_spread: float
+    predicted: float
+    """Images/s of training that the loop's law makes of the loader's."""
+    compute: float
+    compute_spread: float
+    cpu_s: float
+    blocked_s: float
+    idle_s: float
+    """Of a worker, between two batches."""
+    bytes_per_image: float
+    parent_s: float
+    cores: float
+    from_storage: bool
+    """False when the files came from memory by intent."""
+    performed: dict[str, float] = field(default_factory=dict)
+    """Images/s of the loader with a resource taken away, where that was performed."""
+    unproved: str | None = None
+    """Why nothing can be said about other storage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """The services that explain one point: one where the kind of the storage is known, else one for each law."""
+
+    anchor: Point
+    laws: tuple[Service, ...]
+    drift: float
+    """Relative: what the rate of the loader may differ by at another time."""
+
+    @property
+    def ratio(self) -> float:
+        """Measured training over that predicted from the parts; forecasts keep it."""
+        return self.anchor.training / self.anchor.predicted
+
+
+def point_of(measurement: Measurement, found: Experiments) -> Point | str:
+    """The figures of one measurement, or why it carries no forecast."""
+    residual, tolerance = residual_of(found)
+    if residual is None or not found.compute:
+        return "no round measured the loader, compute and training on both"
+    if abs(residual) > tolerance:
+        return f"training ran at {1 + residual:.0%} of what its parts predict, so no law describes it"
+    cost = found.cost
+    if cost is None or not cost.images:
+        return "the workers left no record of their time"
+    config, per_image = measurement.config, cost.per_image()
+    drains = segments_of(measurement, found.base, "drain")
+    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes is not None)
+    delivered = sum(s.delivered_bytes or 0 for s in drains)
+    cold = cold_fraction(measurement, drains)
+    loader = median(list(found.loader.values()))
+    resident = [rate for rate in found.end_to_end.values()]
+    from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
+    unproved = None
+    if not from_storage:
+        unproved = "the files came from memory, so storage was not asked"
+    elif cold is not None and cold < COLD_AT_LEAST:
+        unproved = f"only {cold:.0%} of the bytes came from storage"
+    return Point(
+        workers=config.workers,
+        batch_size=config.batch_size,
+        synchronous=measurement.compute.synchronous,
+        loader=loader,
+        loader_spread=_spread(list(found.loader.values())),
+        training=median(resident),
+        training_spread=_spread(resident),
+        predicted=median(list(found.predicted.values())),
+        compute=found.compute,
+        compute_spread=0.0 if measurement.compute.given_images_per_s else _spread(resident),
+        cpu_s=per_image.cpu_s,
+        blocked_s=per_image.blocked_s,
+        idle_s=max(0.0, max(config.workers, 1) / loader - cost.wall_s / cost.images),
+        bytes_per_image=delivered / images * min(1.0, cold if cold is not None else 1.0) if images else 0.0,
+        parent_s=found.overhead_s / config.batch_size,
+        cores=measurement.cores_available,
+        from_storage=from_storage,
+        performed={
+            name: median(list(rates.values()))
+            for name, rates in found.without.items()
+            if found.how.get(name) == "performed" and rates
+        },
+        unproved=unproved,
+    )
+
+
+def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
+    """The services that reproduce `anchor` exactly and heed the others; or why there is none.
+
+    Of each law the term that binds at the anchor is set to what was measured there, and none may lie below it.
+    """
+    kinds: tuple[Law, ...] = LAWS if storage.kind == "unknown" else (storage.kind,)
+    if not anchor.from_storage:
+        kinds = ("memory",)
+    made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
+    laws = tuple(law for law in made if law is not None)
+    if not laws:
+        return "no law comes near the rate that was measured, so something else limits the loader"
+    cpu = [point.cpu_s for point in points if point.cpu_s > 0]
+    between = (max(cpu) / min(cpu) - 1) / 2 if cpu else 0.0
+    return Fit(anchor=anchor, laws=laws, drift=min(0.6, max(DRIFT, SPREAD * anchor.loader_spread, between)))
+
+
+def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
+    """The service before it is held against the anchor's rate."""
+    first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
+    in_the_way = first.loader * first.parent_s >= SATURATED
+    service = Service(
+        law=kind,
+        cpu_s=anchor.cpu_s,
+        other_s=0.0 if in_the_way else first.idle_s,
+        latency_s=0.0,
+        transfer_s=0.0,
+        bytes_per_image=0.0,
+        bytes_per_s=math.inf,
+        cores=anchor.cores,
+        parent_s=anchor.parent_s,
+    )
+    if kind == "memory":
+        # Blocked without storage: locks and page faults.
+        return replace(service, other_s=service.other_s + first.blocked_s)
+    if kind == "latency":
+        return replace(service, latency_s=anchor.blocked_s, bytes_per_image=anchor.bytes_per_image)
+    size = anchor.bytes_per_image
+    device, unproved = _device(service, first, points, size, storage)
+    if kind == "serial":
+        transfer_s = min(size / device, first.blocked_s) if math.isfinite(device) else first.blocked_s
+        latency_s = first.blocked_s - transfer_s
+    else:
+        transfer_s = 0.0
+        full = first.loader * size >= SATURATED * device
+        latency_s = min(first.blocked_s, storage.least_file_s) if full else first.blocked_s
+    return replace(
+        service,
+        latency_s=latency_s,
+        transfer_s=transfer_s,
+        bytes_per_image=size,
+        bytes_per_s=device,
+        unproved_bytes_per_s=unproved,
+    )
+
+
+def _device(
+    service: Service, first: Point, points: Sequence[Point], size: float, storage: Storage
+) -> tuple[float, float]:
+    """(bytes/s of the device, bytes/s above which that is not known)."""
+    most = max(points, key=lambda point: point.loader)
+    seen = most.loader * size
+    if storage.bytes_per_s is not None:
+        return max(storage.bytes_per_s, seen), math.inf
+    if service.law == "serial" and first.blocked_s > 0 and size:
+        return max(size / first.blocked_s, seen), math.inf
+    # With more workers than filled it, and cores to spare, a device that gives no more is at its limit.
+    undisturbed = replace(service, latency_s=first.blocked_s).terms(most.workers)
+    if size and min(undisturbed["workers"], undisturbed["cores"], undisturbed["transport"]) > BEYOND * most.loader:
+        return seen, math.inf
+    return math.inf, BEYOND * max(seen, storage.at_least_bytes_per_s)
+
+
+def _anchored(law: Service, anchor: Point) -> Service | None:
+    rate = anchor.loader
+    terms = law.terms(anchor.workers)
+    binding: Term = min(terms, key=lambda term: terms[term])
+    if not 1 / MISFIT <= rate / terms[binding] <= MISFIT:
+        return None
+    hands = max(anchor.workers, 1)
+    tight = binding == "workers" or terms["workers"] < rate
+    work_s = law.cpu_s + (law.parent_s if anchor.workers else 0.0)
+    asked = rate * law.bytes_per_image
+    return replace(
+        law,
+        other_s=hands / rate - law.cpu_s - law.storage_s if tight else law.other_s,
+        bytes_per_s=asked if binding == "storage" else max(law.bytes_per_s, asked),
+        cores=rate * work_s if binding == "cores" else max(law.cores, rate * work_s),
+        parent_s=1 / rate if binding == "transport" else min(law.parent_s, 1 / rate),
+    )
+
+
+def _spread(rates: Sequence[float]) -> float:
+    return (max(rates) - min(rates)) / 2 / median(rates)

@@ -1,0 +1,133 @@
+"""What one image costs each resource, and the laws that make rates of it.
+
+The laws are those of earlier experiments on throttled disks (fit on 1 and 2 workers, forecast of 4 and 8): each
+is good to a few percent on its own kind of device and wrong by up to half on the others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from loaderprobe.records.bandwidth import KindOfDevice, StorageCeiling
+from loaderprobe.records.verdict import Binding
+
+Law = Literal["banked", "serial", "latency", "memory"]
+"""memory: nothing is asked of the storage."""
+Term = Literal["workers", "storage", "cores", "transport"]
+LAWS: tuple[Law, ...] = ("banked", "serial", "latency")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """What is known of the storage under the data, beyond what the loader saw of it."""
+
+    kind: KindOfDevice = "unknown"
+    ceiling: StorageCeiling | None = None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """The most that readers got from it, cold; None where that is not known, or was the limit of the probe."""
+        legs = [leg for leg in self.ceiling.legs if leg.cache == "cold"] if self.ceiling else []
+        best = max(legs, key=lambda leg: leg.bw_bytes, default=None)
+        return None if best is None or best.at_least else best.bw_bytes
+
+    @property
+    def at_least_bytes_per_s(self) -> float:
+        """What it certainly delivers."""
+        return max((leg.bw_bytes for leg in self.ceiling.legs if leg.cache == "cold"), default=0.0) if self.ceiling else 0.0
+
+    @property
+    def least_file_s(self) -> float:
+        """The fastest file of the leg with the fewest readers: what a file takes when nothing is in the way."""
+        legs = [leg for leg in self.ceiling.legs if leg.cache == "cold" and leg.file_ns] if self.ceiling else []
+        first = min(legs, key=lambda leg: leg.readers, default=None)
+        return first.file_ns.min / 1e9 if first and first.file_ns else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Seconds of one image in each place, and what the resources can do: all that a law needs."""
+
+    law: Law
+    cpu_s: float
+    """CPU time in a worker."""
+    other_s: float
+    """Time of a worker that is neither CPU nor storage: handing over, and waiting for the next order."""
+    latency_s: float
+    """Waiting for a file, however small."""
+    transfer_s: float
+    """Waiting for the bytes of a file; counts in the law of serial devices only."""
+    bytes_per_image: float
+    """Asked of the storage; 0 where it is not known."""
+    bytes_per_s: float
+    """Of the device; infinite where nothing is known to limit it."""
+    unproved_bytes_per_s: float = math.inf
+    """Above this, nobody has seen what the device does."""
+    cores: float
+    parent_s: float
+    """CPU time of the training thread: receiving and releasing."""
+
+    @property
+    def storage_s(self) -> float:
+        """Waiting for storage in one worker, with the device otherwise idle."""
+        return self.latency_s + (self.transfer_s if self.law == "serial" else 0.0)
+
+    @property
+    def worker_s(self) -> float:
+        """One image in one worker that nothing disturbs. Half its CPU time at least, whatever the rest says."""
+        return max(self.cpu_s + self.other_s + self.storage_s, self.cpu_s / 2, 1e-9)
+
+    def terms(self, workers: int) -> dict[Term, float]:
+        """Images/s that each resource allows; the loader runs at the smallest. 0 workers count as 1."""
+        work_s = self.cpu_s + (self.parent_s if workers else 0.0)
+        return {
+            "workers": max(workers, 1) / self.worker_s,
+            "storage": _per_second(self.bytes_per_s, self.bytes_per_image) if self.law != "latency" else math.inf,
+            "cores": _per_second(self.cores, work_s),
+            "transport": _per_second(1.0, self.parent_s) if workers else math.inf,
+        }
+
+    def loader(self, workers: int) -> float:
+        """Images/s of the loader alone."""
+        return min(self.terms(workers).values())
+
+    def binding(self, term: Term) -> Binding:
+        """The resource behind a term: a worker's time is that which takes most of it."""
+        if term != "workers":
+            return term
+        return "storage" if self.storage_s > self.cpu_s + self.other_s else "preprocess"
+
+    def with_disk(self, factor: float) -> Service:
+        """On a device of the same kind, `factor` times as fast: in bytes/s, or in latency where that is all it has."""
+        if self.law == "latency":
+            return replace(self, latency_s=self.latency_s / factor)
+        return replace(
+            self,
+            transfer_s=self.transfer_s / factor,
+            bytes_per_s=self.bytes_per_s * factor,
+            unproved_bytes_per_s=self.unproved_bytes_per_s * factor,
+        )
+
+    def with_cached(self, share: float) -> Service:
+        """With this share of the images in memory."""
+        return replace(
+            self,
+            latency_s=self.latency_s * (1 - share),
+            transfer_s=self.transfer_s * (1 - share),
+            bytes_per_image=self.bytes_per_image * (1 - share),
+        )
+
+    def with_cpu(self, cpu_s: float, usual_cpu_s: float) -> Service:
+        """With work that took `cpu_s` where the usual took `usual_cpu_s`, side by side.
+
+        Both came from one thread on an idle machine, so it is their ratio that holds in busy workers; what
+        the workers use beyond the usual (reading, shared memory) stays.
+        """
+        replaced = min(self.cpu_s, usual_cpu_s)
+        return replace(self, cpu_s=self.cpu_s - replaced * (1 - cpu_s / usual_cpu_s))
+
+
+def _per_second(supply: float, demand: float) -> float:
+    return supply / demand if demand > 0 else math.inf

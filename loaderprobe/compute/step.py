@@ -1,0 +1,96 @@
+"""A user's own training step, and no step at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from loaderprobe.compute.emulated import EmulatedCompute
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.protocols import Clock
+from loaderprobe.records.measurement import ComputeInfo
+
+# So many images/s that no loader is held up.
+ENDLESS_RATE = 1e12
+# A host that runs ahead of its device waits for it at the end, by more than this share of its own time.
+RAN_AHEAD = 0.1
+
+
+def _cuda_in_use() -> bool:
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
+class StepCompute:
+    """Calls `step(batch)`; waits for CUDA, where it is in use, only at the end of a segment."""
+
+    def __init__(self, step: Callable[[Any], Any], clock: Clock) -> None:
+        self._step = step
+        self._clock = clock
+        self._ended: list[tuple[int, torch.cuda.Event | None]] = []
+        self._host_ns = self._waited_ns = 0
+
+    def info(self) -> ComputeInfo:
+        """What is known of the step: that it is the user's own, and whether it waits for its device itself."""
+        on_gpu = _cuda_in_use()
+        return ComputeInfo(
+            name="step",
+            device=torch.cuda.get_device_name() if on_gpu else "CPU",
+            synchronous=not on_gpu or self._waited_ns <= RAN_AHEAD * self._host_ns,
+            given_images_per_s=None,
+            source="your own step, on a batch that stays where it is",
+        )
+
+    def copy(self, batch: Any) -> Any:
+        """Nothing: the step itself moves the batch to where it is used."""
+        return batch
+
+    def step(self, batch: Any) -> None:
+        """One call of the step. Raises LoaderprobeError, with the cause, when it raises."""
+        begin_ns = self._clock.now_ns()
+        try:
+            self._step(batch)
+        except Exception as error:
+            raise LoaderprobeError(
+                f"your step raised {type(error).__name__}: {error}",
+                hint="call step(batch) yourself on a batch of your loader",
+            ) from error
+        event = None
+        if _cuda_in_use():
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            event.record()
+        end_ns = self._clock.now_ns()
+        self._host_ns += end_ns - begin_ns
+        self._ended.append((end_ns, event))
+
+    def finish(self) -> tuple[int, ...]:
+        """Wait for the device; when each step ended there, or in the host where there is no device."""
+        ended, self._ended = self._ended, []
+        if not ended or ended[-1][1] is None:
+            return tuple(end_ns for end_ns, _ in ended)
+        torch.cuda.synchronize()
+        now_ns = self._clock.now_ns()
+        self._waited_ns += now_ns - ended[-1][0]
+        last = ended[-1][1]
+        return tuple(
+            end_ns if event is None else now_ns - round(event.elapsed_time(last) * 1e6) for end_ns, event in ended
+        )
+
+
+class NoCompute(EmulatedCompute):
+    """A step that takes no time: the loader alone is judged."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__("1", clock)
+        self._rate = ENDLESS_RATE
+
+    def info(self) -> ComputeInfo:
+        """No device."""
+        return ComputeInfo(
+            name="none", device="no step given", synchronous=False, given_images_per_s=ENDLESS_RATE, source="no step"
+        )
+
+    def step(self, batch: Any) -> None:
+        """Nothing."""
+        self._finished.append(self._clock.now_ns())

@@ -1,0 +1,52 @@
+"""What training would run at after a change, with its range, or why nothing can be said; and the knee of workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loaderprobe.records.verdict import Binding, How, Interval
+
+Changed = Literal[
+    "workers", "prefetch_factor", "batch_size", "cores", "disk_speed", "disk", "accelerator", "cached_share",
+    "tensor", "decoder",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """Images/s of training after one change to a measured configuration. Either a rate, or why there is none."""
+
+    changed: Changed
+    to: str
+    """What it is changed to: `4`, `2.5 times as fast`, `mlperf-h100`."""
+    images_per_s: Interval | None
+    """Not an interval over rounds, but the range in which the rate is to be expected."""
+    binds: Binding | None
+    """The resource that then limits training."""
+    how: How
+    """performed: such a configuration, or such a mode, was measured. estimated: by a law."""
+    refused: str | None
+    """Why there is no rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knee:
+    """The smallest number of workers that trains within 2 % of the best, and why more do not help."""
+
+    keys: tuple[str, ...]
+    """Of the configurations that it is drawn from, which differ in workers only."""
+    resolution: str
+    compute: str
+    cache: str
+    batch_size: int
+    prefetch_factor: int
+    workers: int | None
+    """None when no forecast was possible and too little was measured; `sentence` says why."""
+    images_per_s: Interval | None
+    how: How
+    binds: Binding | None
+    """What limits training there; None when the rate still rises at the most workers that can be judged."""
+    sentence: str
+    forecasts: tuple[Forecast, ...]
+    """For the worker counts that were looked at, in their order."""
