@@ -40,7 +40,11 @@ def measure_real() -> MeasureReal:
     def measure(files: FileSet, **changes: object) -> Measurement | RunFailure:
         changes = {"batch_size": 4, "rounds": 1, "compute": "emulated:200", **changes}
         order = Order(
-            config=example_config(data=files.fingerprint, **changes), files=files, budget_s=5.0, parent=os.getpid()
+            config=example_config(data=files.fingerprint, **changes),
+            files=files,
+            budget_s=8.0,
+            begin_ns=SystemClock().now_ns(),
+            parent=os.getpid(),
         )
         return run_configuration(order, clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None)
 

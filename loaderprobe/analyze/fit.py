@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.gains import Experiments
-from loaderprobe.analyze.rates import cold_fraction, segments_of
+from loaderprobe.analyze.rates import cold_fraction, rates_by_round, segments_of
 from loaderprobe.analyze.rule import residual_of
 from loaderprobe.analyze.service import LAWS, Law, Service, Storage, Term
-from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement
+from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
 from loaderprobe.stats import median
 
 # CPU speed drifted by 8 % within 15 s in the median, on an idle virtual machine.
 DRIFT = 0.1
 # Of the spread between three rounds, to hold the next.
 SPREAD = 1.5
+# A range that is wider says no more.
+MOST_SPREAD = 0.6
 # A law that misses the rate it is fitted to by more than this does not describe the loader.
 MISFIT = 1.5
 # A device that moves this share of what it can is saturated.
@@ -32,6 +34,8 @@ class Point:
     workers: int
     batch_size: int
     synchronous: bool
+    on_cpu: bool
+    """Trained on the CPU, which waits for each step whatever the loop is."""
     loader: float
     loader_spread: float
     """Half the range over the rounds, relative, as are the other two."""
@@ -83,42 +87,55 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
         return "the workers left no record of their time"
     config, per_image = measurement.config, cost.per_image()
     drains = segments_of(measurement, found.base, "drain")
-    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes is not None)
-    delivered = sum(s.delivered_bytes or 0 for s in drains)
     cold = cold_fraction(measurement, drains)
-    loader = median(list(found.loader.values()))
-    resident = [rate for rate in found.end_to_end.values()]
+    loader, training = list(found.loader.values()), list(found.end_to_end.values())
+    given = measurement.compute.given_images_per_s is not None
+    alone = [] if given else list(rates_by_round(measurement, "resident", "train").values())
     from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
-    unproved = None
-    if not from_storage:
-        unproved = "the files came from memory, so storage was not asked"
-    elif cold is not None and cold < COLD_AT_LEAST:
-        unproved = f"only {cold:.0%} of the bytes came from storage"
     return Point(
         workers=config.workers,
         batch_size=config.batch_size,
         synchronous=measurement.compute.synchronous,
-        loader=loader,
-        loader_spread=_spread(list(found.loader.values())),
-        training=median(resident),
-        training_spread=_spread(resident),
+        on_cpu=config.compute == "cpu",
+        loader=median(loader),
+        loader_spread=_spread(loader),
+        training=median(training),
+        training_spread=_spread(training),
         predicted=median(list(found.predicted.values())),
         compute=found.compute,
-        compute_spread=0.0 if measurement.compute.given_images_per_s else _spread(resident),
+        compute_spread=_spread(alone) if alone else 0.0,
         cpu_s=per_image.cpu_s,
         blocked_s=per_image.blocked_s,
-        idle_s=max(0.0, max(config.workers, 1) / loader - cost.wall_s / cost.images),
-        bytes_per_image=delivered / images * min(1.0, cold if cold is not None else 1.0) if images else 0.0,
+        idle_s=max(0.0, max(config.workers, 1) / median(loader) - cost.wall_s / cost.images),
+        bytes_per_image=_bytes_per_image(drains) * min(1.0, 1.0 if cold is None else cold),
         parent_s=found.overhead_s / config.batch_size,
         cores=measurement.cores_available,
         from_storage=from_storage,
-        performed={
-            name: median(list(rates.values()))
-            for name, rates in found.without.items()
-            if found.how.get(name) == "performed" and rates
-        },
-        unproved=unproved,
+        performed=_performed(found),
+        unproved=_why_unproved(cold, from_storage=from_storage),
     )
+
+
+def _performed(found: Experiments) -> dict[str, float]:
+    """Images/s of the loader without each resource that was really taken away."""
+    return {
+        name: median(list(rates.values()))
+        for name, rates in found.without.items()
+        if found.how.get(name) == "performed" and rates
+    }
+
+
+def _bytes_per_image(drains: Sequence[Segment]) -> float:
+    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes is not None)
+    return sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
+
+
+def _why_unproved(cold: float | None, *, from_storage: bool) -> str | None:
+    if not from_storage:
+        return "the files came from memory, so storage was not asked"
+    if cold is not None and cold < COLD_AT_LEAST:
+        return f"only {cold:.0%} of the bytes came from storage"
+    return None
 
 
 def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
@@ -135,7 +152,7 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
         return "no law comes near the rate that was measured, so something else limits the loader"
     cpu = [point.cpu_s for point in points if point.cpu_s > 0]
     between = (max(cpu) / min(cpu) - 1) / 2 if cpu else 0.0
-    return Fit(anchor=anchor, laws=laws, drift=min(0.6, max(DRIFT, SPREAD * anchor.loader_spread, between)))
+    return Fit(anchor=anchor, laws=laws, drift=min(MOST_SPREAD, max(DRIFT, SPREAD * anchor.loader_spread, between)))
 
 
 def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
@@ -151,7 +168,7 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
         bytes_per_image=0.0,
         bytes_per_s=math.inf,
         cores=anchor.cores,
-        parent_s=anchor.parent_s,
+        parent_s=_parent_s(points, anchor),
     )
     if kind == "memory":
         # Blocked without storage: locks and page faults.
@@ -194,6 +211,14 @@ def _device(
     return math.inf, BEYOND * max(seen, storage.at_least_bytes_per_s)
 
 
+def _parent_s(points: Sequence[Point], anchor: Point) -> float:
+    """Nothing is handed over without workers, so a serial anchor takes it from its neighbours."""
+    if anchor.workers:
+        return anchor.parent_s
+    handing = [point.parent_s for point in points if point.workers]
+    return median(handing) if handing else 0.0
+
+
 def _anchored(law: Service, anchor: Point) -> Service | None:
     rate = anchor.loader
     terms = law.terms(anchor.workers)
@@ -214,4 +239,4 @@ def _anchored(law: Service, anchor: Point) -> Service | None:
 
 
 def _spread(rates: Sequence[float]) -> float:
-    return (max(rates) - min(rates)) / 2 / median(rates)
+    return min(MOST_SPREAD, (max(rates) - min(rates)) / 2 / median(rates))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from loaderprobe.analyze.advice import Counsel, Place
+from loaderprobe.analyze.groups import Known, counsel_groups
+from loaderprobe.analyze.service import Storage
 from loaderprobe.analyze.verdict import verdict
-from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.bandwidth import KindOfDevice, StorageCeiling
 from loaderprobe.records.config import FileSet, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -30,36 +33,51 @@ _NOT_MEASURED = "this configuration was not measured"
 def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
-    ceilings: Mapping[str, StorageCeiling],
+    ceilings: Mapping[str, StorageCeiling], kinds: Mapping[str, KindOfDevice] | None = None,
+    accelerators: Mapping[str, float] | None = None,
 ) -> Report:  # fmt: skip
-    """Judge every result and put them together, in the order of the sweep; `ceilings` are by file set."""
+    """Judge every result and put them together, in the order of the sweep.
+
+    `ceilings` and `kinds` of the storage are by file set; `accelerators` gives images/s by name.
+    """
     rows: list[ConfigurationRow] = []
     details: list[Detail] = []
+    counsels, knees = counsel_groups(
+        [result for _, result in results if isinstance(result, Measurement)],
+        _known(files, environment, ceilings, kinds or {}, accelerators or {}),
+    )
     for config, result in results:
         if isinstance(result, Measurement):
             judged = verdict(result, ceilings.get(config.data))
-            rows.append(_measured_row(result, judged))
+            rows.append(_measured_row(result, judged, counsels[config.key]))
             details.append(_detail(result, judged))
         else:
             rows.append(_unmeasured_row(config, result))
-    pending = sum(result is None for _, result in results)
-    run = RunInfo(
-        name=name,
-        created_utc=created_utc,
-        command=command,
-        complete=pending == 0,
-        pending=pending,
-        wall_s=sum(result.wall_s for _, result in results if result is not None),
-        data=tuple(_data_info(file_set) for file_set in files),
-    )
+    run = _run_info(name, created_utc, command, files, [result for _, result in results])
     summary = Summary(
         schema=SUMMARY_SCHEMA,
         schema_version=SUMMARY_VERSION,
         run=run,
         environment=environment,
         configurations=tuple(rows),
+        knees=knees,
     )
     return Report(summary=summary, details=tuple(details))
+
+
+def _run_info(
+    name: str, created_utc: str, command: str, files: Sequence[FileSet], results: Sequence[Result]
+) -> RunInfo:
+    pending = sum(result is None for result in results)
+    return RunInfo(
+        name=name,
+        created_utc=created_utc,
+        command=command,
+        complete=pending == 0,
+        pending=pending,
+        wall_s=sum(result.wall_s for result in results if result is not None),
+        data=tuple(_data_info(file_set) for file_set in files),
+    )
 
 
 def _data_info(files: FileSet) -> DataInfo:
@@ -75,7 +93,31 @@ def _data_info(files: FileSet) -> DataInfo:
     )
 
 
-def _measured_row(measurement: Measurement, judged: Verdict) -> ConfigurationRow:
+def _known(
+    files: Sequence[FileSet], environment: Environment, ceilings: Mapping[str, StorageCeiling],
+    kinds: Mapping[str, KindOfDevice], accelerators: Mapping[str, float],
+) -> Known:  # fmt: skip
+    return Known(
+        storage={
+            each.fingerprint: Storage(
+                kind=kinds.get(each.fingerprint, "unknown"), ceiling=ceilings.get(each.fingerprint)
+            )
+            for each in files
+        },
+        places={
+            each.fingerprint: Place(
+                root=each.root,
+                size_bytes=each.mean_size_bytes * each.images_found,
+                memory_bytes=environment.memory_bytes,
+            )
+            for each in files
+            if each.size_bytes
+        },
+        accelerators=accelerators,
+    )
+
+
+def _measured_row(measurement: Measurement, judged: Verdict, advised: Counsel) -> ConfigurationRow:
     emulated = measurement.compute.given_images_per_s is not None
     return replace(
         _row(measurement.config, "measured", None, emulated=emulated),
@@ -94,7 +136,8 @@ def _measured_row(measurement: Measurement, judged: Verdict) -> ConfigurationRow
         foreign_read_bytes_per_s=judged.foreign_read_bytes_per_s,
         gpu=judged.gpu,
         bound=judged.bound,
-        advice=judged.advice,
+        advice=advised.advice,
+        forecasts=advised.forecasts,
         unavailable=judged.unavailable,
     )
 
@@ -118,6 +161,7 @@ def _row(config: RunConfig, status: Status, reason: str | None, *, emulated: boo
         loader=config.loader,
         pipeline=config.pipeline,
         decoder=config.decoder,
+        tensor=config.tensor,
         compute=config.compute,
         emulated=emulated,
         cache=config.cache,

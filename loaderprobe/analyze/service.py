@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.records.bandwidth import KindOfDevice, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthLeg, KindOfDevice, StorageCeiling
 from loaderprobe.records.verdict import Binding
 
 Law = Literal["banked", "serial", "latency", "memory"]
@@ -29,21 +29,23 @@ class Storage:
     @property
     def bytes_per_s(self) -> float | None:
         """The most that readers got from it, cold; None where that is not known, or was the limit of the probe."""
-        legs = [leg for leg in self.ceiling.legs if leg.cache == "cold"] if self.ceiling else []
-        best = max(legs, key=lambda leg: leg.bw_bytes, default=None)
+        best = max(self._legs, key=lambda leg: leg.bw_bytes, default=None)
         return None if best is None or best.at_least else best.bw_bytes
 
     @property
     def at_least_bytes_per_s(self) -> float:
         """What it certainly delivers."""
-        return max((leg.bw_bytes for leg in self.ceiling.legs if leg.cache == "cold"), default=0.0) if self.ceiling else 0.0
+        return max((leg.bw_bytes for leg in self._legs), default=0.0)
 
     @property
     def least_file_s(self) -> float:
         """The fastest file of the leg with the fewest readers: what a file takes when nothing is in the way."""
-        legs = [leg for leg in self.ceiling.legs if leg.cache == "cold" and leg.file_ns] if self.ceiling else []
-        first = min(legs, key=lambda leg: leg.readers, default=None)
-        return first.file_ns.min / 1e9 if first and first.file_ns else 0.0
+        files = [leg.file_ns for leg in sorted(self._legs, key=lambda leg: leg.readers) if leg.file_ns]
+        return files[0].min / 1e9 if files else 0.0
+
+    @property
+    def _legs(self) -> list[BandwidthLeg]:
+        return [leg for leg in self.ceiling.legs if leg.cache == "cold"] if self.ceiling else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loaderprobe.analyze.advice import Surroundings, advise
 from loaderprobe.analyze.disk import DiskUse, disk_use
 from loaderprobe.analyze.gains import Experiments, run_experiments
 from loaderprobe.analyze.rates import interval, segment_seconds, segments_of, step_time
 from loaderprobe.analyze.rule import judge, residual_of
-from loaderprobe.analyze.wording import Figures, advice, sentence
+from loaderprobe.analyze.service import Storage
+from loaderprobe.analyze.wording import Figures, sentence
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement, Segment
@@ -63,7 +65,7 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> 
             sentence=sentence(judgement, found, figures, measurement.config, disk.clause()),
             evidence=evidence,
         ),
-        advice=advice(found, figures),
+        advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
         step_time=step_time(trained),
         worker_time=found.cost.per_image() if found.cost else None,
         unavailable=_unavailable(found, rates, disk),

@@ -1,4 +1,4 @@
-"""The verdict as one sentence of plain English with its two or three figures, and as advice."""
+"""The verdict as one sentence of plain English with its two or three figures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from loaderprobe.analyze.gains import Experiments
 from loaderprobe.analyze.rule import WORTH, Judgement
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.verdict import Advice, Gain
-from loaderprobe.stats import median
+from loaderprobe.records.verdict import Gain
 from loaderprobe.units import join_words, significant
 
 _WITHOUT = {
@@ -18,12 +17,6 @@ _WITHOUT = {
     "compute": "with a faster accelerator",
 }
 _NOUN = {"storage": "storage", "preprocess": "preprocessing", "transport": "batch transport", "compute": "compute"}
-_ACTIONS = {
-    "storage": "keep the files in memory, or on storage that is no limit",
-    "preprocess": "make decoding and augmenting cheaper, or add cores and workers",
-    "transport": "hand over smaller batches (uint8 instead of float32)",
-    "compute": "use a faster accelerator",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +67,6 @@ def sentence(
         f"{_NOUN[resource].capitalize()}{serial} binds: training runs at {rate} images/s, "
         f"{_share(figures)} of what the {figures.accelerator} can do; {tail}"
         f"{disk_clause if resource == 'storage' else ''}."
-    )
-
-
-def advice(found: Experiments, figures: Figures) -> tuple[Advice, ...]:
-    """Changes whose experiment was performed or estimated and gains enough, largest first."""
-    worth = [(name, gain) for name, gain in found.gains.items() if gain.value >= WORTH]
-    predicted = median(list(found.predicted.values())) if found.predicted else figures.training
-    return tuple(
-        Advice(action=_ACTIONS[name], predicted_images_per_s=predicted * gain.value, gain=gain.value)
-        for name, gain in sorted(worth, key=lambda item: -item[1].value)
     )
 
 

@@ -5,10 +5,11 @@ from loaderprobe.api.verbs import (
     bandwidth,
     doctor,
     generate,
+    plan,
     report,
     save_report,
     start_sweep,
     sweep,
 )
 
-__all__ = ["SweepRequest", "bandwidth", "doctor", "generate", "report", "save_report", "start_sweep", "sweep"]
+__all__ = ["SweepRequest", "bandwidth", "doctor", "generate", "plan", "report", "save_report", "start_sweep", "sweep"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.report import build_report
+from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.datasets.folder import generated_set, scan_folder
 from loaderprobe.datasets.generate import generate as generate_set
@@ -17,14 +18,16 @@ from loaderprobe.datasets.manifest import is_generated
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.abilities import abilities
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.nursery import Nursery
 from loaderprobe.measure.order import Order
+from loaderprobe.measure.plan import Plan, plan_sweep
 from loaderprobe.measure.runner import run_configuration
-from loaderprobe.measure.sweep import OnProgress
+from loaderprobe.measure.sweep import OnProgress, pending
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.plugins import resolve, split_name
 from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.config import CacheState, Decoder, FileSet, Pipeline, RunConfig, SweepSpec
+from loaderprobe.records.config import CacheState, Decoder, FileSet, Pipeline, RunConfig, SweepSpec, TensorType
 from loaderprobe.records.environment import Ability
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
@@ -41,10 +44,6 @@ COLD_BATCHES = 14
 CLASSES = 10
 LEAST_IMAGES = 512
 MOST_IMAGES = 20_000
-# Of the storage at one concurrency, measured before the first configuration that reads it so.
-CEILING_S = 1.5
-CEILING_LONGEST_S = 5.0
-CEILING_SHARE = 0.2
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
 
@@ -71,7 +70,10 @@ class SweepRequest:
     loader: str = "torch"
     pipeline: Pipeline = "imagenet"
     decoder: Decoder = "pillow"
+    tensor: TensorType = "float32"
     rounds: int = 3
+    thorough: bool = False
+    """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
     seed: int = 0
     budget_s: float | None = None
     time_limit_s: float = 600.0
@@ -121,7 +123,11 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnData) -> Ru
         for workers in request.workers
     )
     spec = SweepSpec(
-        configs=configs, budget_s=request.budget_s, time_limit_s=request.time_limit_s, command=request.command
+        configs=configs,
+        budget_s=request.budget_s,
+        time_limit_s=request.time_limit_s,
+        thorough=request.thorough,
+        command=request.command,
     )
     record = RunRecord(
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -173,6 +179,7 @@ def _config(request: SweepRequest, files: FileSet, workers: int, compute: str, c
         loader=request.loader,
         pipeline=request.pipeline,
         decoder=request.decoder,
+        tensor=request.tensor,
         compute=compute,
         cache=cache,
         rounds=request.rounds,
@@ -180,37 +187,27 @@ def _config(request: SweepRequest, files: FileSet, workers: int, compute: str, c
     )
 
 
+def plan(run: RunDirectory) -> Plan:
+    """What a sweep of the run would measure now, and how long that takes."""
+    return plan_sweep(run.record.spec, pending(run))
+
+
 def sweep(run: RunDirectory, on_progress: OnProgress) -> None:
     """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked."""
 
-    def with_ceiling(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
-        """Measure the storage just before the configuration that is the first to read it at its concurrency."""
-        start_ns = clock.now_ns()
-        if order.config.cache == "cold":
-            _raise_ceiling(run, order)
-        spent_s = (clock.now_ns() - start_ns) / 1e9
-        left_s = None if order.budget_s is None else order.budget_s - spent_s
-        return run_configuration(replace(order, budget_s=left_s), clock=clock, **options)
+    ceilings, clock = Ceilings(run=run), SystemClock()
+    begin_ns = clock.now_ns()
 
-    with run.lock():
-        run_sweep(run, clock=SystemClock(), on_progress=on_progress, run_one=with_ceiling)
+    def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
+        result = run_configuration(order, clock=clock, start=nursery.start, **options)
+        if isinstance(result, Measurement):
+            ceilings.after(order, result)
+        return result
 
-
-def _raise_ceiling(run: RunDirectory, order: Order) -> None:
-    from loaderprobe.storage.ceiling import raise_ceiling
-
-    known = run.ceiling(order.config.data)
-    longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
-    found = raise_ceiling(
-        known,
-        order.files,
-        max(1, order.config.workers),
-        seconds=CEILING_S,
-        longest_s=min(CEILING_LONGEST_S, max(CEILING_S, longest_s)),
-        cache=LinuxPageCache(),
-    )
-    if found != known:
-        run.save_ceiling(found)
+    with run.lock(), Nursery() as nursery:
+        run_sweep(run, clock=clock, on_progress=on_progress, run_one=run_one)
+        budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
+        ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)
 
 
 def report(run: RunDirectory) -> Report:

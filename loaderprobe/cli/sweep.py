@@ -42,8 +42,14 @@ def sweep(
         Literal["imagenet", "crop"], typer.Option(help="imagenet: random resized crop and flip; crop: random crop.")
     ] = "imagenet",
     decoder: Annotated[Literal["pillow", "torchvision"], typer.Option(help="Who decodes.")] = "pillow",
+    tensor: Annotated[
+        Literal["float32", "uint8"], typer.Option(help="What workers hand over; bytes are normalised on the device.")
+    ] = "float32",
     loader: Annotated[str, typer.Option(help="torch, or package.module:Class.")] = "torch",
     rounds: Annotated[int, typer.Option(min=1, help="Times every mode is measured.")] = 3,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Perform every experiment everywhere, also where the verdict is clear.")
+    ] = False,
     budget: Annotated[float | None, typer.Option(help="Seconds for the whole sweep.", show_default="none")] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds after which a configuration has hung.")] = 600.0,
     data_dir: Annotated[Path, typer.Option(help="Where data sets are generated.")] = Path("loaderprobe-data"),
@@ -81,6 +87,8 @@ def sweep(
             loader=loader,
             pipeline=pipeline,
             decoder=decoder,
+            tensor=tensor,
+            thorough=thorough,
             rounds=rounds,
             seed=seed,
             budget_s=budget,
@@ -103,6 +111,9 @@ def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
     from loaderprobe import api
 
     interrupted = False
+    if not quiet:
+        for sentence in api.plan(run).sentences():
+            stderr().print(sentence, highlight=False)
     try:
         with sweeping(quiet) as on_progress:
             api.sweep(run, on_progress)

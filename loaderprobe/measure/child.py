@@ -62,7 +62,7 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
                 next_round=resolve("rounds", "standard"),
             ),
             on_stage=on_stage,
-            budget_s=order.budget_s,
+            budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,
             thorough=order.thorough,
             alternatives=alternatives,
         )
@@ -70,10 +70,10 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
         return session.measurement(*sampling.collected())
 
 
-def main(order_path: Path, result_path: Path) -> int:
+def main(order_path: Path, result_path: Path, parent: int | None = None) -> int:
     """Measure, write the result, and return the exit code; trouble is the last event."""
     order = decode("order", order_path.read_bytes(), Order, str(order_path))
-    die_with_parent(order.parent)
+    die_with_parent(parent or order.parent)
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     stage = "start"

@@ -9,11 +9,13 @@ from loaderprobe.records.config import FileSet, RunConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the child is to measure, in how many seconds, and whose child it is."""
+    """What the child is to measure, in how many seconds from when, and whose child it is."""
 
     config: RunConfig
     files: FileSet
     budget_s: float | None
+    begin_ns: int
+    """When the order was given, on the clock that all processes of the machine share."""
     thorough: bool = False
     parent: int
 

@@ -13,8 +13,6 @@ BLOCKED_SHARE = 0.3
 # A slow device cannot be given 12 steps; fewer, over at least this long, still average its noise.
 MAX_SECONDS = 3.0
 MIN_STEPS_OF_SLOW_DEVICE = 3
-# Assumed, not measured: seconds of a configuration's budget that go to starting Python, torch and the workers.
-START_SECONDS = 6.0
 # Assumed, not measured: wall time of a segment over its timed part: flush, eviction, warming.
 OVERHEAD = 1.6
 # The loader alone, training on it, and as much again for the modes that decide an open verdict.
@@ -51,6 +49,6 @@ def pace_for(*, workers: int, rounds: int, budget_s: float | None) -> Pace:
     """The pace that fits a configuration into `budget_s` seconds, as far as the minimum allows."""
     max_s = MAX_SECONDS
     if budget_s is not None:
-        timed_s = (budget_s - START_SECONDS) / OVERHEAD
+        timed_s = budget_s / OVERHEAD
         max_s = min(MAX_SECONDS, max(MIN_SECONDS, timed_s / (rounds * SEGMENTS_A_ROUND)))
     return Pace(max_s=max_s, multiple=max(workers, 1))

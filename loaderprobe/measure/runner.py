@@ -18,6 +18,7 @@ from typing import IO
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.nursery import Child, Start, child_environment
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.trouble import explain_death
 from loaderprobe.protocols import Clock
@@ -34,9 +35,21 @@ def child_command(order: Path, result: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "loaderprobe.measure.child", str(order), str(result)]
 
 
-def child_environment() -> dict[str, str]:
-    """Ours, with our module search path: what a plug-in's name means must not depend on the current directory."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)}
+def by_command(command: Command) -> Start:
+    """Starts children as programs of their own."""
+
+    def start(order: Path, result: Path, log: Path) -> Child:
+        with log.open("wb") as log_file:
+            return subprocess.Popen(
+                command(order, result),
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                start_new_session=True,
+                bufsize=0,
+                env=child_environment(),
+            )
+
+    return start
 
 
 def run_configuration(
@@ -45,22 +58,18 @@ def run_configuration(
     clock: Clock,
     time_limit_s: float,
     on_event: Callable[[Event], None],
-    command: Command = child_command,
+    start: Start | None = None,
 ) -> Measurement | RunFailure:
-    """Measure one configuration in a child, and end the child and its workers whatever happens."""
+    """Measure one configuration in a child, and end the child and its workers whatever happens.
+
+    `start` starts the child; None starts a new Python.
+    """
+    start = start or by_command(child_command)
     started_utc, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
         order_path, result_path, log_path = (Path(scratch) / name for name in ("order.json", "result.json", "log.txt"))
         order_path.write_bytes(encode("order", order))
-        with log_path.open("wb") as log:
-            child = subprocess.Popen(
-                command(order_path, result_path),
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                bufsize=0,
-                env=child_environment(),
-            )
+        child = start(order_path, result_path, log_path)
         try:
             last, timed_out = _follow(child, clock, started_ns + round(time_limit_s * 1e9), on_event)
         finally:
@@ -68,7 +77,8 @@ def run_configuration(
         if child.returncode == 0 and result_path.is_file():
             return _checked(order, result_path)
         log_lines = tuple(log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
-    reason, hint, by_signal = explain_death(child.returncode, log_lines)
+    code = child.wait()
+    reason, hint, by_signal = explain_death(code, log_lines)
     if timed_out:
         reason, hint = (
             f"it had not ended after {time_limit_s:.0f} s",
@@ -81,7 +91,7 @@ def run_configuration(
         stage=last.stage,
         reason=reason,
         hint=hint,
-        exit_code=child.returncode if child.returncode >= 0 else None,
+        exit_code=code if code >= 0 else None,
         signal=by_signal,
         log=log_lines,
         started_utc=started_utc,
@@ -89,7 +99,7 @@ def run_configuration(
     )
 
 
-def kill_group(child: subprocess.Popen[bytes]) -> None:
+def kill_group(child: Child) -> None:
     """End the child and every process it started, and wait for the child."""
     # The group outlives its leader as long as a worker does; it is gone when all have ended by themselves.
     with contextlib.suppress(ProcessLookupError):
@@ -99,9 +109,7 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
         child.stdout.close()
 
 
-def _follow(
-    child: subprocess.Popen[bytes], clock: Clock, deadline_ns: int, on_event: Callable[[Event], None]
-) -> tuple[Event, bool]:
+def _follow(child: Child, clock: Clock, deadline_ns: int, on_event: Callable[[Event], None]) -> tuple[Event, bool]:
     """Pass on the child's events until it ends: (last event, whether the time limit ended it)."""
     assert child.stdout is not None
     lines: queue.Queue[bytes | None] = queue.Queue()
@@ -118,7 +126,7 @@ def _follow(
         on_event(last)
 
 
-def _ended(child: subprocess.Popen[bytes], clock: Clock, deadline_ns: int) -> bool:
+def _ended(child: Child, clock: Clock, deadline_ns: int) -> bool:
     try:
         child.wait(timeout=max(0.0, (deadline_ns - clock.now_ns()) / 1e9))
     except subprocess.TimeoutExpired:

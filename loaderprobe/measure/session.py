@@ -91,8 +91,9 @@ class Session:
         for number in range(MOST_ROUNDS):
             plan = self._plan()
             before_ns = self.parts.clock.now_ns()
-            for done, (mode, activity) in enumerate(shuffle.sample(plan, len(plan))):
-                self.on_stage(f"round {number + 1}: {mode} {activity}", done, len(plan))
+            total = max(self.config.rounds * len(plan), len(self._segments) + len(plan))
+            for mode, activity in shuffle.sample(plan, len(plan)):
+                self.on_stage(f"round {number + 1}: {mode} {activity}", len(self._segments), total)
                 self._segments.append(self._segment(mode, activity, number))
             if not plan or not self._time_for(before_ns):
                 return
@@ -127,8 +128,8 @@ class Session:
     def _modes(self) -> tuple[Mode, ...]:
         """Without files to prepare there is no W; Q would read nothing."""
         loader = self.parts.loader
-        modes = set(loader.modes()) if isinstance(loader, Switched) else {"C", "W"}
-        return tuple(sorted(modes - {"W", "Q"} if self.files is None else modes))
+        modes: frozenset[Mode] = loader.modes() if isinstance(loader, Switched) else frozenset({"C", "W"})
+        return tuple(sorted(mode for mode in modes if self.files is not None or mode not in ("W", "Q")))
 
     def _spent_s(self) -> float:
         return (self.parts.clock.now_ns() - self._started_ns) / 1e9

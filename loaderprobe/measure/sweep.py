@@ -45,7 +45,8 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
     """Measure what is pending in `run`, keeping each result at once.
 
     The budget is dealt out evenly over what is left, so that a slow configuration costs the later ones
-    their long segments and not their place. KeyboardInterrupt leaves everything kept.
+    their long segments first; what has not begun when it is spent is left for another time.
+    KeyboardInterrupt leaves everything kept.
     """
     todo = pending(run)
     spec = run.record.spec
@@ -53,6 +54,8 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
     for index, config in enumerate(todo):
         spent_s = (clock.now_ns() - start_ns) / 1e9
         budget_s = (spec.budget_s - spent_s) / (len(todo) - index) if spec.budget_s is not None else None
+        if budget_s is not None and budget_s <= 0:
+            return
         usual_s = spent_s / index if index else budget_s or USUAL_SECONDS
 
         def report(event: Event, index: int = index, config: RunConfig = config, usual_s: float = usual_s) -> None:
@@ -69,5 +72,12 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
             )
 
         report(Event(stage="start"))
-        order = Order(config=config, files=run.files(config.data), budget_s=budget_s, parent=os.getpid())
+        order = Order(
+            config=config,
+            files=run.files(config.data),
+            budget_s=budget_s,
+            begin_ns=clock.now_ns(),
+            thorough=spec.thorough,
+            parent=os.getpid(),
+        )
         run.save(run_one(order, clock=clock, time_limit_s=spec.time_limit_s, on_event=report))

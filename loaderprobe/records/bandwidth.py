@@ -190,6 +190,8 @@ class StorageCeiling:
     legs: tuple[BandwidthLeg, ...]
     missing: str | None = None
     """Why there is no leg."""
+    kind: DeviceKind | None = None
+    """None where nobody needed to know: storage held nothing back."""
 
     def at(self, readers: int) -> BandwidthLeg | None:
         """The leg with this number of readers."""

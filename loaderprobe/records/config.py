@@ -71,6 +71,11 @@ class FileSet:
         return content_hash([self.root, self.paths, self.size_bytes])
 
     @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return Path(self.root)
+
+    @property
     def mean_size_bytes(self) -> float:
         return sum(self.size_bytes) / len(self.size_bytes)
 

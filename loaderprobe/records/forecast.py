@@ -24,6 +24,8 @@ class Forecast:
     """Not an interval over rounds, but the range in which the rate is to be expected."""
     binds: Binding | None
     """The resource that then limits training."""
+    rising: bool = False
+    """True when it is the time that a single worker takes, so that more workers would gain."""
     how: How
     """performed: such a configuration, or such a mode, was measured. estimated: by a law."""
     refused: str | None

@@ -7,6 +7,7 @@ from typing import Literal
 
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.environment import Environment
+from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.verdict import Advice, Bound, Gains, Interval, Rates, StepTime, WorkerTime
 
 Status = Literal["measured", "failed", "skipped"]
@@ -14,7 +15,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # History of the summary, which is an interface:
 # 1  2026-11  first version
 # 2  2026-11  read_amplification, foreign_read_bytes_per_s; disk_ceiling_fraction is measured
-SUMMARY_VERSION = 2
+# 3  2026-11  tensor, forecasts, knees; advice has a command, its rates before and after, and what binds then
+SUMMARY_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class ConfigurationRow:
     loader: str
     pipeline: str
     decoder: str
+    tensor: str
     compute: str
     emulated: bool
     """True when the accelerator's rate was given, not measured."""
@@ -80,6 +83,8 @@ class ConfigurationRow:
     gpu: dict[str, float | str]
     bound: Bound | None
     advice: tuple[Advice, ...]
+    forecasts: tuple[Forecast, ...] = ()
+    """Of every change that was looked at, whether worth making, not, or beyond what the data can tell."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Field name to reason, for figures that could not be measured."""
 
@@ -93,6 +98,8 @@ class Summary:
     run: RunInfo
     environment: Environment
     configurations: tuple[ConfigurationRow, ...]
+    knees: tuple[Knee, ...] = ()
+    """One for each group of configurations that differ in workers only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

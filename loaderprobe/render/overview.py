@@ -186,10 +186,10 @@ def sentences(rows: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
     for row in rows:
         if row.bound:
             found.setdefault(row.bound.sentence, []).append(row)
-    return [(_joint_label(sharing, rows), sentence) for sentence, sharing in found.items()]
+    return [(joint_label(sharing, rows), sentence) for sentence, sharing in found.items()]
 
 
-def _joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow]) -> str:
+def joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow]) -> str:
     """`256x256, serial; 500x375, 2 and 4 workers`."""
     together: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in sharing:
@@ -238,7 +238,7 @@ def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
             if row.status == status:
                 by_reason.setdefault(row.reason or "no reason recorded", []).append(row)
         for reason, rows in by_reason.items():
-            out.append((f"{_joint_label(rows, group.rows)}, {group.device}, {group.cache}", reason))
+            out.append((f"{joint_label(rows, group.rows)}, {group.device}, {group.cache}", reason))
     return out
 
 

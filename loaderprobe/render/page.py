@@ -54,6 +54,10 @@ class Page:
         for number, part in enumerate(line.wrap(self._console, max(8, self._console.width - 4), overflow="fold")):
             self._console.print(Padding(part, (0, 0, 0, 4 if number else 2)))
 
+    def command(self, text: str) -> None:
+        """Something to type, under an item."""
+        self._console.print(Padding(Text(visible(text), style="cyan", overflow="fold"), (0, 0, 0, 6)))
+
     def add(self, renderable: RenderableType) -> None:
         """Anything else that rich can draw."""
         self._console.print(renderable)

@@ -8,7 +8,8 @@ from dataclasses import fields
 from io import StringIO
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Rates
+from loaderprobe.records.verdict import Advice, Rates
+from loaderprobe.render.counsel import advised, knees
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
     HOW_TO_READ,
@@ -26,6 +27,7 @@ from loaderprobe.render.overview import (
 from loaderprobe.render.wording import (
     MISSING,
     RESOURCES,
+    advice_words,
     bound_words,
     factor,
     gain_of,
@@ -35,14 +37,15 @@ from loaderprobe.render.wording import (
     megabytes_per_s,
     percent,
     visible,
+    worth_making,
 )
 from loaderprobe.units import format_bytes
 
 Cell = str | int | float | bool | None
 
 _PLAIN = (
-    "key", "resolution", "workers", "batch_size", "prefetch_factor", "loader", "pipeline", "decoder", "compute",
-    "emulated", "cache", "status", "reason",
+    "key", "resolution", "workers", "batch_size", "prefetch_factor", "loader", "pipeline", "decoder", "tensor",
+    "compute", "emulated", "cache", "status", "reason",
 )  # fmt: skip
 _FIGURES = (
     "predicted_images_per_s", "residual", "input_wait_fraction", "accelerator_utilization", "bytes_per_image",
@@ -86,7 +89,12 @@ def _flat(row: ConfigurationRow) -> dict[str, Cell]:
     cells.update({name: getattr(row, name) for name in _FIGURES})
     cells.update({f"gpu_{name}": value for name, value in row.gpu.items() if name != "unavailable"})
     cells["sentence"] = row.bound.sentence if row.bound else None
+    best = next((each for each in row.advice if worth_making(each)), None)
     cells["advice"] = "; ".join(advice.action for advice in row.advice) or None
+    cells["best_advice_command"] = best.command or None if best else None
+    cells["best_advice_images_per_s"] = best.after.value if best else None
+    cells["best_advice_images_per_s_low"] = best.after.low if best else None
+    cells["best_advice_images_per_s_high"] = best.after.high if best else None
     reasons = dict(row.unavailable)
     if "unavailable" in row.gpu:
         reasons.setdefault("gpu", str(row.gpu["unavailable"]))
@@ -106,7 +114,7 @@ class MarkdownReport:
         if any(row.emulated for row in report.summary.configurations):
             blocks.append(f"> {EMULATED_NOTE}")
         for group in groups(report):
-            blocks += _group_blocks(group)
+            blocks += _group_blocks(report, group)
         blocks += _section("Failed", without_figures(report, "failed"))
         blocks += _section("Skipped", without_figures(report, "skipped"))
         blocks += _section("Notes", notes(report))
@@ -117,7 +125,7 @@ class MarkdownReport:
         return "\n\n".join(blocks) + "\n"
 
 
-def _group_blocks(group: Group) -> list[str]:
+def _group_blocks(report: Report, group: Group) -> list[str]:
     lines = [
         [
             label(row, group.rows),
@@ -138,14 +146,24 @@ def _group_blocks(group: Group) -> list[str]:
         f"## {_escaped(group.title)}",
         f"Compute alone: {group.ceiling}.",
         _pipe_table(head, lines, right=range(1, 6)),
-        "\n".join(f"- **{_escaped(labels)}:** {_escaped(sentence)}" for labels, sentence in sentences(group.rows)),
+        *_bullets([(f"Knee of {subject}", sentence) for subject, sentence in knees(report, group)]),
+        *_bullets(sentences(group.rows)),
+        *_bullets([(f"Advice for {labels}", _advice(advice)) for labels, advice in advised(group)]),
     ]
 
 
+def _advice(advice: Advice) -> str:
+    return f"{advice_words(advice)}{f' (type: {advice.command})' if advice.command else ''}"
+
+
 def _section(title: str, entries: Sequence[tuple[str, str]]) -> list[str]:
-    if not entries:
-        return []
-    return [f"## {title}", "\n".join(f"- **{_escaped(what)}:** {_escaped(text)}" for what, text in entries)]
+    return [f"## {title}", *_bullets(entries)] if entries else []
+
+
+def _bullets(entries: Sequence[tuple[str, str]]) -> list[str]:
+    """One list, or nothing."""
+    lines = [f"- **{_escaped(what)}:** {_escaped(text)}" for what, text in entries]
+    return ["\n".join(lines)] if lines else []
 
 
 def _data_table(report: Report) -> str:

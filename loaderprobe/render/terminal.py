@@ -8,23 +8,32 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Advice
-from loaderprobe.render.overview import EMULATED_NOTE, Group, counts, groups, missing, notes, sentences, without_figures
+from loaderprobe.render.counsel import advised, knees
+from loaderprobe.render.overview import (
+    EMULATED_NOTE,
+    Group,
+    counts,
+    groups,
+    missing,
+    notes,
+    sentences,
+    without_figures,
+)
 from loaderprobe.render.page import Page
 from loaderprobe.render.wording import (
     MISSING,
+    advice_words,
     bound_words,
     counted,
     factor,
     interval,
-    label,
     main_gains,
     megabytes_per_s,
     percent,
     tone,
     variation,
 )
-from loaderprobe.units import format_duration, significant
+from loaderprobe.units import format_duration
 
 STYLES = {
     "compute": "green",
@@ -57,7 +66,7 @@ class TerminalReport:
         page = Page(width=width, color=color)
         self._head(page, report)
         for group in groups(report):
-            self._group(page, group)
+            self._group(page, report, group)
         self._trouble(page, report)
         self._footer(page, report)
         return page.text()
@@ -71,15 +80,19 @@ class TerminalReport:
                 f"Interrupted: {counted(run.pending, 'configuration')} still to be measured.", style="yellow"
             )
 
-    def _group(self, page: Page, group: Group) -> None:
+    def _group(self, page: Page, report: Report, group: Group) -> None:
         page.gap()
         page.paragraph(f"{group.title}; {group.ceiling}", style="bold")
         page.add(_table(group))
         page.gap()
+        for subject, sentence in knees(report, group):
+            page.item(f"Knee of {subject}", sentence)
         for labels, sentence in sentences(group.rows):
             page.item(labels, sentence)
-        for labels, advice in _advice(group):
-            page.item(f"Advice for {labels}", _advised(advice))
+        for labels, advice in advised(group):
+            page.item(f"Advice for {labels}", advice_words(advice))
+            if advice.command:
+                page.command(advice.command)
 
     def _trouble(self, page: Page, report: Report) -> None:
         sections = (
@@ -154,22 +167,3 @@ def _gains(row: ConfigurationRow) -> str:
     named = (row.bound.candidates or (row.bound.cause,)) if row.bound else ()
     shown = [factor(gain) if name in named else f"{name} {factor(gain)}" for name, gain in main_gains(row)]
     return ", ".join(shown) or MISSING
-
-
-def _advice(group: Group) -> list[tuple[str, Advice]]:
-    """The best advice for each row, once for each different action."""
-    best: dict[str, tuple[str, Advice]] = {}
-    for row in group.rows:
-        if not row.advice:
-            continue
-        advice = max(row.advice, key=lambda each: each.gain)
-        known = best.get(advice.action)
-        if known is None or advice.gain > known[1].gain:
-            best[advice.action] = (label(row, group.rows), advice)
-    return list(best.values())
-
-
-def _advised(advice: Advice) -> str:
-    return (
-        f"{advice.action}; forecast {significant(advice.predicted_images_per_s)} images/s (x{significant(advice.gain)})"
-    )

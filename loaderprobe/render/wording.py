@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Bound, Gain, Interval
+from loaderprobe.records.verdict import Advice, Bound, Gain, Interval
 from loaderprobe.units import join_words, significant
 
 MISSING = "\N{EN DASH}"
 """Stands for a figure that does not exist; every renderer lists the reasons."""
 
 RESOURCES = ("storage", "preprocess", "transport", "compute")
+
+
+THEN = {
+    "storage": "storage binds",
+    "preprocess": "preprocessing binds",
+    "cores": "the cores bind",
+    "transport": "handing over batches binds",
+    "compute": "compute binds",
+}
 
 
 def loading(row: ConfigurationRow) -> str:
@@ -26,7 +35,7 @@ def variation(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
         parts.append(f"batch {row.batch_size}")
     if row.workers and len({other.prefetch_factor for other in among if other.workers}) > 1:
         parts.append(f"prefetch {row.prefetch_factor}")
-    for field in ("loader", "pipeline", "decoder"):
+    for field in ("loader", "pipeline", "decoder", "tensor"):
         if len({getattr(other, field) for other in among}) > 1:
             parts.append(getattr(row, field))
     return ", ".join(parts)
@@ -81,6 +90,24 @@ def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Gain], ...]:
 def factor(gain: Gain) -> str:
     """`x2.81`, and `est.` behind it when it was not performed."""
     return f"x{significant(gain.value)}{' est.' if gain.how == 'estimated' else ''}"
+
+
+def worth_making(advice: Advice) -> bool:
+    """False for what is said only to keep somebody from it."""
+    return advice.gain > 1
+
+
+def advice_words(advice: Advice) -> str:
+    """`use 4 workers: 205 → 391 images/s (352 to 430), x1.91; then the cores bind`."""
+    if not worth_making(advice):
+        return advice.action
+    after = f"{rate(advice.after.low)} to {rate(advice.after.high)}"
+    tried = ", measured" if advice.how == "performed" else ""
+    then = f"; then {THEN[advice.binds]}" if advice.binds else ""
+    return (
+        f"{advice.action}: {rate(advice.before.value)} → {rate(advice.after.value)} images/s "
+        f"({after}), x{significant(advice.gain)}{tried}{then}"
+    )
 
 
 def interval(value: Interval | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     SUMMARY_VERSION,
@@ -19,6 +20,7 @@ from loaderprobe.records.report import (
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Gain, Gains, Interval, Rates, StepTime, WorkerTime
 from loaderprobe.testing.machine import NO_GPU, example_environment
 from loaderprobe.testing.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
+from loaderprobe.units import significant
 
 
 def _gains(case: Case) -> Gains:
@@ -64,12 +66,80 @@ def _rates(case: Case) -> Rates:
     )
 
 
+def _advice(case: Case, speed: float, gains: Gains) -> tuple[Advice, ...]:
+    """What the verdict suggests: files in memory where storage binds, and no faster device where input does."""
+    before = Interval(value=speed, low=speed * 0.97, high=speed * 1.03)
+    until = f"{CEILING[case.compute]:g}"
+    wasted = Advice(
+        action=f"A faster accelerator is wasted until the loader delivers more than {until} images/s.",
+        predicted_images_per_s=speed, gain=1.0, before=before, after=before, how="performed",
+    )  # fmt: skip
+    if case.cause != "storage" or not gains.storage:
+        return (wasted,) if case.side == "input" else ()
+    gain, after = gains.storage.value, speed * gains.storage.value
+    cache = Advice(
+        action="keep the files in memory",
+        command="find /data/imagenet-like -type f -exec cat {} + >/dev/null",
+        predicted_images_per_s=after,
+        gain=gain,
+        before=before,
+        after=Interval(value=after, low=after * 0.9, high=after * 1.1),
+        how=case.how,
+        binds="preprocess",
+    )
+    return (cache, wasted)
+
+
+def _forecasts(case: Case, speed: float) -> tuple[Forecast, ...]:
+    """One that was made and one that was refused."""
+    return (
+        Forecast(
+            changed="accelerator", to="mlperf-a100", binds="storage", how="estimated", refused=None,
+            images_per_s=Interval(value=speed, low=speed * 0.9, high=speed * 1.1),
+        ),
+        Forecast(
+            changed="prefetch_factor", to="4", images_per_s=None, binds=None, how="estimated",
+            refused="too few batches were recorded to tell how their times vary",
+        ),
+    )  # fmt: skip
+
+
+def _knees(rows: Sequence[ConfigurationRow]) -> tuple[Knee, ...]:
+    """For each data set on each device, the fastest row; the cores bind beyond it."""
+    together: dict[tuple[str, str], list[ConfigurationRow]] = {}
+    for row in rows:
+        if row.images_per_s:
+            together.setdefault((row.compute, row.resolution), []).append(row)
+    return tuple(_knee(some) for some in together.values())
+
+
+def _knee(rows: Sequence[ConfigurationRow]) -> Knee:
+    best = max(rows, key=lambda row: row.images_per_s.value if row.images_per_s else 0.0)
+    assert best.images_per_s
+    compute = (best.accelerator_utilization or 0.0) > 0.9
+    words = f"{best.workers} workers" if best.workers else "the serial loader"
+    return Knee(
+        keys=tuple(row.key for row in rows),
+        resolution=best.resolution,
+        compute=best.compute,
+        cache=best.cache,
+        batch_size=best.batch_size,
+        prefetch_factor=best.prefetch_factor,
+        workers=best.workers,
+        images_per_s=best.images_per_s,
+        how="performed",
+        binds="compute" if compute else "cores",
+        sentence=f"{words} ({significant(best.images_per_s.value)} images/s); "
+        f"beyond it {'compute binds' if compute else 'the cores bind'}.",
+        forecasts=(),
+    )
+
+
 def _row(case: Case) -> ConfigurationRow:
     ceiling, gains = CEILING[case.compute], _gains(case)
     predicted = case.end_to_end(case.loader[0])
     speed = predicted * (1 + case.drift)
     disk = speed * BYTES[case.resolution]
-    advice = Advice(action="keep the files in memory or on faster storage", predicted_images_per_s=speed * 2, gain=2.0)
     return ConfigurationRow(
         key=f"{case.compute}-{case.resolution}-{case.workers}",
         resolution=case.resolution,
@@ -79,6 +149,7 @@ def _row(case: Case) -> ConfigurationRow:
         loader="torch",
         pipeline="imagenet",
         decoder="pillow",
+        tensor="float32",
         compute=case.compute,
         emulated=case.compute.startswith("emulated:"),
         cache="cold",
@@ -99,7 +170,8 @@ def _row(case: Case) -> ConfigurationRow:
         foreign_read_bytes_per_s=0.0,
         gpu={"unavailable": NO_GPU},
         bound=_bound(case, gains),
-        advice=(advice,) if case.cause == "storage" else (),
+        advice=_advice(case, speed, gains),
+        forecasts=_forecasts(case, speed),
         unavailable={"gains.transport": NO_TRANSPORT, "rates_images_per_s.loader_without_transport": NO_TRANSPORT},
     )
 
@@ -113,7 +185,15 @@ def _without_figures(row: ConfigurationRow, status: str, reason: str) -> Configu
             "cold_fraction", "disk_ceiling_fraction", "read_amplification", "foreign_read_bytes_per_s", "bound",
         )
     )  # fmt: skip
-    changes: dict[str, Any] = {**gone, "status": status, "reason": reason, "advice": (), "gpu": {}, "unavailable": {}}
+    changes: dict[str, Any] = {
+        **gone,
+        "status": status,
+        "reason": reason,
+        "advice": (),
+        "forecasts": (),
+        "gpu": {},
+        "unavailable": {},
+    }
     return replace(row, workers=8, prefetch_factor=2, key=f"{row.compute}-{row.resolution}-8", **changes)
 
 
@@ -206,6 +286,7 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
             run=run,
             environment=example_environment(),
             configurations=chosen,
+            knees=_knees(chosen),
         ),
         details=tuple(_detail(row) for row in chosen if row.status == "measured"),
     )

@@ -11,7 +11,7 @@ import pytest
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.runner import run_configuration
+from loaderprobe.measure.runner import by_command, run_configuration
 from loaderprobe.records.config import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import encode
@@ -22,7 +22,9 @@ from tests.measure.conftest import Measure
 
 def order() -> Order:
     files = example_files(16)
-    return Order(config=example_config(data=files.fingerprint), files=files, budget_s=None, parent=os.getpid())
+    return Order(
+        config=example_config(data=files.fingerprint), files=files, budget_s=None, begin_ns=0, parent=os.getpid()
+    )
 
 
 def run(script: str, events: list[Event] | None = None, time_limit_s: float = 60.0) -> Measurement | RunFailure:
@@ -33,7 +35,7 @@ def run(script: str, events: list[Event] | None = None, time_limit_s: float = 60
 
     heard = events if events is not None else []
     return run_configuration(
-        order(), clock=SystemClock(), time_limit_s=time_limit_s, on_event=heard.append, command=command
+        order(), clock=SystemClock(), time_limit_s=time_limit_s, on_event=heard.append, start=by_command(command)
     )
 
 
@@ -66,7 +68,9 @@ def test_a_hung_child_is_ended_with_all_its_processes() -> None:
     def command(_: Path, __: Path) -> list[str]:
         return [sys.executable, "-c", "import os, signal; os.fork(); signal.pause()"]
 
-    failure = run_configuration(order(), clock=clock, time_limit_s=0.0, on_event=lambda _: None, command=command)
+    failure = run_configuration(
+        order(), clock=clock, time_limit_s=0.0, on_event=lambda _: None, start=by_command(command)
+    )
     assert isinstance(failure, RunFailure)
     assert "had not ended after 0 s" in failure.reason
     assert "--time-limit" in failure.hint

@@ -1,0 +1,50 @@
+"""A DataLoader's schedule, batch by batch: what fetching further ahead is worth when batch times vary.
+
+torch sends a new order only when a batch has been received; task k goes to worker k mod N; at most N times the
+prefetch factor are outstanding; batches are handed over in order. For anything else the laws predict as well.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+# Steps a device that runs on its own is handed ahead of time.
+STEPS_AHEAD = 2
+# Enough for batch times to meet in many ways.
+BATCHES = 400
+
+
+def scheduled_rate(
+    batch_s: Sequence[float], *, workers: int, prefetch_factor: int, step_s: float, receive_s: float, synchronous: bool
+) -> float:
+    """Batches/s of training once the first buffer is used up, when task k takes `batch_s[k]` seconds in its worker.
+
+    `step_s`: compute a batch; `receive_s`: the training thread a batch. The times are taken round and round.
+    """
+    ahead = workers * prefetch_factor
+    skipped = workers * (prefetch_factor + 1)
+    count = max(BATCHES, 4 * skipped, 2 * len(batch_s))
+    sent = deque([0.0] * ahead)
+    free = [0.0] * workers
+    steps: deque[float] = deque(maxlen=STEPS_AHEAD)
+    now = device = begin = 0.0
+    ready: deque[float] = deque()
+    for number in range(count):
+        while sent:
+            task = number + len(ready)
+            worker = task % workers
+            free[worker] = max(free[worker], sent.popleft()) + batch_s[task % len(batch_s)]
+            ready.append(free[worker])
+        now = max(now, ready.popleft()) + receive_s
+        sent.append(now)
+        device = max(now, device) + step_s
+        if synchronous:
+            now = device
+        else:
+            if len(steps) == STEPS_AHEAD:
+                now = max(now, steps[0])
+            steps.append(device)
+        if number == skipped:
+            begin = device
+    return (count - 1 - skipped) / (device - begin) if device > begin else float("inf")

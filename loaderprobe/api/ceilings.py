@@ -1,0 +1,83 @@
+"""The storage under a sweep's data: what it delivers to as many readers as there are workers, and its kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.rule import WORTH
+from loaderprobe.analyze.verdict import verdict
+from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.measure.order import Order
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import FileSet
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.storage.ceiling import raise_ceiling
+from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
+from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.system.pagecache import LinuxPageCache
+
+# Of the storage at one concurrency.
+CEILING_S = 1.5
+CEILING_LONGEST_S = 5.0
+CEILING_SHARE = 0.2
+# What tells kinds apart: one reader, a few, many, and one that pauses.
+KIND_READERS = (1, 4, 16)
+KIND_S = 1.0
+# Five legs that may each take five times their shortest time.
+KIND_LONGEST_S = 25.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """Measures the storage under a run's data where it may matter: for the rest it would explain nothing."""
+
+    run: RunDirectory
+
+    def after(self, order: Order, measured: Measurement) -> None:
+        """Measure what the storage delivers to as many readers as `order` has workers, right after it has run."""
+        if order.config.cache != "cold":
+            return
+        most = max(config.workers for config in self.run.record.spec.configs)
+        if not (order.thorough or order.config.workers == most or storage_matters(measured)):
+            return
+        known = self.run.ceiling(order.config.data)
+        longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
+        found = raise_ceiling(
+            known,
+            order.files,
+            max(1, order.config.workers),
+            seconds=CEILING_S,
+            longest_s=min(CEILING_LONGEST_S, max(CEILING_S, longest_s)),
+            cache=LinuxPageCache(),
+        )
+        if found != known:
+            self.run.save_ceiling(found)
+
+    def name_kinds(self, left_s: float | None) -> None:
+        """Find out the kind of storage under each data set that storage holds back, as far as time is left."""
+        for config in self.run.record.spec.configs:
+            known, measured = self.run.ceiling(config.data), self.run.result(config.key)
+            if known is None or known.kind is not None or not isinstance(measured, Measurement):
+                continue
+            if config.cache == "cold" and storage_matters(measured) and (left_s is None or left_s > KIND_LONGEST_S):
+                left_s = None if left_s is None else left_s - KIND_LONGEST_S
+                self.run.save_ceiling(_with_kind(known, self.run.files(config.data)))
+
+
+def storage_matters(measurement: Measurement) -> bool:
+    """False where training would hardly gain from free storage."""
+    try:
+        gain = verdict(measurement).gains.storage
+    except BadValue:
+        return False  # no complete round: nothing is known that a ceiling could explain
+    return gain is None or gain.value >= WORTH
+
+
+def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:
+    request = ProbeRequest(path=files.folder, readers=KIND_READERS, seconds=KIND_S)
+    try:
+        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_leg=lambda *_: None)
+    except (LoaderprobeError, OSError) as error:
+        return replace(known, missing=known.missing or f"the kind of storage was not found out: {error}")
+    return replace(known, kind=judge_bandwidth(measured, {}).kind)

@@ -1,0 +1,68 @@
+"""What a sweep is going to measure, how long that takes, and why; said before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loaderprobe.measure.pace import MAX_SECONDS, MIN_SECONDS, OVERHEAD
+from loaderprobe.records.config import RunConfig, SweepSpec
+from loaderprobe.units import format_duration
+
+# Python, torch and the workers: 4 s in quiet on two cores.
+START_SECONDS = 4.0
+SCREENING_SEGMENTS = 2
+COSTLY_SEGMENTS = 4
+MOST_COSTLY_ROUNDS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The seconds that the configurations still to be measured take, at least and at most."""
+
+    configurations: int
+    least_s: float
+    """When every verdict is clear after the screening, and every loader quick."""
+    most_s: float
+    budget_s: float | None
+    thorough: bool
+    rounds: int
+
+    def sentences(self) -> tuple[str, ...]:
+        """What is measured, how long, and why."""
+        counted = "1 configuration" if self.configurations == 1 else f"{self.configurations} configurations"
+        screening = f"{counted}: the loader alone and in training, {self.rounds} rounds"
+        costly = "the same with warm files, without decoding, and without handing over"
+        decided = f"then {costly}" + ("" if self.thorough else ", where that leaves the cause open")
+        return f"Plan: {screening}; {decided}.", self._time()
+
+    def _time(self) -> str:
+        least, most = format_duration(self.least_s), format_duration(self.most_s)
+        if self.budget_s is None:
+            return f"It takes {least} to {most}; --budget SECONDS sets a limit, --thorough measures everything."
+        share = f"{format_duration(self.budget_s)}, {format_duration(self.budget_s / self.configurations)} each"
+        if self.budget_s >= self.least_s:
+            return f"It stays within the budget of {share}."
+        fits = int(self.configurations * self.budget_s / self.least_s)
+        return (
+            f"The budget of {share}, is less than the {least} that all would take: segments get short, and some "
+            f"{self.configurations - fits} configurations may be left for --resume."
+        )
+
+
+def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig]) -> Plan:
+    """The plan for what is still to be measured of a sweep."""
+    least = most = 0.0
+    for config in todo:
+        screening = config.rounds * SCREENING_SEGMENTS
+        least += START_SECONDS + screening * MIN_SECONDS * OVERHEAD
+        costly = MOST_COSTLY_ROUNDS * COSTLY_SEGMENTS
+        most += START_SECONDS + (screening + costly) * MAX_SECONDS * OVERHEAD
+    return Plan(
+        configurations=len(todo),
+        least_s=least,
+        most_s=most,
+        budget_s=spec.budget_s,
+        thorough=spec.thorough,
+        rounds=max((config.rounds for config in todo), default=0),
+    )

@@ -1,0 +1,90 @@
+"""Measured points of made-up storage and pipelines that follow their law exactly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from loaderprobe.analyze.fit import Fit, Point, fit
+from loaderprobe.analyze.model import Loop
+from loaderprobe.analyze.service import Law, Service, Storage
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.testing.bandwidth import example_leg
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """A pipeline and the storage under it: seconds an image, bytes/s."""
+
+    law: Law = "banked"
+    cpu_s: float = 0.004
+    latency_s: float = 0.001
+    bytes_per_image: float = 100_000.0
+    bytes_per_s: float = 40e6
+    cores: float = 16.0
+    parent_s: float = 0.0001
+    compute: float = 1e5
+    synchronous: bool = False
+
+    def service(self) -> Service:
+        """What a perfect fit finds."""
+        return Service(
+            law=self.law,
+            cpu_s=self.cpu_s,
+            other_s=0.0,
+            latency_s=self.latency_s,
+            transfer_s=self.bytes_per_image / self.bytes_per_s if self.law == "serial" else 0.0,
+            bytes_per_image=self.bytes_per_image,
+            bytes_per_s=math.inf if self.law == "latency" else self.bytes_per_s,
+            cores=self.cores,
+            parent_s=self.parent_s,
+        )
+
+    def training(self, workers: int) -> float:
+        """Images/s end to end."""
+        return self._loop(workers).end_to_end(self.service().loader(workers))
+
+    def _loop(self, workers: int) -> Loop:
+        return Loop(
+            workers=workers, batch_size=16, synchronous=self.synchronous, compute_images_per_s=self.compute,
+            overhead_s=self.parent_s * 16,
+        )  # fmt: skip
+
+    def point(self, workers: int, **changes: Any) -> Point:
+        """The configuration as it would be measured."""
+        loader = self.service().loader(workers)
+        wall_s = max(workers, 1) / loader
+        fields: dict[str, Any] = {
+            "workers": workers,
+            "batch_size": 16,
+            "synchronous": self.synchronous,
+            "on_cpu": False,
+            "loader": loader,
+            "loader_spread": 0.0,
+            "training": self.training(workers),
+            "training_spread": 0.0,
+            "predicted": self.training(workers),
+            "compute": self.compute,
+            "compute_spread": 0.0,
+            "cpu_s": self.cpu_s,
+            "blocked_s": max(self.service().storage_s, wall_s - self.cpu_s),
+            "idle_s": 0.0,
+            "bytes_per_image": self.bytes_per_image,
+            "parent_s": self.parent_s if workers else 0.0,
+            "cores": self.cores,
+            "from_storage": True,
+        }
+        return Point(**(fields | changes))
+
+    def storage(self) -> Storage:
+        """The kind, and the ceiling where there is one."""
+        ceiling = StorageCeiling(data="0" * 16, legs=(example_leg(4, self.bytes_per_s),))
+        return Storage(kind=self.law, ceiling=None if self.law == "latency" else ceiling)  # type: ignore[arg-type]  # memory is no kind of storage
+
+    def fit(self, *measured: int, anchor: int, **changes: Any) -> Fit:
+        """Fitted to these numbers of workers, at one of them."""
+        points = {number: self.point(number, **(changes if number == anchor else {})) for number in measured}
+        found = fit(tuple(points.values()), points[anchor], self.storage())
+        assert isinstance(found, Fit)
+        return found

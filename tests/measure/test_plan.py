@@ -1,0 +1,34 @@
+"""What a sweep says before it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loaderprobe.measure.plan import plan_sweep
+from loaderprobe.records.config import SweepSpec
+from loaderprobe.testing import example_config
+
+
+def told(count: int, **changes: Any) -> str:
+    """The plan of so many configurations, as one text."""
+    configs = tuple(example_config(batch_size=number + 1) for number in range(count))
+    return " ".join(plan_sweep(SweepSpec(configs=configs, **changes), configs).sentences())
+
+
+def test_it_names_what_is_measured_and_when_more_is() -> None:
+    """Screening for all, the costly experiments where the cause stays open, or everywhere."""
+    assert "21 configurations: the loader alone and in training, 3 rounds" in told(21)
+    assert "where that leaves the cause open" in told(21)
+    assert "where that leaves the cause open" not in told(21, thorough=True)
+
+
+def test_without_a_budget_it_names_the_shortest_and_the_longest_time() -> None:
+    """Nobody starts a sweep without knowing whether it takes minutes or an hour."""
+    assert " min " in told(21)
+    assert "--budget" in told(21)
+
+
+def test_a_budget_that_does_not_suffice_is_said_before_time_is_spent() -> None:
+    """So many configurations may be left, and how to complete them."""
+    assert "within the budget of 5 min, 14 s each" in told(21, budget_s=300.0)
+    assert "may be left for --resume" in told(21, budget_s=30.0)
