@@ -36,7 +36,7 @@ Plan = tuple[tuple[Mode, Activity], ...]
 
 BATCH_SIZE = 8
 BURN_S = 0.010
-HEAVY_SIDE = 1024
+HEAVY_SIDE = 768
 DRAINS_OF_VERDICT = 100
 """Added to the round of the verdict's own drains where they stand beside the truth, for rules that need them."""
 _TRANSFORM = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
@@ -80,19 +80,17 @@ banked   6 256x256 1 lazy  50,150,400
 banked  16 500x375 2 plain 50,150,none
 banked  16 256x256 4 plain 150,400,none
 banked  16 256x256 2 burn  50,150,400
-banked  16 256x256 2 heavy 50,150,none
-serial   6 256x256 1 plain 50,150,none
-serial   6 256x256 2 lazy  50,150,400
+banked  16 256x256 2 heavy 150,400,none
+serial   6 256x256 2 lazy  150,400,none
 serial  16 500x375 0 plain 50,150,400
 serial  16 256x256 4 plain 150,400,none
-serial  16 256x256 1 burn  50,150,400
-latency  0 256x256 0 plain 50,150,400
+serial  16 256x256 1 burn  50,150,none
+latency  0 256x256 0 plain 50,150,none
 latency  0 500x375 1 lazy  50,150,none
-latency  0 256x256 2 plain 50,150,400
-latency  0 500x375 4 plain 50,150,400
+latency  0 256x256 2 plain 150,400,none
+latency  0 500x375 4 plain 150,400,none
 latency  0 256x256 4 burn  50,150,none
-latency  0 256x256 1 heavy 50,150,none
-warm     0 500x375 0 plain 50,150,400
+warm     0 500x375 0 plain 150,400,none
 warm     0 256x256 1 plain 150,400,none
 warm     0 500x375 4 plain 150,400,none
 warm     0 256x256 2 burn  50,150,400
@@ -102,8 +100,8 @@ warm     0 256x256 2 heavy 150,400,none
 )
 
 
-class Photographs(Dataset[tuple[torch.Tensor, int]]):
-    """Photographs as anyone reads them: at once, or as the decoder asks; with more CPU, or as large tensors."""
+class Photographs(Dataset[tuple[Any, ...]]):
+    """Photographs as anyone reads them: at once, or as the decoder asks; with more CPU, or large tensors beside."""
 
     def __init__(self, folder: Path, variant: Variant) -> None:
         self._files = sorted(folder.rglob("*.JPEG"))
@@ -113,19 +111,18 @@ class Photographs(Dataset[tuple[torch.Tensor, int]]):
     def __len__(self) -> int:
         return len(self._files)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
         file = self._files[index]
         if self._variant == "lazy":
             with file.open("rb") as opened:
                 return _TRANSFORM(Image.open(opened).convert("RGB")), index
         data = file.read_bytes()
-        if self._heavy is not None:
-            return self._heavy, index
         if self._variant == "burn":
             end_s = time.thread_time() + BURN_S
             while time.thread_time() < end_s:
                 pass
-        return _TRANSFORM(Image.open(io.BytesIO(data)).convert("RGB")), index
+        image = _TRANSFORM(Image.open(io.BytesIO(data)).convert("RGB"))
+        return (image, index) if self._heavy is None else (image, index, self._heavy)
 
 
 class Rack:

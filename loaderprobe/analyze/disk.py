@@ -75,7 +75,7 @@ def disk_use(measurement: Measurement, segments: Sequence[Segment], ceiling: Sto
     moved = [segment.disk_bytes for segment in segments]
     all_moved = sum(each or 0 for each in moved) if None not in moved else None
     cold = cold_fraction(measurement, segments)
-    leg, reason = _ceiling_leg(measurement, ceiling, readers)
+    leg, reason = ceiling_leg(measurement, ceiling, readers)
     unavailable: dict[str, str] = {}
     if own is None:
         for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
@@ -97,7 +97,7 @@ def disk_use(measurement: Measurement, segments: Sequence[Segment], ceiling: Sto
     )
 
 
-def _ceiling_leg(
+def ceiling_leg(
     measurement: Measurement, ceiling: StorageCeiling | None, readers: int
 ) -> tuple[BandwidthLeg | None, str]:
     """A ceiling counts only when its own reads were cold; else the reason why there is none."""

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.gains import Experiments
+from loaderprobe.analyze.model import Loop
 from loaderprobe.analyze.rates import cold_fraction, rates_by_round, segments_of
 from loaderprobe.analyze.rule import residual_of
 from loaderprobe.analyze.service import LAWS, Law, Service, Storage, Term
+from loaderprobe.analyze.validity import as_found
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
 from loaderprobe.stats import median
 
@@ -41,8 +43,6 @@ class Point:
     """Half the range over the rounds, relative, as are the other two."""
     training: float
     training_spread: float
-    predicted: float
-    """Images/s of training that the loop's law makes of the loader's."""
     compute: float
     compute_spread: float
     cpu_s: float
@@ -59,6 +59,17 @@ class Point:
     unproved: str | None = None
     """Why nothing can be said about other storage."""
 
+    @property
+    def loop(self) -> Loop:
+        """How its training overlaps."""
+        return Loop(
+            workers=self.workers,
+            batch_size=self.batch_size,
+            synchronous=self.synchronous,
+            compute_images_per_s=self.compute,
+            overhead_s=self.parent_s * self.batch_size,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
@@ -70,9 +81,20 @@ class Fit:
     """Relative: what the rate of the loader may differ by at another time."""
 
     @property
-    def ratio(self) -> float:
-        """Measured training over that predicted from the parts; forecasts keep it."""
-        return self.anchor.training / self.anchor.predicted
+    def ratios(self) -> tuple[float, float]:
+        """What measured training tells of the parts: (factor on the rate of the loader, factor on the whole).
+
+        Where the loader held training back, it was the loader that ran differently beside compute; what that
+        does not explain, and all of it where compute held back, belongs to the whole.
+        """
+        anchor, loop = self.anchor, self.anchor.loop
+        factor = 1.0
+        if anchor.loader <= anchor.compute:
+            alone = anchor.training
+            if not anchor.workers and anchor.synchronous:
+                alone = 1 / max(1e-12, 1 / anchor.training - 1 / anchor.compute)
+            factor = min(alone, anchor.compute) / anchor.loader
+        return factor, anchor.training / loop.end_to_end(anchor.loader * factor)
 
 
 def point_of(measurement: Measurement, found: Experiments) -> Point | str:
@@ -80,7 +102,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
     residual, tolerance = residual_of(found)
     if residual is None or not found.compute:
         return "no round measured the loader, compute and training on both"
-    if abs(residual) > tolerance:
+    if abs(residual) > tolerance or not 1 / MISFIT <= 1 + residual <= MISFIT:
         return f"training ran at {1 + residual:.0%} of what its parts predict, so no law describes it"
     cost = found.cost
     if cost is None or not cost.images:
@@ -101,7 +123,6 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
         loader_spread=_spread(loader),
         training=median(training),
         training_spread=_spread(training),
-        predicted=median(list(found.predicted.values())),
         compute=found.compute,
         compute_spread=_spread(alone) if alone else 0.0,
         cpu_s=per_image.cpu_s,
@@ -112,7 +133,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
         cores=measurement.cores_available,
         from_storage=from_storage,
         performed=_performed(found),
-        unproved=_why_unproved(cold, from_storage=from_storage),
+        unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
     )
 
 
@@ -130,12 +151,14 @@ def _bytes_per_image(drains: Sequence[Segment]) -> float:
     return sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
 
 
-def _why_unproved(cold: float | None, *, from_storage: bool) -> str | None:
+def _why_unproved(
+    measurement: Measurement, found: Experiments, cold: float | None, *, from_storage: bool
+) -> str | None:
     if not from_storage:
         return "the files came from memory, so storage was not asked"
-    if cold is not None and cold < COLD_AT_LEAST:
-        return f"only {cold:.0%} of the bytes came from storage"
-    return None
+    if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
+        return "the files were read as they were found, so what storage gave is not known"
+    return found.missing.get("storage") if found.base == "C" else None
 
 
 def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
@@ -177,13 +200,13 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
         return replace(service, latency_s=anchor.blocked_s, bytes_per_image=anchor.bytes_per_image)
     size = anchor.bytes_per_image
     device, unproved = _device(service, first, points, size, storage)
+    # On a device in full use a worker's blocked time is a queue; one reader alone on a serial one has no queue.
+    full = first.loader * size >= SATURATED * device and (kind == "banked" or first.workers > 1)
+    waits_s = min(first.blocked_s, storage.least_file_s) if full else first.blocked_s
+    transfer_s = 0.0
     if kind == "serial":
         transfer_s = min(size / device, first.blocked_s) if math.isfinite(device) else first.blocked_s
-        latency_s = first.blocked_s - transfer_s
-    else:
-        transfer_s = 0.0
-        full = first.loader * size >= SATURATED * device
-        latency_s = min(first.blocked_s, storage.least_file_s) if full else first.blocked_s
+    latency_s = max(0.0, waits_s - transfer_s)
     return replace(
         service,
         latency_s=latency_s,

@@ -1,7 +1,7 @@
 """Forecasts: the rate of training after one change, by the laws of the storage at hand, with its range.
 
-Each follows the measured configuration: the law gives by what factor the loader changes, the loop what that means
-for training, and the ratio of measured to predicted training is kept. What was performed outranks the law.
+Each follows the measured configuration: the law gives what the loader changes to, the loop what that means for
+training, and what measured training differed by from its parts is kept. What was performed outranks the law.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loaderprobe.records.forecast import Changed, Forecast
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.verdict import Binding, How, Interval
 from loaderprobe.stats import median
-from loaderprobe.units import format_rate, significant
+from loaderprobe.units import format_duration, format_rate, significant
 
 # Where two resources limit nearly alike, the rate lies below both: by up to a fifth in the experiments.
 NEAR = 1.15
@@ -89,7 +89,7 @@ def disk(fit: Fit, factor: float) -> Forecast:
 
 def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> Forecast:
     """On storage of another kind, with the bandwidth and the latency of a file that it is known for."""
-    to = f"{kind}, {format_rate(bytes_per_s)}, {significant(latency_s * 1e3)} ms"
+    to = f"{kind}, {format_rate(bytes_per_s)}, {format_duration(latency_s)}"
     if fit.anchor.unproved:
         return refused("disk", to, fit.anchor.unproved)
     if not fit.anchor.bytes_per_image and kind != "latency":
@@ -219,12 +219,12 @@ class _Outcome:
 
 
 def _forecast(fit: Fit, change: Change) -> Forecast:
-    found: list[_Outcome] = []
+    found = []
     for law in fit.laws:
         service = change.alter(law)
         loader = change.loader(service, service.loader(change.workers))
         outcome = _outcome(fit, change, service, loader)
-        asked = min(loader, outcome.value / fit.ratio) * service.bytes_per_image
+        asked = min(loader, outcome.value) * service.bytes_per_image
         if asked > service.unproved_bytes_per_s:
             reason = f"it takes {format_rate(asked)} of storage that was not seen to give so much"
             return refused(change.changed, change.to, reason)
@@ -232,12 +232,9 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
     low, high = min(each.low for each in found), max(each.high for each in found)
     values = sorted(each.value for each in found)
     if values[-1] > DISAGREE * values[0]:
-        return refused(
-            change.changed,
-            change.to,
-            f"the kind of storage is not known, which leaves {significant(values[0])} to {significant(values[-1])} "
-            "images/s: loaderprobe bandwidth tells the kind",
-        )
+        between = f"{significant(values[0])} to {significant(values[-1])} images/s"
+        reason = f"the kind of storage is not known, which leaves {between}: loaderprobe bandwidth tells it"
+        return refused(change.changed, change.to, reason)
     middle = sorted(found, key=lambda each: each.value)[len(found) // 2]
     return Forecast(
         changed=change.changed,
@@ -251,7 +248,7 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
 
 
 def _outcome(fit: Fit, change: Change, service: Service, loader: float) -> _Outcome:
-    anchor = fit.anchor
+    anchor, (beside_compute, whole) = fit.anchor, fit.ratios
 
     def training(loader: float, compute: float) -> float:
         loop = Loop(
@@ -259,17 +256,16 @@ def _outcome(fit: Fit, change: Change, service: Service, loader: float) -> _Outc
             batch_size=change.batch_size,
             synchronous=change.synchronous,
             compute_images_per_s=compute,
-            overhead_s=service.parent_s * change.batch_size,
+            overhead_s=_parent_s(fit, service) * change.batch_size,
         )
-        # Training that was measured above its prediction does not carry it above what compute can do.
-        return min(loop.end_to_end(loader) * fit.ratio, max(loop.end_to_end(math.inf), anchor.training))
+        return loop.end_to_end(loader * beside_compute) * whole
 
     value = training(loader, change.compute)
     down = fit.drift + (UNSEEN_HANDOVER if change.workers and not service.parent_s and not anchor.workers else 0.0)
     low = training(loader * (1 - down), change.compute * (1 - anchor.compute_spread))
     high = training(loader * (1 + fit.drift), change.compute * (1 + anchor.compute_spread))
     margin = max(REPEAT, anchor.training_spread)
-    terms = _terms(change, service, loader)
+    terms = _terms(change, service, loader * beside_compute, _parent_s(fit, service))
     nearest, next_nearest = sorted(terms.values())[:2]
     if next_nearest <= NEAR * nearest:
         margin = max(margin, NEAR_RANGE)
@@ -283,11 +279,16 @@ def _outcome(fit: Fit, change: Change, service: Service, loader: float) -> _Outc
     )
 
 
-def _terms(change: Change, service: Service, loader: float) -> dict[Binding, float]:
+def _parent_s(fit: Fit, service: Service) -> float:
+    """The training thread's work an image, as measured; a serial loader has none, and takes it from the fit."""
+    return fit.anchor.parent_s if fit.anchor.workers else service.parent_s
+
+
+def _terms(change: Change, service: Service, loader: float, parent_s: float) -> dict[Binding, float]:
     """Images/s that each resource allows; a loader held down by an experiment is held down in its tightest term."""
     terms: dict[Binding, float] = {"compute": change.compute}
     if change.synchronous and change.workers:
-        terms["compute"] = 1 / (1 / change.compute + service.parent_s)
+        terms["compute"] = 1 / (1 / change.compute + parent_s)
     by_law = service.terms(change.workers)
     tightest = min(by_law, key=lambda term: by_law[term])
     for term, rate in by_law.items():

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
+from loaderprobe.analyze import estimate
+from loaderprobe.analyze.disk import ceiling_leg
 from loaderprobe.analyze.model import Loop
 from loaderprobe.analyze.rates import (
     WorkerCost,
-    cold_fraction,
     interval,
     parent_overhead_s,
     rates_by_round,
     segments_of,
     worker_cost,
 )
-from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST, Measurement, Mode
-from loaderprobe.records.verdict import Gain, How
-from loaderprobe.stats import mean, median
+from loaderprobe.analyze.validity import as_found, base_mode, by_waiting, waiting_evidence, why_not_as_asked
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.measurement import Measurement, Mode
+from loaderprobe.records.verdict import Evidence, Gain, How
+from loaderprobe.stats import median
+
+MODE_WITHOUT: dict[str, Mode] = {"storage": "W", "preprocess": "Q", "transport": "T"}
+"""The mode in which an input resource is taken away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,7 @@ class Experiments:
     """Rates and gains by round, before anything is judged."""
 
     base: Mode
-    """The mode that is the configuration as asked: C when cold, W when warm."""
+    """The mode that is the configuration as asked: W when warm, else C."""
     compute: float | None
     loader: dict[int, float]
     without: dict[str, dict[int, float]]
@@ -41,52 +47,66 @@ class Experiments:
     """What training would gain if the whole input cost nothing."""
     cost: WorkerCost | None
     overhead_s: float
+    """Seconds a batch that the training thread works on receiving it."""
+    batch_size: int
     missing: dict[str, str] = field(default_factory=dict)
     """Resource to the reason why its gain is not known."""
+    at_most: frozenset[str] = frozenset()
+    """Resources whose estimated gain is only the most that can be had: storage at its limit would leave less."""
+    by_waiting: bool = False
+    """True where cold and warm files were told apart only by how long workers waited for them."""
+    evidence: tuple[Evidence, ...] = ()
+    """By what they were told apart then."""
 
 
-def base_mode(measurement: Measurement) -> Mode:
-    """The mode that is the configuration as asked."""
-    return "C" if measurement.config.cache == "cold" else "W"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Without:
+    """The loader without one resource: images/s by round and how they are known; or the reason why they are not."""
+
+    rates: dict[int, float] = field(default_factory=dict)
+    how: How = "performed"
+    missing: str | None = None
+    overhead_s: float | None = None
+    """Seconds a batch that the training thread then works on receiving it; None leaves it as it is."""
 
 
-def run_experiments(measurement: Measurement) -> Experiments:
-    """All rates and gains that the measurement carries."""
+def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
+    """All rates and gains that the measurement carries; estimates also heed the storage's ceiling where it is known."""
     base = base_mode(measurement)
     drains = segments_of(measurement, base, "drain")
-    cost = worker_cost(measurement.worker_batches, drains)
     overhead_s = parent_overhead_s(drains) if measurement.config.workers else 0.0
     loader = rates_by_round(measurement, base, "drain")
-    compute_by_round = _compute_rates(measurement, loader)
-    without: dict[str, dict[int, float]] = {}
-    how: dict[str, How] = {}
-    missing: dict[str, str] = {}
-    _without_storage(measurement, base, loader, without, how, missing)
-    _decompose(measurement, loader, cost, without, how, missing)
-    loops = {number: _loop(measurement, rate, overhead_s) for number, rate in compute_by_round.items()}
+    costs = {s.round: worker_cost(measurement.worker_batches, [s]) for s in drains}
+    limits = _limits(measurement, overhead_s, ceiling)
+    parts = _Parts(measurement=measurement, loader=loader, costs=costs, limits=limits)
+    taken = {"storage": parts.storage(), "preprocess": parts.preprocess(), "transport": parts.transport()}
+    known = {name: each for name, each in taken.items() if each.missing is None}
+    alone = _compute_rates(measurement, loader)
+    loops = {number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()}
     predicted = {n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops}
-    ratios = {
-        resource: _ratios(loops, predicted, rates, free_transport=resource == "transport")
-        for resource, rates in without.items()
-    }
+    ratios = {name: _ratios(loops, predicted, each) for name, each in known.items()}
     ratios["compute"] = {n: loader[n] / rate for n, rate in predicted.items()}
-    how["compute"] = "performed"
-    gains = {name: _interval_gain(list(found.values()), how[name]) for name, found in ratios.items() if found}
-    free = [loops[n].end_to_end(math.inf, free_transport=True) / predicted[n] for n in predicted]
+    how: dict[str, How] = {name: each.how for name, each in known.items()} | {"compute": "performed"}
+    free = [replace(loops[n], overhead_s=0.0).end_to_end(math.inf) / predicted[n] for n in predicted]
+    asked = base == "C" and measurement.storage_kind != "memory" and math.isinf(limits.storage_images_per_s)
     return Experiments(
         base=base,
-        compute=median(list(compute_by_round.values())) if compute_by_round else None,
+        compute=median(list(alone.values())) if alone else None,
         loader=loader,
-        without=without,
+        without={name: each.rates for name, each in known.items()},
         how=how,
-        gains=gains,
+        gains={name: _interval_gain(list(found.values()), how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
         end_to_end=rates_by_round(measurement, base, "train"),
         predicted=predicted,
         ceiling_gain=median(free) if free else math.inf,
-        cost=cost,
+        cost=worker_cost(measurement.worker_batches, drains),
         overhead_s=overhead_s,
-        missing=missing,
+        batch_size=measurement.config.batch_size,
+        missing={name: each.missing for name, each in taken.items() if each.missing is not None},
+        at_most=frozenset(n for n in ("preprocess", "transport") if asked and how.get(n) == "estimated"),
+        by_waiting=by_waiting(measurement),
+        evidence=waiting_evidence(measurement),
     )
 
 
@@ -101,97 +121,98 @@ def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
 
 
 def _compute_rates(measurement: Measurement, loader: Mapping[int, float]) -> dict[int, float]:
+    """Of every round of the loader: rounds that were only to take resources away did not measure compute again."""
     given = measurement.compute.given_images_per_s
-    if given is not None:
-        return dict.fromkeys(loader, given)
-    return rates_by_round(measurement, "resident", "train")
+    measured = rates_by_round(measurement, "resident", "train")
+    if given is None and not measured:
+        return {}
+    usual = median(list(measured.values())) if given is None else given
+    return {number: usual if given is not None else measured.get(number, usual) for number in loader}
 
 
-def _without_storage(
-    measurement: Measurement, base: Mode, loader: dict[int, float],
-    without: dict[str, dict[int, float]], how: dict[str, How], missing: dict[str, str],
-) -> None:  # fmt: skip
-    """Performed: the same files from memory. A mode that was not what it was to be is no experiment."""
-    reason = why_not_cold(measurement) if base == "C" else None
-    reason = reason or why_not_warm(measurement)
-    rates = loader if base == "W" else rates_by_round(measurement, "W", "drain")
-    if reason or not rates:
-        missing["storage"] = reason or "no segment with warm files was measured"
-        return
-    without["storage"], how["storage"] = rates, "performed"
-
-
-def why_not_cold(measurement: Measurement) -> str | None:
-    """Why the cold segments do not count as cold; None when they were."""
-    return _why_not(measurement, "C", "cold", lambda share: share >= COLD_AT_LEAST, lambda r: r < 1 - COLD_AT_LEAST)
-
-
-def why_not_warm(measurement: Measurement) -> str | None:
-    """Why the warm segments do not count as warm; None when they were."""
-    return _why_not(measurement, "W", "warm", lambda share: share < WARM_AT_MOST, lambda r: r > 1 - WARM_AT_MOST)
-
-
-def _why_not(
-    measurement: Measurement,
-    mode: Mode,
-    word: str,
-    by_bytes: Callable[[float], bool],
-    by_residency: Callable[[float], bool],
-) -> str | None:
-    segments = [s for s in measurement.segments if s.mode == mode]
-    if not segments:
-        return f"no {word} segment was measured"
-    if measurement.storage_kind == "memory":
-        return "the files are on a file system in memory, which is no storage" if mode == "C" else None
-    share = cold_fraction(measurement, segments)
-    if share is not None:
-        return None if by_bytes(share) else f"{share:.0%} of the bytes came from storage in segments meant to be {word}"
-    resident = [s.resident_before for s in segments if s.resident_before is not None]
-    if len(resident) < len(segments):
-        return f"whether the files were {word} cannot be checked on this file system"
-    if by_residency(mean(resident)):
-        return None
-    return f"{mean(resident):.0%} of the files was in the page cache before segments meant to be {word}"
-
-
-def _decompose(
-    measurement: Measurement, loader: dict[int, float], cost: WorkerCost | None,
-    without: dict[str, dict[int, float]], how: dict[str, How], missing: dict[str, str],
-) -> None:  # fmt: skip
-    """Estimated: worker time less the part that goes. Bounded below by the rate that was measured."""
+def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling | None) -> estimate.Limits:
     workers = measurement.config.workers
-    without["transport"], how["transport"] = dict(loader), "estimated"
-    if cost is None:
-        missing["preprocess"] = "the workers left no record of their time"
-        del without["transport"], how["transport"]
-        missing["transport"] = missing["preprocess"]
-        return
-    per_image = cost.per_image()
-    hands = max(workers, 1)
-    preprocess_s = per_image.cpu_s + per_image.run_delay_s
-    rest_s = per_image.blocked_s
-    without["preprocess"] = {
-        n: max(rate, _per_second(hands, rest_s) if workers else _per_second(1, 1 / rate - preprocess_s))
-        for n, rate in loader.items()
-    }
-    how["preprocess"] = "estimated"
-    if workers:
-        fetching = hands * cost.images / cost.wall_s if cost.wall_s else math.inf
-        without["transport"] = {n: max(rate, fetching) for n, rate in loader.items()}
+    leg, _ = ceiling_leg(measurement, ceiling, max(workers, 1))
+    drains = segments_of(measurement, base_mode(measurement), "drain")
+    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes)
+    bytes_per_image = sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
+    return estimate.Limits(
+        workers=workers,
+        cores=measurement.cores_available,
+        parent_s=overhead_s / measurement.config.batch_size,
+        storage_images_per_s=leg.bw_bytes / bytes_per_image if leg and bytes_per_image else math.inf,
+    )
 
 
-def _per_second(hands: int, seconds: float) -> float:
-    return hands / seconds if seconds > 0 else math.inf
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """The loader of one measurement with one resource after the other taken away.
+
+    Performed where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
+    was run but was not what it was to be is no experiment, and no estimate stands in.
+    """
+
+    measurement: Measurement
+    loader: dict[int, float]
+    costs: dict[int, WorkerCost | None]
+    """Of the batches of each round."""
+    limits: estimate.Limits
+
+    def storage(self) -> Without:
+        """The same files from memory; as files are found, nobody knows what comes from there."""
+        if as_found(self.measurement):
+            return self._estimated("storage")
+        reason = why_not_as_asked(self.measurement, base_mode(self.measurement))
+        if reason:
+            return Without(missing=reason)
+        if base_mode(self.measurement) == "W":
+            return Without(rates=self.loader)
+        return self._performed("W") or self._estimated("storage")
+
+    def preprocess(self) -> Without:
+        """Files read, samples that were made before handed over."""
+        return self._performed("Q") or self._estimated("preprocess")
+
+    def transport(self) -> Without:
+        """Samples made, and neither put into a batch nor handed over; without workers there is nobody to hand to.
+
+        What little the training thread still does is measured where it was done, and nothing in an estimate.
+        """
+        if not self.limits.workers:
+            return Without(rates=self.loader)
+        performed = self._performed("T")
+        if performed is not None:
+            return replace(performed, overhead_s=parent_overhead_s(segments_of(self.measurement, "T", "drain")))
+        return replace(self._estimated("transport"), overhead_s=0.0)
+
+    def _performed(self, mode: Mode) -> Without | None:
+        """None when the mode was not run."""
+        rates = rates_by_round(self.measurement, mode, "drain")
+        if not rates:
+            return None
+        beside = {number: rate for number, rate in rates.items() if number in self.loader}
+        reason = None if beside else "no round measured it beside the configuration as asked"
+        return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
+
+    def _estimated(self, resource: str) -> Without:
+        """Each round from what its own batches cost."""
+        rates = {
+            number: estimate.without(resource, self.loader[number], cost, self.limits)
+            for number, cost in self.costs.items()
+            if cost is not None
+        }
+        return (
+            Without(rates=rates, how="estimated")
+            if rates
+            else Without(missing="the workers left no record of their time")
+        )
 
 
-def _ratios(
-    loops: Mapping[int, Loop], predicted: Mapping[int, float], rates: Mapping[int, float], *, free_transport: bool
-) -> dict[int, float]:
-    return {
-        n: loops[n].end_to_end(rate, free_transport=free_transport) / predicted[n]
-        for n, rate in rates.items()
-        if n in predicted
-    }
+def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without) -> dict[int, float]:
+    def loop(number: int) -> Loop:
+        return loops[number] if found.overhead_s is None else replace(loops[number], overhead_s=found.overhead_s)
+
+    return {n: loop(n).end_to_end(rate) / predicted[n] for n, rate in found.rates.items() if n in predicted}
 
 
 def _interval_gain(ratios: list[float], how: How) -> Gain:

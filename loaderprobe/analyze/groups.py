@@ -52,7 +52,7 @@ def _groups(measured: Sequence[Measurement]) -> list[list[Measurement]]:
 def _counsel_group(group: Sequence[Measurement], known: Known) -> tuple[dict[str, Counsel], Knee | None]:
     data = group[0].config.data
     storage = known.storage.get(data, Storage())
-    found: dict[str, Experiments] = {each.config.key: run_experiments(each) for each in group}
+    found: dict[str, Experiments] = {each.config.key: run_experiments(each, storage.ceiling) for each in group}
     points = {each.config.key: point_of(each, found[each.config.key]) for each in group}
     good = {key: point for key, point in points.items() if isinstance(point, Point)}
     by_workers = worker_forecasts(tuple(good.values()), storage) if good else {}

@@ -21,12 +21,12 @@ class Loop:
     overhead_s: float
     """Seconds a batch that the training thread works on receiving and releasing it."""
 
-    def end_to_end(self, loader_images_per_s: float, *, free_transport: bool = False) -> float:
+    def end_to_end(self, loader_images_per_s: float) -> float:
         """Images/s of training on a loader of this rate."""
         compute = self.compute_images_per_s
         if self.workers == 0:
             return self._serial(loader_images_per_s)
-        overhead = 0.0 if free_transport else self.overhead_s / self.batch_size
+        overhead = self.overhead_s / self.batch_size
         if self.synchronous:
             return min(loader_images_per_s, 1 / (1 / compute + overhead))
         return min(loader_images_per_s, compute, 1 / overhead if overhead else math.inf)

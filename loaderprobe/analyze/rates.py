@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,15 @@ class WorkerCost:
     cpu_s: float
     run_delay_s: float
     read_bytes: int
+    collate_s: float = 0.0
+    """Wall time of putting samples together into batches; 0 in runs that did not record it."""
+    instrument_s: float | None = None
+    """CPU time of the recording itself; None in runs that did not record it."""
+
+    @property
+    def instrument_cpu_fraction(self) -> float | None:
+        """What the recording adds to the CPU time of the workers; None where that is not known."""
+        return self.instrument_s / self.cpu_s if self.instrument_s is not None and self.cpu_s else None
 
     @property
     def blocked_s(self) -> float:
@@ -47,18 +57,26 @@ def segment_seconds(segment: Segment) -> float:
     return (segment.closed_ns - segment.begin_ns[0]) / NS
 
 
-def segment_rate(segment: Segment, *, synchronous: bool) -> float:
-    """Images/s. A device with its own queue is timed on its own timeline: from step end to step end."""
+def segment_rate(segment: Segment, *, synchronous: bool, workers: int = 0) -> float:
+    """Images/s. A device with its own queue is timed on its own timeline: from step end to step end.
+
+    With N workers batches come in groups of N, so only whole multiples of N of its steps count.
+    """
     finished = segment.finished_ns
-    if not synchronous and len(finished) > 1 and finished[-1] > finished[0]:
-        return segment.batch_size * (len(finished) - 1) * NS / (finished[-1] - finished[0])
-    return segment.batch_size * segment.steps / segment_seconds(segment)
+    first = (len(finished) - 1) % workers if 0 < workers < len(finished) else 0
+    if not synchronous and len(finished) > 1 and finished[-1] > finished[first]:
+        return segment.batch_size * (len(finished) - 1 - first) * NS / (finished[-1] - finished[first])
+    seconds = segment_seconds(segment)
+    return segment.batch_size * segment.steps / seconds if seconds else math.inf
 
 
 def rates_by_round(measurement: Measurement, mode: Mode, activity: Activity) -> dict[int, float]:
     """Images/s of each round that has such a segment."""
     synchronous = measurement.compute.synchronous or activity == "drain"
-    return {s.round: segment_rate(s, synchronous=synchronous) for s in segments_of(measurement, mode, activity)}
+    return {
+        segment.round: segment_rate(segment, synchronous=synchronous, workers=measurement.config.workers)
+        for segment in segments_of(measurement, mode, activity)
+    }
 
 
 def interval(values: Sequence[float]) -> Interval:
@@ -90,6 +108,8 @@ def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCo
         cpu_s=sum(records.cpu_ns[i] for i in rows) / NS,
         run_delay_s=sum(records.run_delay_ns[i] for i in rows) / NS,
         read_bytes=sum(records.read_bytes[i] for i in rows),
+        collate_s=sum(records.collate_ns[i] for i in rows) / NS if records.collate_ns else 0.0,
+        instrument_s=sum(records.instrument_ns[i] for i in rows) / NS if records.instrument_ns else None,
     )
 
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from loaderprobe.analyze.advice import Counsel, Place
 from loaderprobe.analyze.groups import Known, counsel_groups
+from loaderprobe.analyze.rounds import why
 from loaderprobe.analyze.service import Storage
 from loaderprobe.analyze.verdict import verdict
-from loaderprobe.records.bandwidth import KindOfDevice, StorageCeiling
+from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -33,18 +34,17 @@ _NOT_MEASURED = "this configuration was not measured"
 def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
-    ceilings: Mapping[str, StorageCeiling], kinds: Mapping[str, KindOfDevice] | None = None,
-    accelerators: Mapping[str, float] | None = None,
+    ceilings: Mapping[str, StorageCeiling], accelerators: Mapping[str, float] | None = None,
 ) -> Report:  # fmt: skip
     """Judge every result and put them together, in the order of the sweep.
 
-    `ceilings` and `kinds` of the storage are by file set; `accelerators` gives images/s by name.
+    `ceilings` of the storage are by file set; `accelerators` gives images/s by name.
     """
     rows: list[ConfigurationRow] = []
     details: list[Detail] = []
     counsels, knees = counsel_groups(
         [result for _, result in results if isinstance(result, Measurement)],
-        _known(files, environment, ceilings, kinds or {}, accelerators or {}),
+        _known(files, environment, ceilings, accelerators or {}),
     )
     for config, result in results:
         if isinstance(result, Measurement):
@@ -94,16 +94,13 @@ def _data_info(files: FileSet) -> DataInfo:
 
 
 def _known(
-    files: Sequence[FileSet], environment: Environment, ceilings: Mapping[str, StorageCeiling],
-    kinds: Mapping[str, KindOfDevice], accelerators: Mapping[str, float],
-) -> Known:  # fmt: skip
+    files: Sequence[FileSet],
+    environment: Environment,
+    ceilings: Mapping[str, StorageCeiling],
+    accelerators: Mapping[str, float],
+) -> Known:
     return Known(
-        storage={
-            each.fingerprint: Storage(
-                kind=kinds.get(each.fingerprint, "unknown"), ceiling=ceilings.get(each.fingerprint)
-            )
-            for each in files
-        },
+        storage={each.fingerprint: Storage(ceiling=ceilings.get(each.fingerprint)) for each in files},
         places={
             each.fingerprint: Place(
                 root=each.root,
@@ -134,6 +131,7 @@ def _measured_row(measurement: Measurement, judged: Verdict, advised: Counsel) -
         disk_ceiling_fraction=judged.disk_ceiling_fraction,
         read_amplification=judged.read_amplification,
         foreign_read_bytes_per_s=judged.foreign_read_bytes_per_s,
+        instrument_cpu_fraction=judged.instrument_cpu_fraction,
         gpu=judged.gpu,
         bound=judged.bound,
         advice=advised.advice,
@@ -180,6 +178,7 @@ def _row(config: RunConfig, status: Status, reason: str | None, *, emulated: boo
         disk_ceiling_fraction=None,
         read_amplification=None,
         foreign_read_bytes_per_s=None,
+        instrument_cpu_fraction=None,
         gpu={"unavailable": _NOT_MEASURED},
         bound=None,
         advice=(),
@@ -195,5 +194,5 @@ def _detail(measurement: Measurement, judged: Verdict) -> Detail:
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
-        notes=measurement.notes,
+        notes=(*measurement.notes, why(measurement)),
     )

@@ -1,7 +1,6 @@
 """The rule: the cause is the resource whose removal gains most, or we say that we cannot tell.
 
-The rule was chosen in experiments before this code was written; how often this code is right has not been
-measured yet.
+Chosen in experiments before this code was written; `scripts/bench_verdict` shows how often this code is right.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ from loaderprobe.stats import half_width, mean, median, standard_error
 WORTH = 1.05
 # Two gains closer than this, or than two standard errors, cannot be told apart.
 CLEAR_LEAD = 1.15
+# An estimate may be off by more than the noise: a firm word that rests on one needs this lead.
+OPEN_LEAD = 1.5
 # Workers that wait this share of their time for a core do not gain from more workers.
 RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
@@ -40,21 +41,22 @@ class Judgement:
 def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgement:
     """Apply the rule to the experiments of one configuration."""
     residual, tolerance = residual_of(found)
-    evidence = [*_gain_evidence(found.gains)]
+    evidence = [*_gain_evidence(found.gains), *found.evidence]
     if residual is not None:
         evidence.append(_evidence("residual of the end-to-end rate", residual, tolerance, ""))
     reason = _why_undecided(found, residual, tolerance)
     if reason:
         return Judgement(side="undecided", cause="undecided", why=reason, evidence=tuple(evidence))
-    ranked = sorted(found.gains.items(), key=lambda item: -item[1].value)
-    top, top_gain = ranked[0]
-    if top_gain.value < WORTH:
+    names = contenders(found)
+    if not names:
         return Judgement(side="balanced", cause="balanced", evidence=tuple(evidence))
-    rivals = [name for name, gain in ranked[1:] if gain.value >= WORTH and not _clear(found, top, name)]
-    if rivals:
-        names = (top, *rivals)
+    top = names[0]
+    if len(names) > 1:
         side: Side = "input" if all(name in INPUT_RESOURCES for name in names) else "undecided"
         return Judgement(side=side, cause="either", candidates=names, evidence=tuple(evidence))
+    if found.gains[top].how == "estimated" and found.gains[top].value < CLEAR_LEAD:
+        why = f"the gain without {top} is only estimated, and at {found.gains[top].value:.2f} too small to rest on"
+        return Judgement(side="undecided", cause="undecided", why=why, evidence=tuple(evidence))
     cpu_evidence = _cpu_limit(found, workers, cores_available)
     if top == "preprocess" and cpu_evidence:
         return Judgement(side="input", cause="cpu", evidence=(*evidence, *cpu_evidence))
@@ -63,6 +65,13 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
         "compute": "compute", "storage": "storage", "preprocess": "preprocess", "transport": "transport"
     }  # fmt: skip
     return Judgement(side=side, cause=causes[top], evidence=(*evidence, *cpu_evidence))
+
+
+def contenders(found: Experiments) -> tuple[str, ...]:
+    """The resource that gains most, then those that cannot be told apart from it; empty when nothing gains enough."""
+    ranked = sorted(found.gains.items(), key=lambda item: -item[1].value)
+    worth = [name for name, gain in ranked if gain.value >= WORTH]
+    return tuple(name for name in worth if name == worth[0] or not is_clear(found, worth[0], name))
 
 
 def residual_of(found: Experiments) -> tuple[float | None, float]:
@@ -93,11 +102,17 @@ def _why_undecided(found: Experiments, residual: float | None, tolerance: float)
     return ""
 
 
-def _clear(found: Experiments, top: str, second: str) -> bool:
+def is_clear(found: Experiments, top: str, second: str) -> bool:
     """True when the lead of one gain over the other, round by round, is large and beyond noise."""
-    rounds = found.ratios[top].keys() & found.ratios[second].keys()
-    leads = [math.log(max(1.0, found.ratios[top][n]) / max(1.0, found.ratios[second][n])) for n in sorted(rounds)]
-    return bool(leads) and mean(leads) > max(math.log(CLEAR_LEAD), 2 * standard_error(leads))
+    ratios = found.ratios[second]
+    if top in found.at_most and second == "storage" and max(ratios.values(), default=1.0) >= CLEAR_LEAD:
+        # Were the storage at its limit, the workers would wait as they do, and the estimate would be of no gain.
+        return False
+    estimated = "estimated" in (found.gains[top].how, found.gains[second].how)
+    least = math.log(OPEN_LEAD if estimated else CLEAR_LEAD)
+    rounds = found.ratios[top].keys() & ratios.keys()
+    leads = [math.log(max(1.0, found.ratios[top][n]) / max(1.0, ratios[n])) for n in sorted(rounds)]
+    return bool(leads) and mean(leads) > max(least, 2 * standard_error(leads))
 
 
 def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tuple[Evidence, ...]:
@@ -115,10 +130,11 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
 
 
 def cores_in_use(found: Experiments) -> float:
-    """Cores that reading and preprocessing keep busy while the loader runs alone."""
+    """Cores that reading, preprocessing and receiving keep busy while the loader runs alone."""
     if found.cost is None or not found.loader:
         return 0.0
-    return median(list(found.loader.values())) * found.cost.cpu_s / found.cost.images
+    per_image_s = found.cost.cpu_s / found.cost.images + found.overhead_s / found.batch_size
+    return median(list(found.loader.values())) * per_image_s
 
 
 def _gain_evidence(gains: Mapping[str, Gain]) -> list[Evidence]:

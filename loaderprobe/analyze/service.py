@@ -23,8 +23,12 @@ LAWS: tuple[Law, ...] = ("banked", "serial", "latency")
 class Storage:
     """What is known of the storage under the data, beyond what the loader saw of it."""
 
-    kind: KindOfDevice = "unknown"
     ceiling: StorageCeiling | None = None
+
+    @property
+    def kind(self) -> KindOfDevice:
+        """As a probe with pauses found it; unknown without one."""
+        return self.ceiling.kind.kind if self.ceiling and self.ceiling.kind else "unknown"
 
     @property
     def bytes_per_s(self) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loaderprobe.analyze.advice import Surroundings, advise
 from loaderprobe.analyze.disk import DiskUse, disk_use
+from loaderprobe.analyze.estimate import UNBOUNDED
 from loaderprobe.analyze.gains import Experiments, run_experiments
 from loaderprobe.analyze.rates import interval, segment_seconds, segments_of, step_time
 from loaderprobe.analyze.rule import judge, residual_of
@@ -27,22 +28,14 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> 
 
     Raises BadValue when the measurement holds no end-to-end segment.
     """
-    found = run_experiments(measurement)
+    found = run_experiments(measurement, ceiling)
     if not found.end_to_end or not found.loader:
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
-    judgement = judge(found, workers=measurement.config.workers, cores_available=measurement.cores_available)
     trained = segments_of(measurement, found.base, "train")
-    figures = Figures(
-        training=median(list(found.end_to_end.values())),
-        compute=found.compute,
-        loader=median(list(found.loader.values())),
-        emulated=measurement.compute.given_images_per_s is not None,
-    )
     rates = _rates(found, measurement.cores_available)
     disk = disk_use(measurement, trained, ceiling)
     wait = _wait_fraction(trained, found.overhead_s)
-    utilization = figures.training / found.compute if found.compute else None
-    evidence = (*judgement.evidence, *_shares(wait, utilization), *disk.evidence())
+    utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     return Verdict(
         images_per_s=interval(list(found.end_to_end.values())),
         rates=rates,
@@ -58,17 +51,29 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> 
         read_amplification=disk.amplification,
         foreign_read_bytes_per_s=disk.foreign_bytes_per_s,
         gpu=_gpu(measurement, trained),
-        bound=Bound(
-            side=judgement.side,
-            cause=judgement.cause,
-            candidates=judgement.candidates,
-            sentence=sentence(judgement, found, figures, measurement.config, disk.clause()),
-            evidence=evidence,
-        ),
+        bound=_bound(measurement, found, disk, _shares(wait, utilization)),
         advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
         step_time=step_time(trained),
         worker_time=found.cost.per_image() if found.cost else None,
+        instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
         unavailable=_unavailable(found, rates, disk),
+    )
+
+
+def _bound(measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...]) -> Bound:
+    judgement = judge(found, workers=measurement.config.workers, cores_available=measurement.cores_available)
+    figures = Figures(
+        training=median(list(found.end_to_end.values())),
+        compute=found.compute,
+        loader=median(list(found.loader.values())),
+        emulated=measurement.compute.given_images_per_s is not None,
+    )
+    return Bound(
+        side=judgement.side,
+        cause=judgement.cause,
+        candidates=judgement.candidates,
+        sentence=sentence(judgement, found, figures, measurement.config, disk.clause()),
+        evidence=(*judgement.evidence, *shares, *disk.evidence()),
     )
 
 
@@ -87,9 +92,10 @@ def _shares(wait: float, utilization: float | None) -> tuple[Evidence, ...]:
 
 def _rates(found: Experiments, cores_available: float) -> Rates:
     def without(resource: str) -> float | None:
-        values = list(found.without.get(resource, {}).values())
+        rates = found.without.get(resource, {})
         # A rate without bound (nothing else takes time) is no figure to print.
-        return median(values) if values and max(values) < 1e9 else None
+        bounded = all(rate < UNBOUNDED * found.loader[number] for number, rate in rates.items())
+        return median(list(rates.values())) if rates and bounded else None
 
     cpu_s = found.cost.cpu_s / found.cost.images if found.cost else 0.0
     return Rates(
@@ -144,6 +150,8 @@ def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, s
             reasons[f"rates_images_per_s.loader_without_{resource}"] = "without it nothing else takes measurable time"
     if rates.cpu_limit is None:
         reasons["rates_images_per_s.cpu_limit"] = "the workers left no record of their CPU time"
+    if found.cost is None or found.cost.instrument_cpu_fraction is None:
+        reasons["instrument_cpu_fraction"] = "this run did not record what recording took"
     if found.compute is None:
         reasons["rates_images_per_s.compute"] = "no segment with a resident batch was measured"
         reasons["accelerator_utilization"] = "the rate of compute alone is not known"

@@ -16,7 +16,7 @@ _WITHOUT = {
     "transport": "with batches handed over free",
     "compute": "with a faster accelerator",
 }
-_NOUN = {"storage": "storage", "preprocess": "preprocessing", "transport": "batch transport", "compute": "compute"}
+NOUN = {"storage": "storage", "preprocess": "preprocessing", "transport": "batch transport", "compute": "compute"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +38,26 @@ def sentence(
     judgement: Judgement, found: Experiments, figures: Figures, config: RunConfig, disk_clause: str = ""
 ) -> str:
     """Why the verdict is what it is; `disk_clause` tells of the disk where storage binds."""
-    rate = significant(figures.training)
     if judgement.cause == "undecided":
         return f"Undecided: {judgement.why}."
+    said = _said(judgement, found, figures, config, disk_clause)
+    if not found.by_waiting or judgement.cause in ("compute", "balanced"):
+        return said
+    return f"{said} Cold reads were told from warm ones by how long workers waited: this file system counts no bytes."
+
+
+def _said(judgement: Judgement, found: Experiments, figures: Figures, config: RunConfig, disk_clause: str) -> str:
+    rate = significant(figures.training)
     if judgement.cause == "compute":
         return (
             f"Compute binds: training runs at {rate} images/s where the {figures.accelerator} alone "
             f"{'is given' if figures.emulated else 'reaches'} {significant(figures.compute or 0.0)}, "
-            f"and the loader alone delivers {significant(figures.loader)}; "
-            "nothing on the input side can help."
+            f"and the loader alone delivers {significant(figures.loader)}; {_beside_compute(found)}."
         )
     if judgement.cause == "balanced":
         return f"Balanced: at {rate} images/s no single change gains {WORTH - 1:.0%}."
     if judgement.cause == "either":
-        names = join_words([_NOUN[name] for name in judgement.candidates], "or")
+        names = join_words([NOUN[name] for name in judgement.candidates], "or")
         gains = ", ".join(f"{_WITHOUT[name]} {_factor(found.gains[name])}" for name in judgement.candidates)
         return f"Either {names} binds, and they cannot be told apart: training at {rate} images/s would run {gains}."
     resource = "preprocess" if judgement.cause == "cpu" else judgement.cause
@@ -64,9 +70,20 @@ def sentence(
         )
     serial = " in the training thread" if config.workers == 0 and resource == "preprocess" else ""
     return (
-        f"{_NOUN[resource].capitalize()}{serial} binds: training runs at {rate} images/s, "
+        f"{NOUN[resource].capitalize()}{serial} binds: training runs at {rate} images/s, "
         f"{_share(figures)} of what the {figures.accelerator} can do; {tail}"
         f"{disk_clause if resource == 'storage' else ''}."
+    )
+
+
+def _beside_compute(found: Experiments) -> str:
+    """What the input side has to offer where compute binds: something only where the two do not overlap."""
+    inputs = {name: gain for name, gain in found.gains.items() if name != "compute" and gain.value >= WORTH}
+    if not inputs:
+        return "nothing on the input side can help"
+    best = max(inputs, key=lambda name: inputs[name].value)
+    return f"{_WITHOUT['compute']} it would run up to {_factor(found.gains['compute'])}, {_WITHOUT[best]} " + _factor(
+        inputs[best]
     )
 
 

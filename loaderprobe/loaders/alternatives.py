@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch.utils.data import default_collate
 
+from loaderprobe.errors import BadValue
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.records.config import Decoder, FileSet, RunConfig
 from loaderprobe.records.measurement import Alternative
@@ -24,7 +25,8 @@ ENOUGH_NS = 250_000_000
 def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     """CPU time of whole samples, collated, in the ways that `config` does not take, beside its own way in turn.
 
-    The files are read once before, so that all ways find them in the cache.
+    The files are read once before, so that all ways find them in the cache. Nothing is told of files that cannot
+    be decoded: the loader meets them too, and says so.
     """
     other: Decoder = "torchvision" if config.decoder == "pillow" else "pillow"
     ways: dict[Way, RunConfig] = {"usual": config, other: replace(config, decoder=other)}
@@ -34,10 +36,16 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     timed: dict[Way, list[int]] = {name: [] for name in ways}
     for number in range(min(IMAGES, files.count)):
         files.absolute(number, 1)[0].read_bytes()
-        for name, make in made.items():
-            timed[name].append(_cpu_ns(make, number))
+        try:
+            used = {name: _cpu_ns(make, number) for name, make in made.items()}
+        except BadValue:
+            continue
+        for name, cpu_ns in used.items():
+            timed[name].append(cpu_ns)
         if sum(timed["usual"]) > ENOUGH_NS and number > 1:
             break
+    if not timed["usual"]:
+        return ()
     # The first image of each way loads what that way needs.
     usual_s = median(timed["usual"][1:] or timed["usual"]) / 1e9
     return tuple(
@@ -56,10 +64,11 @@ def _cpu_ns(make: Callable[[int], Any], number: int) -> int:
     """In one thread, as in a worker; every way draws the same crop."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(number)
-        before = time.thread_time_ns()
-        make(number)
-        used = time.thread_time_ns() - before
-    torch.set_num_threads(threads)
-    return used
+    try:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(number)
+            before = time.thread_time_ns()
+            make(number)
+            return time.thread_time_ns() - before
+    finally:
+        torch.set_num_threads(threads)

@@ -132,6 +132,8 @@ def _serve(link: socket.socket) -> None:
         pid = os.fork()
         if pid == 0:
             _live(birth, fds, link)
+        # Before anybody hears of the child, it leads a group that can be ended as a whole.
+        os.setpgid(pid, pid)
         for fd in fds:
             os.close(fd)
         with suppress(BrokenPipeError):  # the sweep has ended; the next receive says so
@@ -144,7 +146,7 @@ def _live(birth: _Birth, fds: list[int], link: socket.socket) -> None:
     """The child: a process group of its own, events to its output, everything else to the log."""
     nursery = os.getppid()
     link.close()
-    os.setsid()
+    os.setpgid(0, 0)
     events, log = fds[0], fds[1]
     os.dup2(events, 1)
     os.dup2(log, 2)

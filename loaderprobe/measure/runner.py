@@ -25,7 +25,7 @@ from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode
 
-LOG_LINES = 20
+LOG_LINES = 40
 END_OF_OUTPUT = None
 Command = Callable[[Path, Path], list[str]]
 

@@ -15,7 +15,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # History of the summary, which is an interface:
 # 1  2026-11  first version
 # 2  2026-11  read_amplification, foreign_read_bytes_per_s; disk_ceiling_fraction is measured
-# 3  2026-11  tensor, forecasts, knees; advice has a command, its rates before and after, and what binds then
+# 3  2026-11  tensor, instrument_cpu_fraction, forecasts, knees; advice has a command, its rates before and after,
+#             how it is known and what binds then
 SUMMARY_VERSION = 3
 
 
@@ -80,6 +81,7 @@ class ConfigurationRow:
     disk_ceiling_fraction: float | None
     read_amplification: float | None
     foreign_read_bytes_per_s: float | None
+    instrument_cpu_fraction: float | None
     gpu: dict[str, float | str]
     bound: Bound | None
     advice: tuple[Advice, ...]

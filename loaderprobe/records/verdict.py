@@ -142,5 +142,7 @@ class Verdict:
     advice: tuple[Advice, ...]
     step_time: StepTime
     worker_time: WorkerTime | None
+    instrument_cpu_fraction: float | None
+    """CPU time that recording took in the workers, over the CPU time of what it recorded."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Field name to reason, for every figure above that is None."""

@@ -34,6 +34,7 @@ FIGURES = {
     "disk_ceiling_fraction": "share of disk ceiling",
     "read_amplification": "read amplification",
     "foreign_read_bytes_per_s": "reads of others",
+    "instrument_cpu_fraction": "CPU taken by recording",
     "worker_time": "worker time",
     "gpu": "GPU counters",
 }

@@ -50,6 +50,7 @@ _PLAIN = (
 _FIGURES = (
     "predicted_images_per_s", "residual", "input_wait_fraction", "accelerator_utilization", "bytes_per_image",
     "disk_read_bytes_per_s", "cold_fraction", "disk_ceiling_fraction", "read_amplification", "foreign_read_bytes_per_s",
+    "instrument_cpu_fraction",
 )  # fmt: skip
 
 

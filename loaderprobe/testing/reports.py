@@ -168,6 +168,7 @@ def _row(case: Case) -> ConfigurationRow:
         disk_ceiling_fraction=disk / DISK_BYTES_PER_S,
         read_amplification=0.99,
         foreign_read_bytes_per_s=0.0,
+        instrument_cpu_fraction=0.002,
         gpu={"unavailable": NO_GPU},
         bound=_bound(case, gains),
         advice=_advice(case, speed, gains),
@@ -183,6 +184,7 @@ def _without_figures(row: ConfigurationRow, status: str, reason: str) -> Configu
             "images_per_s", "rates_images_per_s", "gains", "predicted_images_per_s", "residual",
             "input_wait_fraction", "accelerator_utilization", "bytes_per_image", "disk_read_bytes_per_s",
             "cold_fraction", "disk_ceiling_fraction", "read_amplification", "foreign_read_bytes_per_s", "bound",
+            "instrument_cpu_fraction",
         )
     )  # fmt: skip
     changes: dict[str, Any] = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loaderprobe.analyze.fit import Fit, Point, fit
 from loaderprobe.analyze.model import Loop
 from loaderprobe.analyze.service import Law, Service, Storage
-from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
 from loaderprobe.testing.bandwidth import example_leg
 
 
@@ -64,7 +64,6 @@ class Truth:
             "loader_spread": 0.0,
             "training": self.training(workers),
             "training_spread": 0.0,
-            "predicted": self.training(workers),
             "compute": self.compute,
             "compute_spread": 0.0,
             "cpu_s": self.cpu_s,
@@ -77,10 +76,15 @@ class Truth:
         }
         return Point(**(fields | changes))
 
-    def storage(self) -> Storage:
-        """The kind, and the ceiling where there is one."""
-        ceiling = StorageCeiling(data="0" * 16, legs=(example_leg(4, self.bytes_per_s),))
-        return Storage(kind=self.law, ceiling=None if self.law == "latency" else ceiling)  # type: ignore[arg-type]  # memory is no kind of storage
+    def storage(self, kind: KindOfDevice | None = None) -> Storage:
+        """The ceiling, where there is one, and the kind; another one where `kind` is given."""
+        named = DeviceKind(kind=kind or self.law, sentence="", evidence=())  # type: ignore[arg-type]  # memory is no kind of storage
+        leg = example_leg(4, self.bytes_per_s)
+        assert leg.file_ns
+        # The fastest file of a leg is one that nothing was in the way of.
+        leg = replace(leg, file_ns=replace(leg.file_ns, min=self.service().storage_s * 1e9))
+        legs = () if self.law == "latency" else (leg,)
+        return Storage(ceiling=StorageCeiling(data="0" * 16, legs=legs, kind=named))
 
     def fit(self, *measured: int, anchor: int, **changes: Any) -> Fit:
         """Fitted to these numbers of workers, at one of them."""

@@ -38,8 +38,15 @@ def experiments(**changes: Any) -> Experiments:
         ceiling_gain=10.0,
         cost=WorkerCost(images=100, wall_s=1.0, cpu_s=0.5, run_delay_s=0.01, read_bytes=10**7),
         overhead_s=0.001,
+        batch_size=16,
     )
     return replace(found, **changes)
+
+
+def estimated(found: Experiments, *names: str, at_most: bool = False) -> Experiments:
+    """The same experiments, of which these were only estimated."""
+    gains = {name: replace(gain, how="estimated") if name in names else gain for name, gain in found.gains.items()}
+    return replace(found, gains=gains, at_most=frozenset(names) if at_most else frozenset())
 
 
 def judged(found: Experiments) -> Judgement:
@@ -67,6 +74,40 @@ def test_the_largest_gain_names_the_cause(named: dict[str, float], side: str, ca
 def test_two_that_cannot_be_told_apart_are_both_named() -> None:
     """Candidates are those within 15 % of the largest gain, largest first."""
     assert judged(experiments(storage=1.9, preprocess=2.0, transport=1.1)).candidates == ("preprocess", "storage")
+
+
+@pytest.mark.parametrize(
+    ("lead", "cause"), [(1.6, "storage"), (1.4, "either"), (1.2, "either")]
+)  # fmt: skip
+def test_an_estimate_needs_a_wider_lead(lead: float, cause: str) -> None:
+    """Half again what the next gains makes an estimate firm; less names both, where performed gains need 15 %."""
+    found = experiments(storage=1.5 * lead, preprocess=1.5)
+    assert judged(estimated(found, "storage")).cause == cause
+    assert judged(estimated(found, "preprocess")).cause == cause
+    assert judged(found).cause == "storage"
+
+
+def test_a_small_estimated_gain_is_no_firm_word() -> None:
+    """Where nothing else gains, an estimate of 10 % says too little, one of 20 % enough."""
+    assert judged(estimated(experiments(storage=1.2), "storage")).cause == "storage"
+    small = judged(estimated(experiments(storage=1.1), "storage"))
+    assert small.cause == "undecided"
+    assert "only estimated" in small.why
+
+
+def test_a_disk_that_may_be_full_keeps_decoding_from_being_named() -> None:
+    """What decoding gains at most leads nothing firmly while storage gains 15 % and more."""
+    full = experiments(preprocess=4.0, storage=1.3)
+    assert judged(estimated(full, "preprocess", at_most=True)).candidates == ("preprocess", "storage")
+    free = experiments(preprocess=4.0, storage=1.1)
+    assert judged(estimated(free, "preprocess", at_most=True)).cause == "preprocess"
+
+
+def test_waiting_for_cores_makes_the_cause_the_cpu() -> None:
+    """Workers that wait for a core over 20 % of their time are not helped by more workers."""
+    waiting = WorkerCost(images=100, wall_s=1.0, cpu_s=0.5, run_delay_s=0.3, read_bytes=0)
+    assert judged(experiments(preprocess=3.0, cost=waiting)).cause == "cpu"
+    assert judged(experiments(storage=3.0, cost=waiting)).cause == "storage"
 
 
 def test_a_lead_that_comes_and_goes_is_not_clear() -> None:

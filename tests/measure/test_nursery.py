@@ -60,6 +60,8 @@ def test_a_killed_child_is_told_by_its_signal(nursery: Nursery, tmp_path: Path) 
     child = nursery.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait(60) in (-signal.SIGKILL, 1)
+    assert child.stdout is not None
+    child.stdout.close()
 
 
 def test_without_its_nursery_no_child_is_promised(tmp_path: Path) -> None:

@@ -177,3 +177,12 @@ def test_both_colour_schemes_and_paper() -> None:
     html = HtmlReport().render(example_report([example_row()]))
     assert "prefers-color-scheme: dark" in html
     assert "@media print" in html
+
+
+def test_knees_advice_and_forecasts_are_on_the_page(page: Page) -> None:
+    """What to do stands under the table with what to type; what was looked at, and refused, with each verdict."""
+    text = " ".join(page.text.split())
+    assert "Knee of 1024x768: 2 workers (63.4 images/s); beyond it the cores bind." in text
+    assert "keep the files in memory: 63.4 → 178 images/s (160 to 196), x2.81, measured" in text
+    assert "find /data/imagenet-like -type f -exec cat {} + >/dev/null" in text
+    assert "none: too few batches were recorded to tell how their times vary" in text

@@ -78,3 +78,21 @@ def test_markdown_tables_survive_hostile_text() -> None:
     assert "<script>" not in text
     (line,) = [line for line in text.splitlines() if "/data/a" in line]
     assert line.replace("\\|", "").count("|") == 6
+
+
+def test_csv_has_the_best_advice_as_figures() -> None:
+    """Beside all advice in words, what to type for the best of it, and the rate it is forecast to give."""
+    row = example_row()
+    (line,) = read(CsvTable().render(example_report([row])))
+    assert float(line["best_advice_images_per_s"]) == row.advice[0].after.value
+    assert line["best_advice_command"] == row.advice[0].command
+    (other,) = read(CsvTable().render(example_report([example_row(advice=())])))
+    assert other["best_advice_images_per_s"] == other["best_advice_command"] == ""
+
+
+def test_markdown_has_knees_and_advice() -> None:
+    """Escaped, as lists of their own."""
+    text = MarkdownReport().render(example_report())
+    assert "- **Knee of 1024x768:** 2 workers (63.4 images/s); beyond it the cores bind." in text
+    assert "- **Advice for 1024x768, 2 workers:** keep the files in memory: 63.4 → 178" in text
+    assert "(type: find /data/imagenet-like -type f -exec cat {} + &gt;/dev/null)" in text

@@ -206,3 +206,23 @@ def test_gains_are_those_of_the_verdict() -> None:
     assert line.count("storage") == 1 and " x" in line
     balanced = example_row(bound=replace(row.bound, side="balanced", cause="balanced"))
     assert "storage x" in " ".join(TerminalReport().render(example_report([balanced])).split())
+
+
+def test_the_knee_and_advice_stand_under_the_table() -> None:
+    """A line for the knee; before, after, range and what binds then for the advice; and what to type, on its own."""
+    lines = TerminalReport().render(example_report()).splitlines()
+    text = flat("\n".join(lines))
+    assert "Knee of 1024x768: 2 workers (63.4 images/s); beyond it the cores bind." in text
+    assert "keep the files in memory: 63.4 → 178 images/s (160 to 196), x2.81, measured; then preproc" in text
+    assert "      find /data/imagenet-like -type f -exec cat {} + >/dev/null" in lines
+
+
+def test_what_would_be_wasted_is_said_once() -> None:
+    """Three data sets that share a sentence share a line."""
+    text = flat(TerminalReport().render(example_report()))
+    assert text.count("A faster accelerator is wasted until") == 1
+
+
+def test_advice_is_for_the_fastest_row_of_each_data_set() -> None:
+    """The serial row's advice is in the page, not here."""
+    assert "Advice for 500x375, serial" not in TerminalReport().render(example_report())

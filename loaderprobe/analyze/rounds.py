@@ -1,0 +1,155 @@
+"""What the next round of a configuration measures, given what is known so far: nothing when that is enough.
+
+Every configuration is screened: the loader alone, and training on it. Only where that leaves the verdict open are
+resources taken away for real, and only those that may be the cause.
+"""
+
+from __future__ import annotations
+
+from loaderprobe.analyze.gains import MODE_WITHOUT, Experiments, run_experiments
+from loaderprobe.analyze.rates import segments_of
+from loaderprobe.analyze.rule import CLEAR_LEAD, INPUT_RESOURCES, OPEN_LEAD, WORTH, contenders, is_clear, residual_of
+from loaderprobe.analyze.validity import as_found, base_mode, by_waiting
+from loaderprobe.analyze.wording import NOUN
+from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.units import join_words, significant
+
+# A mode is performed in so many rounds, or in as many as are asked for, if those are fewer.
+LEAST_ROUNDS = 3
+# What is still ambiguous then gets so many times the rounds, and after that stays what it is.
+MOST_TIMES = 2
+# A whole that is so many times further from its parts than noise explains stays so in further rounds.
+HOPELESS = 2.0
+
+Round = tuple[tuple[Mode, Activity], ...]
+
+
+def next_round(measurement: Measurement, *, thorough: bool) -> Round:
+    """The segments of the next round, in no order; none when more would tell nothing new."""
+    rounds = measurement.config.rounds
+    possible, screening = _possible(measurement), _screening(measurement)
+    trained = min(_times(measurement, mode, activity) for mode, activity in screening)
+    if trained < rounds:
+        return (*screening, *_drains(possible if thorough else ()))
+    found = run_experiments(measurement)
+    doubt = _doubt_of_the_whole(found)
+    if doubt >= HOPELESS and not thorough:
+        return ()
+    wanted = set(possible) if thorough else _deciding(measurement, found)
+    wanted |= {mode for mode in possible if _times(measurement, mode)}
+    again = 1 <= doubt < HOPELESS
+    if not wanted:
+        return screening if again and trained < MOST_TIMES * rounds else ()
+    least = min(LEAST_ROUNDS, rounds)
+    done = [_times(measurement, mode) for mode in wanted]
+    if max(done) >= MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
+        return ()
+    beside: Round = screening if again else ((base_mode(measurement), "drain"),)
+    return (*beside, *_drains(tuple(mode for mode in possible if mode in wanted)))
+
+
+def why(measurement: Measurement) -> str:
+    """In words, why resources were or were not taken away for real."""
+    found = run_experiments(measurement)
+    performed = {name: times for name, mode in MODE_WITHOUT.items() if (times := _times(measurement, mode))}
+    performed.pop("storage" if found.base == "W" else "", None)
+    if performed:
+        rounds = max(performed.values())
+        nouns = join_words([NOUN[name] for name in performed], "and")
+        return f"taken away for real, in {rounds} round{'s' if rounds > 1 else ''}: {nouns}"
+    if not found.predicted:
+        return "no round measured the loader, compute and training on both"
+    gains = sorted(found.gains.items(), key=lambda item: -item[1].value)
+    figures = ", ".join(f"{NOUN[name]} {significant(gain.value, 2)}" for name, gain in gains)
+    if _cannot_matter(found):
+        free, compute = significant(found.ceiling_gain), significant(found.gains["compute"].value)
+        return f"nothing was taken away: an input without cost would gain {free}, compute without cost {compute}"
+    if _open(measurement, found):
+        return f"left open, since no mode that would decide was performed; estimated gains: {figures}"
+    return f"the cause was clear from the workers' own clocks; gains: {figures}"
+
+
+def _screening(measurement: Measurement) -> Round:
+    base = base_mode(measurement)
+    both: Round = ((base, "drain"), (base, "train"))
+    return both if measurement.compute.given_images_per_s is not None else (*both, ("resident", "train"))
+
+
+def _drains(modes: tuple[Mode, ...]) -> Round:
+    return tuple((mode, "drain") for mode in modes)
+
+
+def _times(measurement: Measurement, mode: Mode, activity: Activity = "drain") -> int:
+    return len(segments_of(measurement, mode, activity))
+
+
+def _possible(measurement: Measurement) -> tuple[Mode, ...]:
+    """The modes of this loader that take something away here."""
+    gone: set[Mode] = {base_mode(measurement)}
+    if as_found(measurement):
+        gone.add("W")
+    if not measurement.files_known:
+        gone.add("Q")
+    if not measurement.config.workers:
+        gone.add("T")
+    return tuple(mode for mode in MODE_WITHOUT.values() if mode in measurement.modes and mode not in gone)
+
+
+def _deciding(measurement: Measurement, found: Experiments) -> set[Mode]:
+    """The modes without which no firm word is possible; none when the estimates leave no doubt."""
+    possible = _possible(measurement)
+    return {MODE_WITHOUT[name] for name in _open(measurement, found) if MODE_WITHOUT.get(name) in possible}
+
+
+def _open(measurement: Measurement, found: Experiments) -> set[str]:
+    """The resources among which the cause is to be found; empty when it is clear, or when nothing can make it so."""
+    if not found.predicted or _cannot_matter(found):
+        return set()
+    worth = {name for name, gain in found.gains.items() if gain.value >= WORTH}
+    if found.missing:
+        # Where nobody counts reads, cold ones are told by warm ones beside them. What else is missing stays so.
+        told = set(found.missing) == {"storage"} and by_waiting(measurement) and not _times(measurement, "W")
+        return {"storage", *worth} if told else set()
+    if not worth:
+        return set()
+    top = max(found.gains, key=lambda name: found.gains[name].value)
+    near = {name for name in worth if name != top and not _far(found, top, name)}
+    if near or not _rests(measurement, found, top):
+        return {top, *near}
+    return set()
+
+
+def _cannot_matter(found: Experiments) -> bool:
+    """True when even an input without cost would not change what binds."""
+    compute = found.gains.get("compute")
+    free = found.ceiling_gain
+    return free < WORTH or (compute is not None and compute.value >= free * CLEAR_LEAD)
+
+
+def _far(found: Experiments, top: str, other: str) -> bool:
+    """True when one gain leads the other clearly: with an estimate among them in every round, by a wide margin."""
+    rounds = found.ratios[top].keys() & found.ratios[other].keys()
+    wide = all(found.ratios[top][n] >= OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
+    performed = found.how[top] == found.how[other] == "performed"
+    return is_clear(found, top, other) and (performed or wide)
+
+
+def _rests(measurement: Measurement, found: Experiments, top: str) -> bool:
+    """True when a gain without rival can carry a firm word."""
+    if top not in INPUT_RESOURCES or found.how[top] == "performed":
+        return True
+    # What the workers of others' data sets wait for need not be storage: locks, devices, threads of their own.
+    foreign = top == "storage" and measurement.config.loader != "torch"
+    return found.gains[top].value >= CLEAR_LEAD and not foreign
+
+
+def _doubt_of_the_whole(found: Experiments) -> float:
+    """How far training is from what its parts predict, in units of what noise explains."""
+    residual, tolerance = residual_of(found)
+    return 0.0 if residual is None else abs(residual) / tolerance
+
+
+def _ambiguous(found: Experiments) -> bool:
+    """True when performed gains cannot be told apart, which more rounds may change."""
+    names = contenders(found)
+    return len(names) > 1 and not found.missing and all(found.how[name] == "performed" for name in names)

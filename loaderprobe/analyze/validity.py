@@ -1,0 +1,136 @@
+"""Whether the segments of a mode were what they were meant to be: cold files cold, warm files warm.
+
+Judged by bytes where the file system counts them, else by what was in the page cache before, else by waiting: a
+worker that reads from storage waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.analyze.rates import WorkerCost, cold_fraction, segments_of, worker_cost
+from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST, Measurement, Mode, Segment
+from loaderprobe.records.verdict import Evidence
+from loaderprobe.stats import mean
+from loaderprobe.units import significant
+
+# Reading from storage and reading from memory must differ by this factor, and by this much an image, for waiting
+# to tell them apart: from memory a file of 100 kB takes some 50 us, and what else a worker waits for (locks, page
+# faults) is in both.
+TOLD_APART = 3.0
+LEAST_WAIT_S = 1e-4
+# Workers that wait for storage less than this share of their time read from memory.
+WARM_WAIT_SHARE = 0.05
+# No clock tells of a shorter wait.
+SHORTEST_WAIT_S = 1e-6
+_UNCOUNTED = "this file system counts no bytes"
+
+
+def base_mode(measurement: Measurement) -> Mode:
+    """The mode that is the configuration as asked."""
+    return "W" if measurement.config.cache == "warm" else "C"
+
+
+def as_found(measurement: Measurement) -> bool:
+    """True where the files were neither evicted nor warmed, since they are not known or it was not asked for."""
+    return measurement.config.cache == "as-found" or not measurement.files_known
+
+
+def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
+    """Why the segments of a mode were not in the state of the base (or, for W, not warm); None when they were."""
+    if as_found(measurement):
+        return None
+    segments = _of(measurement, mode)
+    cold = mode != "W" and measurement.config.cache == "cold"
+    word = "cold" if cold else "warm"
+    if not segments:
+        return f"no {word} segment was measured"
+    if measurement.storage_kind == "memory":
+        return "the files are on a file system in memory, which is no storage" if mode == "C" else None
+    share = cold_fraction(measurement, segments)
+    if share is not None:
+        good = share >= COLD_AT_LEAST if cold else share < WARM_AT_MOST
+        return None if good else f"{share:.0%} of the bytes came from storage in segments meant to be {word}"
+    resident = _resident(segments)
+    if resident is None:
+        return _why_not_by_waiting(measurement, mode)
+    if resident < 1 - COLD_AT_LEAST if cold else resident > 1 - WARM_AT_MOST:
+        return None
+    return f"{resident:.0%} of the files was in the page cache before segments meant to be {word}"
+
+
+def by_waiting(measurement: Measurement) -> bool:
+    """True where only the workers' waiting tells cold files from warm ones."""
+    if as_found(measurement) or measurement.storage_kind == "memory":
+        return False
+    segments = _of(measurement, base_mode(measurement))
+    return cold_fraction(measurement, segments) is None and _resident(segments) is None
+
+
+def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
+    """The figure by which cold and warm were told apart, where nothing else tells; else empty."""
+    if not by_waiting(measurement):
+        return ()
+    if base_mode(measurement) == "W":
+        share = _share_waited(measurement, "W")
+        known = share is not None
+        return (_evidence("share of time waiting for a file, warm", share, WARM_WAIT_SHARE),) if known else ()
+    cold_s, warm_s = _wait_s(measurement, "C"), _wait_s(measurement, "W")
+    if cold_s is None or warm_s is None:
+        return ()
+    ratio = max(cold_s, SHORTEST_WAIT_S) / max(warm_s, SHORTEST_WAIT_S)
+    return (_evidence("waiting for a file, cold over warm", ratio, TOLD_APART),)
+
+
+def _evidence(metric: str, value: float | None, threshold: float) -> Evidence:
+    return Evidence(metric=metric, value=value or 0.0, threshold=threshold, unit="")
+
+
+def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> str | None:
+    if base_mode(measurement) == "W":
+        share = _share_waited(measurement, mode)
+        if share is None:
+            return "the workers left no record of their time"
+        if share < WARM_WAIT_SHARE:
+            return None
+        return f"{_UNCOUNTED}, and workers waited {share:.0%} of their time on files meant to be warm"
+    if not _of(measurement, "W"):
+        return f"{_UNCOUNTED}, and no warm segment was measured, against which waiting would tell cold reads"
+    # The warm segments are warm when the cold ones beside them waited for so much longer.
+    cold_s, warm_s = _wait_s(measurement, "C" if mode == "W" else mode), _wait_s(measurement, "W")
+    if warm_s is None or cold_s is None:
+        return "the workers left no record of their time"
+    if cold_s >= TOLD_APART * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
+        return None
+    return (
+        f"{_UNCOUNTED}, and workers waited {significant(cold_s * 1e3)} ms an image in segments meant to be cold and "
+        f"{significant(warm_s * 1e3)} ms in warm ones, which does not tell them apart"
+    )
+
+
+def _of(measurement: Measurement, mode: Mode) -> list[Segment]:
+    return [segment for segment in measurement.segments if segment.mode == mode]
+
+
+def _resident(segments: Sequence[Segment]) -> float | None:
+    known = [segment.resident_before for segment in segments if segment.resident_before is not None]
+    return mean(known) if known and len(known) == len(segments) else None
+
+
+def _cost(measurement: Measurement, mode: Mode) -> WorkerCost | None:
+    """Of the drains: training leaves storage more time."""
+    return worker_cost(measurement.worker_batches, segments_of(measurement, mode, "drain"))
+
+
+def _wait_s(measurement: Measurement, mode: Mode) -> float | None:
+    """Seconds that a worker waits for an image."""
+    cost = _cost(measurement, mode)
+    return None if cost is None else cost.per_image().blocked_s
+
+
+def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
+    """Waiting in one mode as a share of a worker's time in the whole pipeline, of which a mode may leave little."""
+    whole, waited_s = _cost(measurement, "W"), _wait_s(measurement, mode)
+    if whole is None or waited_s is None or not whole.wall_s:
+        return None
+    return waited_s * whole.images / whole.wall_s

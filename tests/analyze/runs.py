@@ -1,0 +1,157 @@
+"""Whole measurements from scripted rates: what each mode delivered in each round, and what it cost the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.testing import example_config, example_files
+
+BATCH, STEPS, FILE_BYTES = 16, 16, 100_000
+FILES = example_files(size_bytes=FILE_BYTES)
+Round = Mapping[str, float]
+"""Images/s of drains by mode (`C`, `W`, `Q`, `T`), of training as asked (`E`), of compute alone (`G`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Seconds of one image in one worker, and the share of its bytes that came from storage."""
+
+    cpu_s: float = 0.004
+    blocked_s: float = 0.0
+    delay_s: float = 0.0
+    collate_s: float = 0.0
+    """Part of the CPU time."""
+    cold: float = 1.0
+
+
+def run(
+    rounds: Sequence[Round], cost: Cost, costs: Mapping[str, Cost] | None = None, /, *,
+    compute: float = 1e5, synchronous: bool = False, receive_s: Mapping[str, float] | None = None,
+    recorded: bool = True, facts: Mapping[str, Any] | None = None, **changes: Any,
+) -> Measurement:  # fmt: skip
+    """A measurement of these rounds. `cost` is that of C and of training; the other modes lack what they take away.
+
+    `costs` replaces them by mode, `receive_s` gives the training thread's seconds a batch by mode; `facts`
+    replace fields of the measurement, `changes` those of its configuration. With `G` in a round compute is measured.
+    """
+    config = example_config(data=FILES.fingerprint, batch_size=BATCH, compute=f"emulated:{compute:g}", **changes)
+    base = "W" if config.cache == "warm" else "C"
+    free = {
+        "W": replace(cost, blocked_s=0.0, cold=0.0),
+        "Q": replace(cost, cpu_s=cost.collate_s, delay_s=0.0),
+        "T": replace(cost, cpu_s=cost.cpu_s - cost.collate_s, collate_s=0.0),
+    }
+    by_mode = {"C": cost, **free, **({base: cost} if base == "W" else {}), **(costs or {})}
+    segments: list[Segment] = []
+    rows: list[tuple[int, ...]] = []
+    for number, each in enumerate(rounds):
+        for key, rate in each.items():
+            mode: Mode = {"E": base, "G": "resident"}.get(key, key)  # type: ignore[assignment]  # a table of this file
+            spent_s = (receive_s or {}).get(mode, 0.0)
+            first = -1 if mode == "resident" else len(rows)
+            segments.append(_segment(mode, "train" if key in "EG" else "drain", number, first, rate, spent_s))
+            if mode != "resident":
+                rows += [_row(by_mode[mode], config.workers, first + step) for step in range(STEPS)]
+    columns = list(zip(*rows, strict=True))
+    measured = any("G" in each for each in rounds)
+    fields: dict[str, Any] = {
+        "config": config,
+        "compute": ComputeInfo(
+            name="", device="", synchronous=synchronous, given_images_per_s=None if measured else compute, source=""
+        ),
+        "started_utc": "2026-11-21T07:00:00+00:00",
+        "first_batch_s": 0.1,
+        "segments": tuple(segments),
+        "worker_batches": WorkerBatches(
+            batch=columns[0], worker=columns[1], start_ns=columns[2], wall_ns=columns[3], cpu_ns=columns[4],
+            run_delay_ns=columns[5], read_bytes=columns[6], images=columns[7],
+            collate_ns=columns[8] if recorded else (), instrument_ns=columns[9] if recorded else (),
+        ),
+        "series": (),
+        "missing": (),
+        "cores_available": 64.0,
+        "storage_counts_reads": True,
+        "storage_kind": "block",
+        "modes": ("C", "W", "Q", "T"),
+        "wall_s": 5.0,
+    }  # fmt: skip
+    return Measurement(**(fields | dict(facts or {})))
+
+
+def _row(cost: Cost, workers: int, number: int) -> tuple[int, ...]:
+    wall_s = cost.cpu_s + cost.delay_s + cost.blocked_s
+    times = (round(each * BATCH * 1e9) for each in (wall_s, cost.cpu_s, cost.delay_s))
+    read = round(cost.cold * FILE_BYTES * BATCH)
+    return number, number % max(workers, 1), 0, *times, read, BATCH, round(cost.collate_s * BATCH * 1e9), 20_000
+
+
+def _segment(mode: Mode, activity: Activity, number: int, first: int, rate: float, parent_s: float) -> Segment:
+    step_ns = round(BATCH / rate * 1e9)
+    begin = tuple(step * step_ns for step in range(STEPS))
+    return Segment(
+        mode=mode,
+        activity=activity,
+        round=number,
+        first_batch=first,
+        batch_size=BATCH,
+        begin_ns=begin,
+        ready_ns=begin,
+        copied_ns=begin,
+        end_ns=begin,
+        finished_ns=begin if activity == "train" else (),
+        closed_ns=STEPS * step_ns,
+        thread_cpu_ns=round(parent_s * STEPS * 1e9),
+        delivered_bytes=None if mode == "resident" else FILE_BYTES * BATCH * STEPS,
+        disk_bytes=None,
+        resident_before=None,
+    )
+
+
+def scaled(measurement: Measurement, factor: int) -> Measurement:
+    """The same run on a machine, a disk and a device that take `factor` times as long for everything."""
+    records = measurement.worker_batches
+    given = measurement.compute.given_images_per_s
+
+    def times(values: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(value * factor for value in values)
+
+    segments = (
+        replace(
+            each,
+            closed_ns=each.closed_ns * factor,
+            thread_cpu_ns=each.thread_cpu_ns * factor,
+            begin_ns=times(each.begin_ns),
+            ready_ns=times(each.ready_ns),
+            copied_ns=times(each.copied_ns),
+            end_ns=times(each.end_ns),
+            finished_ns=times(each.finished_ns),
+        )
+        for each in measurement.segments
+    )
+    return replace(
+        measurement,
+        compute=replace(measurement.compute, given_images_per_s=given / factor if given else None),
+        segments=tuple(segments),
+        worker_batches=replace(
+            records,
+            start_ns=times(records.start_ns),
+            wall_ns=times(records.wall_ns),
+            cpu_ns=times(records.cpu_ns),
+            run_delay_ns=times(records.run_delay_ns),
+            collate_ns=times(records.collate_ns),
+            instrument_ns=times(records.instrument_ns),
+        ),
+    )
+
+
+def reordered(measurement: Measurement, order: Sequence[int]) -> Measurement:
+    """The same rounds in another order."""
+    return replace(measurement, segments=tuple(replace(s, round=order[s.round]) for s in measurement.segments))
+
+
+def alike(count: int = 3, **rates: float) -> list[Round]:
+    """So many equal rounds; training runs as the loader does where nothing else is said."""
+    return [{"E": rates["C"] if "C" in rates else rates["W"], **rates}] * count
