@@ -84,7 +84,9 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     alone = _compute_rates(measurement, loader)
     loops = {number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()}
     predicted = {n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops}
-    ratios = {name: _ratios(loops, predicted, each) for name, each in known.items()}
+    end_to_end = rates_by_round(measurement, base, "train")
+    most = _most_gain(alone, end_to_end)
+    ratios = {name: _ratios(loops, predicted, each, most) for name, each in known.items()}
     ratios["compute"] = {n: loader[n] / rate for n, rate in predicted.items()}
     how: dict[str, How] = {name: each.how for name, each in known.items()} | {"compute": "performed"}
     free = [replace(loops[n], overhead_s=0.0).end_to_end(math.inf) / predicted[n] for n in predicted]
@@ -97,9 +99,9 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         how=how,
         gains={name: _interval_gain(list(found.values()), how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
-        end_to_end=rates_by_round(measurement, base, "train"),
+        end_to_end=end_to_end,
         predicted=predicted,
-        ceiling_gain=median(free) if free else math.inf,
+        ceiling_gain=min(median(free), most) if free else math.inf,
         cost=worker_cost(measurement.worker_batches, drains),
         overhead_s=overhead_s,
         batch_size=measurement.config.batch_size,
@@ -208,11 +210,20 @@ class _Parts:
         )
 
 
-def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without) -> dict[int, float]:
+def _most_gain(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:
+    """What no input, however fast, can gain more than: training was seen at this share of what compute can do."""
+    if not alone or not end_to_end:
+        return math.inf
+    return max(1.0, median(list(alone.values())) / median(list(end_to_end.values())))
+
+
+def _ratios(
+    loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without, most: float
+) -> dict[int, float]:
     def loop(number: int) -> Loop:
         return loops[number] if found.overhead_s is None else replace(loops[number], overhead_s=found.overhead_s)
 
-    return {n: loop(n).end_to_end(rate) / predicted[n] for n, rate in found.rates.items() if n in predicted}
+    return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}
 
 
 def _interval_gain(ratios: list[float], how: How) -> Gain:

@@ -194,5 +194,6 @@ def _detail(measurement: Measurement, judged: Verdict) -> Detail:
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
-        notes=(*measurement.notes, why(measurement)),
+        notes=measurement.notes,
+        decided=why(measurement),
     )

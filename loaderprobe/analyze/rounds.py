@@ -138,9 +138,9 @@ def _rests(measurement: Measurement, found: Experiments, top: str) -> bool:
     """True when a gain without rival can carry a firm word."""
     if top not in INPUT_RESOURCES or found.how[top] == "performed":
         return True
-    # What the workers of others' data sets wait for need not be storage: locks, devices, threads of their own.
-    foreign = top == "storage" and measurement.config.loader != "torch"
-    return found.gains[top].value >= CLEAR_LEAD and not foreign
+    # Storage is bought on this word, and what workers wait for need not be storage: it is never an estimate where
+    # it can be performed.
+    return found.gains[top].value >= CLEAR_LEAD and (top != "storage" or "W" not in _possible(measurement))
 
 
 def _doubt_of_the_whole(found: Experiments) -> float:

@@ -224,6 +224,7 @@ def report(run: RunDirectory) -> Report:
         files=[run.files(fingerprint) for fingerprint in fingerprints],
         results=[(config, run.result(config.key)) for config in spec.configs],
         ceilings={found.data: found for each in fingerprints if (found := run.ceiling(each)) is not None},
+        accelerators={name: each.images_per_s for name, each in ACCELERATORS.items()},
     )
 
 

@@ -115,6 +115,8 @@ class Detail:
     compute_source: str
     first_batch_s: float
     notes: tuple[str, ...]
+    decided: str = ""
+    """Why resources were, or were not, taken away for real."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

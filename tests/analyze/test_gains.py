@@ -274,3 +274,10 @@ def test_estimates_make_firm_words_only_by_a_wide_margin(
     if cause in gains and gains[cause].how == "estimated":
         others = [gain.value for name, gain in gains.items() if name != cause and gain.value >= WORTH]
         assert all(gains[cause].value >= OPEN_LEAD * other * (1 - 1e-6) for other in others)
+
+
+def test_a_device_that_training_keeps_busy_leaves_nothing_for_the_input() -> None:
+    """Whatever the loader alone shows, an input cannot gain more than training was seen to lack."""
+    found = run_experiments(run(alike(C=57, E=60), Cost(cpu_s=0.017, blocked_s=0.0175), compute=60))
+    assert found.gains["preprocess"].value == pytest.approx(1.0)
+    assert found.ceiling_gain == pytest.approx(1.0)
