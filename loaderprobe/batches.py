@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+IMAGES_DIMENSIONS = 4
+MOST_CHANNELS = 4
 
 
 def samples_in(batch: Any) -> int:
     """Samples in a batch of any nesting: the length of the first tensor or array found; 1 when there is none."""
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         batch = list(batch.values())
     shape = getattr(batch, "shape", None)
     if shape is not None:
@@ -15,3 +19,36 @@ def samples_in(batch: Any) -> int:
     if isinstance(batch, list | tuple):
         return next((samples_in(part) for part in batch if not isinstance(part, str | bytes)), 1)
     return 1
+
+
+def samples_without_collation(item: Any) -> int:
+    """Samples in what a data set of a loader with batch_size=None yields: a batch of its own making, or one sample.
+
+    A batch when its first array has four dimensions, or when all its arrays are of one length and nothing beside
+    them is a plain number or text; images alone (three dimensions, up to four channels) are one sample.
+    """
+    leaves = list(_leaves(item))
+    shapes = [tuple(leaf.shape) for leaf in leaves if hasattr(leaf, "shape")]
+    if not shapes or not shapes[0]:
+        return 1
+    if len(shapes[0]) == IMAGES_DIMENSIONS:
+        return int(shapes[0][0])
+    if len(shapes) < len(leaves) or any(shape[:1] != shapes[0][:1] for shape in shapes):
+        return 1
+    alone = len(shapes) == 1 and len(shapes[0]) == 3 and min(shapes[0][0], shapes[0][-1]) <= MOST_CHANNELS
+    return 1 if alone else int(shapes[0][0])
+
+
+def holds_images(batch: Any) -> bool:
+    """True when some tensor or array of a batch has four dimensions, as images have: N x C x H x W."""
+    return any(len(getattr(leaf, "shape", ())) == IMAGES_DIMENSIONS for leaf in _leaves(batch))
+
+
+def _leaves(batch: Any) -> Iterator[Any]:
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    if isinstance(batch, list | tuple):
+        for part in batch:
+            yield from _leaves(part)
+    else:
+        yield batch

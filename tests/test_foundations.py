@@ -128,7 +128,8 @@ def test_a_key_changes_with_every_field_and_with_nothing_else() -> None:
     config = example_config()
     other: dict[str, object] = {
         "data": "x", "resolution": "1x1", "workers": 3, "batch_size": 17, "prefetch_factor": 3, "loader": "x:y",
-        "pipeline": "crop", "decoder": "torchvision", "compute": "cpu", "cache": "warm", "rounds": 4, "seed": 1,
+        "pipeline": "crop", "decoder": "torchvision", "tensor": "uint8", "compute": "cpu", "cache": "warm", "rounds": 4,
+        "seed": 1,
     }  # fmt: skip
     assert set(other) == {field.name for field in fields(RunConfig)}
     keys = {replace(config, **{name: value}).key for name, value in other.items()}  # type: ignore[arg-type]  # by name

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import copy
 import json
-import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from math import lcm
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.loaders.blame import FROM_WORKER, blamed
+from loaderprobe.loaders.dice import torch_generators
 from loaderprobe.loaders.fetch_log import FetchLog
-from loaderprobe.loaders.switched import SwitchedLoader
+from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
 from loaderprobe.loaders.watch import learned_path
 from loaderprobe.records.config import BatchFiles
 from loaderprobe.records.measurement import Mode
@@ -25,7 +26,10 @@ from loaderprobe.records.measurement import Mode
 # Files are read whole when read calls return about as many bytes as the opened files hold.
 READ_WHOLE = (0.8, 1.25)
 NO_FILES = "the data set opens no file that Python can see"
-NOT_WHOLE = "the data set reads parts of its files, or keeps them open"
+IN_PARTS = "the data set reads only parts of the files that it opens"
+OTHERS_TOO = "the data set reads more than the files that Python can see it open"
+FOREIGN = "this loader does not iterate as torch's DataLoader does"
+FOREIGN_HINT = "give a plain torch.utils.data.DataLoader of the same data set"
 
 
 class Pool:
@@ -40,6 +44,12 @@ class Pool:
         self._kept: list[Any] = []
         self.size = 0
         """Batches of the pool; 0 while more may be added."""
+        self.odd = 0
+        """Batches left out, since they are not of the length of the first."""
+
+    def __len__(self) -> int:
+        """Without end: sub-classes of DataLoader may count how many batches there are."""
+        return sys.maxsize
 
     def close(self) -> None:
         """Add no more batches than are asked for by now, as soon as each worker has one."""
@@ -50,8 +60,9 @@ class Pool:
         for batch in self._source:
             if self.size:
                 break
-            if self._kept and _length(batch) < _length(self._kept[0]):
-                continue  # the last batch of an epoch is a short one
+            if self._kept and _length(batch) != _length(self._kept[0]):
+                self.odd += 1  # the last batch of an epoch is a short one
+                continue
             self._kept.append(batch)
             yield batch
         if not self._kept:
@@ -69,24 +80,92 @@ def _length(batch: Any) -> int:
     return len(batch) if isinstance(batch, Sequence) else 1
 
 
+class Guarded:
+    """An iterator whose errors say whose they are. Keeps no batch, so that releasing one costs what it costs."""
+
+    def __init__(self, inner: Iterator[Any], trouble: Callable[[Exception], Exception], before: Callable[[], None]):
+        self._inner = inner
+        self._trouble = trouble
+        self._before = before
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        self._before()
+        try:
+            return next(self._inner)
+        except StopIteration:
+            raise
+        except Exception as error:
+            raise self._trouble(error) from error
+
+
 class OwnLoader(SwitchedLoader):
     """Drives a copy of a user's loader: map-style or iterable, of any batch, with any workers.
 
-    Raises BadValue for what is no DataLoader, and for one that yields nothing.
+    `before_batch` is called before each batch is taken, and may raise; a batch that takes longer than `patience_s`
+    is an error. Raises BadValue for what is no DataLoader, and for one that cannot be looked at without using it up.
     """
 
-    def __init__(self, loader: DataLoader[Any], scratch: Path) -> None:
-        if not isinstance(loader, DataLoader):
-            raise BadValue(
-                f"this is a {type(loader).__name__}, not a torch.utils.data.DataLoader",
-                hint="give the DataLoader itself, not an iterator of it or a wrapper around it",
-            )
+    def __init__(
+        self,
+        loader: DataLoader[Any],
+        scratch: Path,
+        before_batch: Callable[[], None] = lambda: None,
+        patience_s: float = 0.0,
+    ) -> None:
+        _check(loader)
         self._own = loader
+        self._before_batch = before_batch
         self._iterable = isinstance(loader.dataset, IterableDataset)
         self._pool = None if self._iterable else Pool(_own_copy(loader), loader.num_workers)
-        super().__init__(_endless(loader, self._pool), scratch, files_of=None, tied=False)
+        super().__init__(_endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
         self._lanes = FetchLog(scratch / "fetch.log", max(loader.num_workers, 1))
         self._settled = 0
+
+    def __enter__(self) -> Self:
+        try:
+            return super().__enter__()
+        except LoaderprobeError:
+            raise
+        except Exception as error:
+            raise self._trouble(error) from error
+
+    def batches(self) -> Iterator[Any]:
+        """What the loader yields, in mode T only the number of samples; errors say whose they are."""
+        return Guarded(self._batches, self._trouble, self._before_batch)
+
+    def _trouble(self, error: Exception) -> Exception:
+        if self._iterator is not None and self._loader.num_workers and not FROM_WORKER.match(str(error)):
+            dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
+            if dead:
+                return dead
+        return blamed(error)
+
+    def check(self) -> None:
+        """Raise where the loader is not driven as others are. To be called once batches have been taken."""
+        if self._iterator is None or not self.records().batch:
+            raise BadValue(FOREIGN, hint=FOREIGN_HINT)
+        ended = self._ended_workers()
+        if ended:
+            raise BadValue(
+                f"{ended} of the {self._loader.num_workers} workers had no more batches while others had: their share "
+                "of the data set ends, or is empty",
+                hint="give every worker a share that begins anew each time (get_worker_info), or use fewer workers",
+            )
+
+    def _ended_workers(self) -> int:
+        return list(self._iterator._workers_status).count(False) if self._loader.num_workers else 0
+
+    def notes(self) -> tuple[str, ...]:
+        """What was done in another way than the loader is set to."""
+        found = []
+        if not self._own.__dict__.get("in_order", True):
+            found.append("batches were taken in order, although the loader has in_order=False")
+        if self._pool is not None and self._pool.odd > 1:
+            found.append(f"batches differ in length; {self._pool.odd} that are not as long as the first were left out")
+        return tuple(found)
 
     def modes(self) -> frozenset[Mode]:
         """Sub-classes that work on what they yield are not given anything but batches."""
@@ -108,10 +187,17 @@ class OwnLoader(SwitchedLoader):
             self._pool.close()
             size = self._pool.size
         else:
-            lanes = max(self._loader.num_workers, 1)
-            size = -(-(taken + ahead) // lanes) * lanes
+            lanes = self._lanes.lanes
+            # A short iterable begins again by itself: the pool is what comes before.
+            once = min((_before_again(self._learned(lane)) or sys.maxsize for lane in range(lanes)), default=0)
+            size = min(-(-(taken + ahead) // lanes), once) * lanes
         self._settled = self._log.pool = size
         return size
+
+    def _learned(self, lane: int) -> list[dict[str, Any]]:
+        path = learned_path(self._lanes, lane)
+        lines = path.read_text().split("\n")[:-1] if path.is_file() else []
+        return [json.loads(line) for line in lines]
 
     def files(self, batch_size: int) -> BatchFiles | str:
         """The files of the settled pool; or why they are not known."""
@@ -119,22 +205,35 @@ class OwnLoader(SwitchedLoader):
         read = 0
         lanes = self._lanes.lanes
         for lane in range(lanes):
-            path = learned_path(self._lanes, lane)
-            lines = path.read_text().splitlines() if path.is_file() else []
-            for made, line in enumerate(lines[: self._settled // lanes]):
-                learned = json.loads(line)
+            for made, learned in enumerate(self._learned(lane)[: self._settled // lanes]):
                 batches[lane + made * lanes] = [(name, size) for name, size in learned["files"]]
                 read += learned["read"]
         sizes = tuple(sum(size for _, size in batch) for batch in batches)
         if not sum(sizes):
             return NO_FILES
         if read and not READ_WHOLE[0] <= read / sum(sizes) <= READ_WHOLE[1]:
-            return NOT_WHOLE
+            return IN_PARTS if read < sum(sizes) else OTHERS_TOO
         return BatchFiles(
             batch_size=batch_size,
             paths=tuple(tuple(name for name, _ in batch) for batch in batches),
             size_bytes=sizes,
         )
+
+
+def _before_again(learned: Sequence[dict[str, Any]]) -> int:
+    """Batches that a worker made of an iterable before it began again; 0 when it has not."""
+    return next((made for made, each in enumerate(learned) if each["again"]), 0)
+
+
+def _check(loader: Any) -> None:
+    if not isinstance(loader, DataLoader):
+        raise BadValue(
+            f"this is a {type(loader).__name__}, not a torch.utils.data.DataLoader",
+            hint="give the DataLoader itself, not an iterator of it or a wrapper around it",
+        )
+    kept = [name for name, value in vars(loader).items() if isinstance(value, _BaseDataLoaderIter)]
+    if any(name != "_iterator" for name in kept):
+        raise BadValue(f"{FOREIGN}: it keeps an iterator of its own ({', '.join(kept)})", hint=FOREIGN_HINT)
 
 
 def _own_copy(loader: DataLoader[Any]) -> Any:
@@ -146,45 +245,29 @@ def _own_copy(loader: DataLoader[Any]) -> Any:
             hint="give a sampler whose __iter__ starts anew",
         )
     # Generators are shared too: whoever calls puts their states back.
-    shared = {id(each): each for each in (loader.dataset, *_generators(loader))}
+    shared = {id(each): each for each in (loader.dataset, *torch_generators(loader))}
     try:
         return copy.deepcopy(sampler, shared)
-    except (TypeError, RuntimeError, NotImplementedError) as error:
+    except Exception as error:  # whatever a sampler's own copying raises
         raise BadValue(
             f"the loader's sampler cannot be copied ({error}), so looking at it could change it",
             hint="give a sampler that copy.deepcopy can copy",
         ) from error
 
 
-def _endless(loader: DataLoader[Any], pool: Pool | None) -> DataLoader[Any]:
+def _endless(loader: DataLoader[Any], pool: Pool | None, patience_s: float) -> DataLoader[Any]:
     """A copy of the loader, of its own class, with workers of its own and batches without end."""
     twin = copy.copy(loader)
     settings = twin.__dict__
     settings["_iterator"] = None
     settings["persistent_workers"] = False
     settings["in_order"] = True
+    # Its length is not that of the data set, about which torch would warn.
+    settings["_IterableDataset_len_called"] = None
+    # As torch does, but without its warning.
+    settings["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
+    if loader.num_workers and not loader.timeout:
+        settings["timeout"] = patience_s
     if pool is not None:
         settings["batch_sampler" if loader._auto_collation else "sampler"] = pool
     return twin
-
-
-def _generators(loader: DataLoader[Any]) -> list[torch.Generator]:
-    places = (loader, loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None))
-    found = [getattr(place, "generator", None) for place in places]
-    return [each for each in found if isinstance(each, torch.Generator)]
-
-
-@contextmanager
-def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
-    """Leave all random generators that a loader draws from as they were."""
-    generators = _generators(loader)
-    states = [each.get_state() for each in generators]
-    of_torch, of_python, of_numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(of_torch)
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
-        for each, state in zip(generators, states, strict=True):
-            each.set_state(state)

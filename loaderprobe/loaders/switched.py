@@ -60,7 +60,6 @@ class SwitchedLoader:
 
     def __init__(self, loader: DataLoader[Any], scratch: Path, *, files_of: FilesOf | None, tied: bool) -> None:
         self._loader = loader
-        self._files_of = files_of
         self._log_name = FetchLog.create(scratch / "fetch.log", max(loader.num_workers, 1))
         self._log = self._log_name.open("r+")
         self._iterator: Any = None
@@ -74,6 +73,8 @@ class SwitchedLoader:
 
         def get_iterator() -> Any:
             self._iterator = make()
+            if not loader.num_workers:
+                watch_here(self._log_name, self._iterator, files_of)
             return self._iterator
 
         # Sub-classes may wrap what they yield; below all that is always torch's own iterator.
@@ -81,10 +82,6 @@ class SwitchedLoader:
 
     def __enter__(self) -> Self:
         self._batches = iter(self._loader)
-        if self._iterator is None and not self._loader.num_workers:
-            raise LoaderprobeError("this loader does not iterate as torch's DataLoader does")
-        if not self._loader.num_workers:
-            watch_here(self._log_name, self._iterator, self._files_of)
         return self
 
     def __exit__(
@@ -104,7 +101,8 @@ class SwitchedLoader:
 
     def workers(self) -> Sequence[int]:
         """The workers' process ids; empty for the serial loader."""
-        return [worker.pid for worker in self._iterator._workers] if self._loader.num_workers else []
+        started = self._loader.num_workers and self._iterator is not None
+        return [worker.pid for worker in self._iterator._workers] if started else []
 
     def records(self) -> WorkerBatches:
         """What every batch so far has cost."""

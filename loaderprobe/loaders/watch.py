@@ -16,7 +16,8 @@ from typing import Any
 
 from torch.utils.data._utils import fetch as torch_fetch
 
-from loaderprobe.batches import samples_in
+from loaderprobe.batches import samples_without_collation
+from loaderprobe.loaders.dice import global_dice
 from loaderprobe.loaders.fetch_log import ROWS, FetchLog
 from loaderprobe.loaders.opened import OPENED
 from loaderprobe.system.process import die_with_parent
@@ -42,6 +43,8 @@ class Watch:
         self._samples: Any = None
         self._images = self._collate_ns = 0
         self._collate: Any = None
+        self._dice = global_dice()
+        self._again = False
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """One batch, made as the switch says, and its row."""
@@ -71,16 +74,17 @@ class Watch:
         share = self._log.pool // self._lanes
         if share and self._made % share == 0 and hasattr(fetcher, "dataset_iter"):
             # An iterable begins again with the pool, so that its files come again.
-            fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
+            self._begin_again(fetcher)
         if self._files_of is not None or (share and self._made >= share):
             return self._whole(fetcher, original, index)
+        self._again = False
         OPENED.listen()
         read = _read_calls_bytes()
         batch = self._whole(fetcher, original, index)
         files = OPENED.heard()
         self._learned.append([path for path, _ in files])
         with self._learned_path.open("a") as out:
-            out.write(json.dumps({"files": files, "read": _read_calls_bytes() - read}) + "\n")
+            out.write(json.dumps({"files": files, "read": _read_calls_bytes() - read, "again": self._again}) + "\n")
         return batch
 
     def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
@@ -89,18 +93,24 @@ class Watch:
             return original(index)
         try:
             batch = original(index)
-            if self._images >= self._full:
+            if self._images >= self._full or not fetcher.auto_collation:
                 self._full = self._images
                 return batch
         except StopIteration:
             if not self._made:
                 raise
-        fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
+        self._begin_again(fetcher)
         return original(index)
+
+    def _begin_again(self, fetcher: Any) -> None:
+        """Shuffled as it was before, so that the same samples come in the same order."""
+        self._dice()
+        fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
+        self._again = True
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
         """Collate, or only count; the samples are kept, to stand in for those that mode Q does not make."""
-        self._images = len(samples) if fetcher.auto_collation else samples_in(samples)
+        self._images = len(samples) if fetcher.auto_collation else samples_without_collation(samples)
         self._samples = samples
         if self._log.mode == "T":
             return self._images

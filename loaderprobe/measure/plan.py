@@ -30,6 +30,8 @@ class Plan:
 
     def sentences(self) -> tuple[str, ...]:
         """What is measured, how long, and why."""
+        if not self.configurations:
+            return ("Plan: everything has been measured already.",)
         counted = "1 configuration" if self.configurations == 1 else f"{self.configurations} configurations"
         screening = f"{counted}: the loader alone and in training, {self.rounds} rounds"
         costly = "the same with warm files, without decoding, and without handing over"

@@ -20,7 +20,7 @@ from loaderprobe.records.config import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from tests.conftest import Run
 
-SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 4)
+SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 60)
 COMMANDS = ("sweep", "bandwidth", "generate", "report", "doctor", "explain")
 
 

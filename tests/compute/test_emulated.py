@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from loaderprobe.compute.emulated import ACCELERATORS, EmulatedCompute, SynchronousCompute, parse_rate
 from loaderprobe.errors import BadValue
 from loaderprobe.testing import FakeClock
 
-BATCH = (range(100), None)
+BATCH = (SimpleNamespace(shape=(100, 3)), None)
 
 
 def test_the_host_runs_two_steps_ahead() -> None:

@@ -22,6 +22,11 @@ def test_it_names_what_is_measured_and_when_more_is() -> None:
     assert "where that leaves the cause open" not in told(21, thorough=True)
 
 
+def test_a_complete_run_has_nothing_to_plan() -> None:
+    """Resuming it says so."""
+    assert told(0) == "Plan: everything has been measured already."
+
+
 def test_without_a_budget_it_names_the_shortest_and_the_longest_time() -> None:
     """Nobody starts a sweep without knowing whether it takes minutes or an hour."""
     assert " min " in told(21)

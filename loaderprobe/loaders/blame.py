@@ -1,0 +1,37 @@
+"""Who raised: the data set, its collate_fn, the sampler or worker_init_fn, in this process or in a worker."""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+from loaderprobe.errors import LoaderprobeError
+
+# A worker's error arrives as an exception of the same kind, with the worker's traceback as its text.
+FROM_WORKER = re.compile(r"Caught (\w+) ")
+# What a traceback holds, in whichever process it arose, and whose code then ran; the innermost first.
+PLACES = (
+    ("in _collated", "the loader's collate_fn"),
+    ("in _next_index", "the loader's sampler"),
+    ("self.own(worker)", "the loader's worker_init_fn"),
+    ("in fetch", "the data set"),
+    ("in create_fetcher", "the data set"),
+)
+HINT = "iterate the loader yourself to meet the same error; nothing of it was changed"
+
+
+def blamed(error: Exception) -> LoaderprobeError:
+    """The error as one sentence that says whose it is; `error` itself is to be its cause."""
+    whole = "".join(traceback.format_exception(error))
+    who = next((who for mark, who in PLACES if mark in whole), "the loader")
+    caught = FROM_WORKER.match(str(error))
+    if not caught:
+        return LoaderprobeError(f"{who} raised {_named(type(error).__name__, str(error))}", hint=HINT)
+    # The last line that begins with its name; more lines may follow.
+    named = re.compile(rf"^(?:[\w.]+\.)?{caught[1]}(?:: (.*))?\Z", re.MULTILINE | re.DOTALL)
+    said = [match[1] or "" for match in named.finditer(str(error).rstrip())]
+    return LoaderprobeError(f"{who} raised {_named(caught[1], said[-1] if said else '')}, in a worker", hint=HINT)
+
+
+def _named(kind: str, message: str) -> str:
+    return f"{kind}: {message}" if message else kind
