@@ -217,9 +217,7 @@ def _most_gain(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> f
     return max(1.0, median(list(alone.values())) / median(list(end_to_end.values())))
 
 
-def _ratios(
-    loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without, most: float
-) -> dict[int, float]:
+def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without, most: float) -> dict[int, float]:
     def loop(number: int) -> Loop:
         return loops[number] if found.overhead_s is None else replace(loops[number], overhead_s=found.overhead_s)
 

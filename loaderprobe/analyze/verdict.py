@@ -14,7 +14,7 @@ from loaderprobe.analyze.service import Storage
 from loaderprobe.analyze.wording import Figures, sentence
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.records.measurement import NO_STEP, Measurement, Segment
 from loaderprobe.records.verdict import Bound, Evidence, Gains, Rates, Verdict
 from loaderprobe.stats import mean, median
 
@@ -67,6 +67,7 @@ def _bound(measurement: Measurement, found: Experiments, disk: DiskUse, shares: 
         compute=found.compute,
         loader=median(list(found.loader.values())),
         emulated=measurement.compute.given_images_per_s is not None,
+        alone=measurement.compute.name == NO_STEP,
     )
     return Bound(
         side=judgement.side,

@@ -27,6 +27,8 @@ class Figures:
     compute: float | None
     loader: float
     emulated: bool
+    alone: bool = False
+    """True without a step: the loader alone is judged."""
 
     @property
     def accelerator(self) -> str:
@@ -48,6 +50,7 @@ def sentence(
 
 def _said(judgement: Judgement, found: Experiments, figures: Figures, config: RunConfig, disk_clause: str) -> str:
     rate = significant(figures.training)
+    runs = "the loader alone delivers" if figures.alone else "training runs at"
     if judgement.cause == "compute":
         return (
             f"Compute binds: training runs at {rate} images/s where the {figures.accelerator} alone "
@@ -59,19 +62,16 @@ def _said(judgement: Judgement, found: Experiments, figures: Figures, config: Ru
     if judgement.cause == "either":
         names = join_words([NOUN[name] for name in judgement.candidates], "or")
         gains = ", ".join(f"{_WITHOUT[name]} {_factor(found.gains[name])}" for name in judgement.candidates)
-        return f"Either {names} binds, and they cannot be told apart: training at {rate} images/s would run {gains}."
+        return f"Either {names} binds, and they cannot be told apart: {runs} {rate} images/s, and would run {gains}."
     resource = "preprocess" if judgement.cause == "cpu" else judgement.cause
     gain = found.gains[resource]
     tail = f"{_WITHOUT[resource]} it would run {_factor(gain)}"
     if judgement.cause == "cpu":
-        return (
-            f"The CPU binds: training runs at {rate} images/s and its cores are taken, "
-            f"so more workers will not help; {tail}."
-        )
+        return f"The CPU binds: {runs} {rate} images/s and its cores are taken, so more workers will not help; {tail}."
     serial = " in the training thread" if config.workers == 0 and resource == "preprocess" else ""
     return (
-        f"{NOUN[resource].capitalize()}{serial} binds: training runs at {rate} images/s, "
-        f"{_share(figures)} of what the {figures.accelerator} can do; {tail}"
+        f"{NOUN[resource].capitalize()}{serial} binds: {runs} {rate} images/s"
+        f"{'' if figures.alone else f', {_share(figures)} of what the {figures.accelerator} can do'}; {tail}"
         f"{disk_clause if resource == 'storage' else ''}."
     )
 

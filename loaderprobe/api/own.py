@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.batches import holds_images
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.session import OnStage, Parts, Session
@@ -57,7 +58,7 @@ def measure_loader(
         with random_state_kept(loader), own:
             on_stage("learning which files are read", 0, 0)
             begin_ns = clock.now_ns()
-            taken = _learn(own, loader, clock, asked.budget_s)
+            taken, images = _learn(own, loader, clock, asked.budget_s)
             device = compute(clock)
             config = _config(own, loader, device, asked)
             files = own.files(config.batch_size)
@@ -81,6 +82,7 @@ def measure_loader(
                 budget_s=left_s,
                 thorough=asked.thorough,
                 taken=taken,
+                images=images,
             )
             try:
                 session.run()
@@ -89,20 +91,25 @@ def measure_loader(
             return session.measurement((), ()), files
 
 
-def _learn(own: Any, loader: Any, clock: Clock, budget_s: float | None) -> int:
-    """Take batches until the pool holds enough of them, or a share of the time is gone; returns how many."""
+def _learn(own: Any, loader: Any, clock: Clock, budget_s: float | None) -> tuple[int, bool]:
+    """Take batches until the pool holds enough of them, or a share of the time is gone.
+
+    Returns how many, and whether they hold images.
+    """
     batches = own.batches()
     begin_ns = clock.now_ns()
     wanted = POOL_BATCHES + loader.num_workers * (2 * (loader.prefetch_factor or 0) + 2)
-    taken, size = 0, 0
+    taken, size, images = 0, 0, False
     while not size or taken < size:
-        if next(batches, _END) is _END:
+        batch = next(batches, _END)
+        if batch is _END:
             raise _ended(taken)
+        images = images or holds_images(batch)
         taken += 1
         late = budget_s is not None and clock.now_ns() - begin_ns > LEARN_SHARE * budget_s * 1e9
         if not size and (taken >= wanted or late or own.exhausted):
             size = own.settle(taken)
-    return taken
+    return taken, images
 
 
 _END = object()

@@ -10,7 +10,7 @@ import torch
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import Clock
-from loaderprobe.records.measurement import ComputeInfo
+from loaderprobe.records.measurement import NO_STEP, ComputeInfo
 
 # So many images/s that no loader is held up.
 ENDLESS_RATE = 1e12
@@ -88,7 +88,7 @@ class NoCompute(EmulatedCompute):
     def info(self) -> ComputeInfo:
         """No device."""
         return ComputeInfo(
-            name="none", device="no step given", synchronous=False, given_images_per_s=ENDLESS_RATE, source="no step"
+            name=NO_STEP, device="no step given", synchronous=False, given_images_per_s=ENDLESS_RATE, source="no step"
         )
 
     def step(self, batch: Any) -> None:

@@ -65,6 +65,8 @@ class Session:
     taken: int = 0
     """Batches that have been taken from the loader before."""
     alternatives: tuple[Alternative, ...] = ()
+    images: bool = True
+    """False when batches hold no images."""
     _batches: Iterator[Any] = field(init=False)
     _segments: list[Segment] = field(init=False, default_factory=list)
     _notes: list[str] = field(init=False, default_factory=list)
@@ -113,6 +115,7 @@ class Session:
             storage_counts_reads=self.parts.location.counts_reads,
             storage_kind=self.parts.location.kind,
             files_known=self.files is not None,
+            images=self.images,
             modes=self._modes(),
             alternatives=self.alternatives,
             notes=tuple(dict.fromkeys(self._notes)),

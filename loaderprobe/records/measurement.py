@@ -107,6 +107,10 @@ class WorkerBatches:
     """Batches whose record was overwritten before it was read."""
 
 
+NO_STEP = "none"
+"""The compute of a loader that is judged alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeInfo:
     """The device that trained, in words, and whether its rate was measured or given."""
@@ -149,6 +153,8 @@ class Measurement:
     storage_kind: str
     files_known: bool = True
     """False when the data set hides its files, so that no mode could be prepared for them."""
+    images: bool = True
+    """False when batches hold no images: then samples are counted wherever images are named."""
     modes: tuple[Mode, ...] = ("C", "W")
     """The modes that this loader can be measured in."""
     alternatives: tuple[Alternative, ...] = ()

@@ -1,0 +1,166 @@
+"""What `bench_forecast` measures: pipelines on planted disks of two speeds and two kinds, and on warm files.
+
+All disks stand side by side, and each is visited several times, every visit in a process of its own, so that the
+same configuration is measured again minutes later. A visit measures each number of workers: in every round a drain
+and one training segment for each emulated accelerator, and in the first round a drain of warm files.
+
+The server of a serial disk is a process of this machine, and takes part of its cores while it serves: nobody
+takes that out of the figures, nor need they. It is there in what is fitted as in what comes of it, as the kernel's own
+work is for any real disk; and the cores that a fit finds are those that were left.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from torch.utils.data import DataLoader
+
+from loaderprobe.api import own
+from loaderprobe.api.own import Asked, measure_loader
+from loaderprobe.api.verbs import bandwidth
+from loaderprobe.datasets.generate import generate
+from loaderprobe.protocols import Clock
+from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.storage.probe import ProbeRequest
+from loaderprobe.store.codec import encode, write_atomically
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.testing.slow_disk import CannotPlant
+from scripts.bench_verdict import Wrap, planted
+from scripts.verdict_blocks import Photographs, Rack
+
+DiskKind = Literal["banked", "serial", "warm"]
+IMAGES = 512
+SIDE = 256
+BATCH_SIZE = 8
+ACCELERATORS = ("150", "300", "1000")
+"""Images/s: one that binds nearly everywhere, one near the knee of two cores, and one that hardly binds."""
+WORKERS = (1, 2, 4, 8)
+ROUNDS = 3
+# Segments of a second on the slowest of these disks, each of whose files is read only once.
+POOL_BATCHES = 28
+PROBE_READERS = (1, 4, 16)
+CHILD_LIMIT_S = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A disk that is planted; `mb_per_s` is 0 for the warm one."""
+
+    kind: DiskKind
+    mb_per_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}{self.mb_per_s:g}" if self.mb_per_s else self.kind
+
+
+DISKS = (
+    Disk(kind="banked", mb_per_s=6),
+    Disk(kind="serial", mb_per_s=6),
+    Disk(kind="warm"),
+    Disk(kind="banked", mb_per_s=12),
+    Disk(kind="serial", mb_per_s=12),
+)
+
+
+def worker_counts() -> tuple[int, ...]:
+    """Up to twice the cores: beyond that nothing is forecast."""
+    return tuple(count for count in WORKERS if count <= max(2 * cores_available(), 2))
+
+
+def measure(out: Path, visits: Sequence[int], script: str) -> None:
+    """Plant all disks, probe them, and visit each in turn; what `out` holds already is not measured again."""
+    begin_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-forecast-") as scratch, ExitStack() as stack:
+        photographs = Path(scratch, "photographs")
+        generate(photographs, (SIDE, SIDE), count=IMAGES, classes=4, seed=0, processes=2, progress=lambda *_: None)
+        places = dict(_planted(photographs, Path(scratch), stack))
+        for visit in (0, *visits):
+            for disk, (folder, wrap) in places.items():
+                name = f"{disk.name}.v{visit}" if visit else disk.name
+                if (out / f"{name}.done").exists() or (not visit and disk.kind == "warm"):
+                    continue
+                child = [sys.executable, script, "--child", disk.name, str(visit), str(folder), str(out)]
+                code = subprocess.run(wrap(child), check=False, timeout=CHILD_LIMIT_S).returncode
+                if code:
+                    print(f"{name}: left out: its process failed with code {code}")
+                else:
+                    (out / f"{name}.done").touch()
+                print(f"{name} after {(time.monotonic() - begin_s) / 60:.1f} min", file=sys.stderr, flush=True)
+
+
+def _planted(photographs: Path, scratch: Path, stack: ExitStack) -> Iterator[tuple[Disk, tuple[Path, Wrap]]]:
+    for disk in DISKS:
+        place = scratch / disk.name
+        place.mkdir()
+        try:
+            folder, wrap = stack.enter_context(planted(disk.kind, disk.mb_per_s, photographs, place))
+        except CannotPlant as error:
+            print(f"{disk.name}: left out: {error}")
+            continue
+        yield disk, (folder / f"{SIDE}x{SIDE}", wrap)
+
+
+def child(name: str, visit: int, folder: Path, out: Path) -> None:
+    """Measure all of one visit to one disk in this process; visit 0 is the probe's."""
+    disk = next(disk for disk in DISKS if disk.name == name)
+    if not visit:
+        request = ProbeRequest(path=folder, readers=PROBE_READERS, seconds=1.0)
+        found = bandwidth(request, drop_caches=False, on_leg=lambda *_: None)
+        write_atomically(out / f"{name}.bandwidth.json", encode("bandwidth", found))
+        return
+    own.POOL_BATCHES = POOL_BATCHES
+    for workers in worker_counts():
+        rounds = Rounds()
+        loader = DataLoader(Photographs(folder, "plain"), batch_size=BATCH_SIZE, shuffle=True, num_workers=workers)
+        asked = Asked(cache="warm" if disk.kind == "warm" else "cold", budget_s=None, rounds=ROUNDS, next_round=rounds)
+        measurement, files = measure_loader(loader, rounds.rack, asked, lambda *_: None)
+        if isinstance(files, str):
+            raise SystemExit(f"{name}, {workers} workers: {files}")
+        for accelerator in ACCELERATORS:
+            stem = f"{name}-n{workers}-a{accelerator}.v{visit}"
+            write_atomically(out / f"{stem}.json", encode("measurement", rounds.of(accelerator, measurement)))
+
+
+class Rounds:
+    """Decides the rounds of one loader, in which the accelerators take turns at being first."""
+
+    def __init__(self) -> None:
+        self._done = 0
+        self._order: list[tuple[str, ...]] = []
+
+    def rack(self, clock: Clock) -> Rack:
+        self._rack = Rack(ACCELERATORS, clock)
+        return self._rack
+
+    def __call__(self, measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]:
+        if self._done == ROUNDS:
+            return ()
+        first = self._done % len(ACCELERATORS)
+        self._done += 1
+        self._order.append((*ACCELERATORS[first:], *ACCELERATORS[:first]))
+        self._rack.turns = deque(self._order[-1])
+        base: Mode = "W" if measurement.config.cache == "warm" else "C"
+        warm: tuple[tuple[Mode, Activity], ...] = (("W", "drain"),) if base == "C" and self._done == 1 else ()
+        return ((base, "drain"), *warm, *[(base, "train") for _ in ACCELERATORS])
+
+    def of(self, accelerator: str, measurement: Measurement) -> Measurement:
+        """What one accelerator saw, as if it had been measured alone: all drains, and its own training."""
+        turns = [iter(order) for order in self._order]
+        kept = [
+            segment
+            for segment in measurement.segments
+            if segment.activity == "drain" or next(turns[segment.round]) == accelerator
+        ]
+        info = self._rack.devices[accelerator].info()
+        config = replace(measurement.config, compute=info.name)
+        return replace(measurement, config=config, compute=info, segments=tuple(kept))
