@@ -52,13 +52,3 @@ def _leaves(batch: Any) -> Iterator[Any]:
             yield from _leaves(part)
     else:
         yield batch
-
-
-def holds_images(batch: Any) -> bool:
-    """True when a batch of any nesting holds a tensor or array of four dimensions: samples of planes of pixels."""
-    if isinstance(batch, dict):
-        batch = list(batch.values())
-    shape = getattr(batch, "shape", None)
-    if shape is not None:
-        return len(shape) == 4
-    return isinstance(batch, list | tuple) and any(holds_images(part) for part in batch)

@@ -64,11 +64,11 @@ class Disk:
 
 
 DISKS = (
-    Disk(kind="banked", mb_per_s=6),
-    Disk(kind="serial", mb_per_s=6),
+    Disk(kind="banked", mb_per_s=10),
+    Disk(kind="serial", mb_per_s=10),
     Disk(kind="warm"),
-    Disk(kind="banked", mb_per_s=12),
-    Disk(kind="serial", mb_per_s=12),
+    Disk(kind="banked", mb_per_s=20),
+    Disk(kind="serial", mb_per_s=20),
 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -139,20 +140,23 @@ def _said(row: Row) -> str:
     return row.verdict.bound.cause
 
 
+def regrets(rows: Sequence[Row], rule: str) -> list[float]:
+    return [regret(row.truth, row.said[rule]) for row in rows]
+
+
 def compare(rows: Sequence[Row]) -> None:
     """One line for each rule, on the same rows."""
+    clear = [row for row in rows if row.truth.clear]
     print(
         f"{'':14}{'firm-right':>12}{'firm-wrong':>12}{'either':>8}{'undecided':>11}{'mean regret':>13}{'largest':>9}"
-        f"{'mean where a word was given':>29}"
+        f"{'mean of all rows':>18}"
     )
     for rule in rows[0].said:
-        found = Counter(outcome(row.truth, row.said[rule]) for row in rows)
-        regrets = [regret(row.truth, row.said[rule]) for row in rows]
-        followed = [lost for row, lost in zip(rows, regrets, strict=True) if row.said[rule]]
-        clear = len(rows) - found["ambiguous"]
+        found = Counter(outcome(row.truth, row.said[rule]) for row in clear)
+        lost = regrets(clear, rule) or [0.0]
         print(
-            f"{rule:14}{found['right']:>6} of {clear:2}{found['wrong']:>12}{found['either']:>8}{found['undecided']:>11}"
-            f"{mean(regrets):>13.2%}{max(regrets):>9.1%}{mean(followed) if followed else 0.0:>29.2%}"
+            f"{rule:14}{found['right']:>6} of {len(clear):2}{found['wrong']:>12}{found['either']:>8}"
+            f"{found['undecided']:>11}{mean(lost):>13.2%}{max(lost):>9.1%}{mean(regrets(rows, rule)):>18.2%}"
         )
 
 
@@ -163,16 +167,16 @@ def report(rows: Sequence[Row], everything: bool) -> bool:
         if everything or outcomes[row.name] in ("wrong", "undecided", "either") or not row.said["verdict"]:
             print(f"{outcomes[row.name].upper()}: {show_row(row)}")
     found = Counter(outcomes.values())
-    clear = len(rows) - found["ambiguous"]
+    clear = [row for row in rows if row.truth.clear]
     print(
-        f"\n{len(rows)} rows, {clear} clear; a verdict took {mean([row.rounds for row in rows]):.1f} rounds and "
+        f"\n{len(rows)} rows, {len(clear)} clear; a verdict took {mean([row.rounds for row in rows]):.1f} rounds and "
         f"{mean([row.seconds for row in rows]):.1f} s of timed segments\n"
     )
     confusion(rows)
     print()
     compare(rows)
-    regrets = mean([regret(row.truth, row.said["verdict"]) for row in rows])
-    return found["wrong"] == 0 and found["right"] >= RIGHT_AT_LEAST * clear and regrets <= REGRET_AT_MOST
+    firm_right = found["right"] >= RIGHT_AT_LEAST * len(clear)
+    return firm_right and not found["wrong"] and mean(regrets(clear, "verdict") or [0.0]) <= REGRET_AT_MOST
 
 
 def options() -> argparse.Namespace:
@@ -193,6 +197,8 @@ def main() -> int:
         block = next(block for block in BLOCKS if block.name == name)
         measure_block(block, Path(folder), Path(out), chosen.rounds)
         return 0
+    # As Ctrl-C does: unwinding takes away disks and folders.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="loaderprobe-verdict-raw-") as scratch:
         source = chosen.source or chosen.keep or Path(scratch)
         if not chosen.source:

@@ -35,7 +35,7 @@ Variant = Literal["plain", "lazy", "burn", "heavy"]
 Plan = tuple[tuple[Mode, Activity], ...]
 
 BATCH_SIZE = 8
-BURN_S = 0.010
+BURN_S = 0.006
 HEAVY_SIDE = 768
 DRAINS_OF_VERDICT = 100
 """Added to the round of the verdict's own drains where they stand beside the truth, for rules that need them."""
@@ -76,25 +76,25 @@ BLOCKS = tuple(
     _block(line)
     for line in """\
 banked   6 256x256 0 plain 50,150,none
-banked   6 256x256 1 lazy  50,150,400
+banked   6 256x256 1 lazy  150,400,none
 banked  16 500x375 2 plain 50,150,none
 banked  16 256x256 4 plain 150,400,none
-banked  16 256x256 2 burn  50,150,400
+banked  16 256x256 2 burn  150,400,none
 banked  16 256x256 2 heavy 150,400,none
 serial   6 256x256 2 lazy  150,400,none
 serial  16 500x375 0 plain 50,150,400
 serial  16 256x256 4 plain 150,400,none
-serial  16 256x256 1 burn  50,150,none
+serial  16 256x256 1 burn  150,400,none
 latency  0 256x256 0 plain 50,150,none
-latency  0 500x375 1 lazy  50,150,none
+latency  0 256x256 1 plain 150,400,none
 latency  0 256x256 2 plain 150,400,none
-latency  0 500x375 4 plain 150,400,none
+latency  0 500x375 4 lazy  150,400,none
 latency  0 256x256 4 burn  50,150,none
 warm     0 500x375 0 plain 150,400,none
 warm     0 256x256 1 plain 150,400,none
 warm     0 500x375 4 plain 150,400,none
 warm     0 256x256 2 burn  50,150,400
-warm     0 256x256 1 heavy 50,150,none
+warm     0 256x256 1 heavy 150,400,none
 warm     0 256x256 2 heavy 150,400,none
 """.splitlines()
 )

@@ -12,10 +12,11 @@ per cent.
 workers will not help. On clear rows a firm word is right or wrong. `either` that names the truth is neither, and so
 is `undecided`; `either` that does not name it is wrong.
 
-**Regret** is what follows from acting on a word: the best true gain over the one of the resource named, minus 1.
+**Regret** is what follows from acting on a word: the best true gain over that of the resource named, minus 1.
 Who is told `either` picks one of them blindly, and gets their mean. Who is told `balanced` or `undecided` changes
-nothing and gains nothing. An undecided verdict costs as much as a wrong `balanced` by this count, though it claims
-nothing: so the regret of the rows that got a word is printed beside that of all.
+nothing and gains nothing: so a rule that is never wrong because it says nothing has regret. It counts on clear rows.
+On ambiguous ones the best gain is not known: the largest of four noisy ones is too large on average, whatever was
+said; their regret is in the mean of all rows, beside it.
 """
 
 from __future__ import annotations

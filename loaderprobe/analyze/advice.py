@@ -15,7 +15,7 @@ from loaderprobe.analyze.forecast import accelerator, alternative, cached, disk,
 from loaderprobe.analyze.gains import Experiments
 from loaderprobe.analyze.knee import WITHIN, worker_forecasts
 from loaderprobe.analyze.rates import segments_of
-from loaderprobe.analyze.rule import WORTH
+from loaderprobe.analyze.rule import WORTH, cores_are_taken
 from loaderprobe.analyze.service import Storage
 from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Alternative, Measurement
@@ -89,24 +89,31 @@ def counsel(measurement: Measurement, found: Experiments, around: Surroundings) 
     if isinstance(fitted, str):
         return Counsel(forecasts=(refused("workers", "any other", fitted),), advice=())
     by_workers = around.workers or worker_forecasts((point, *others), around.storage)
+    config = measurement.config
+    taken = cores_are_taken(found, workers=config.workers, cores_available=measurement.cores_available)
     made = (
-        *_workers(point, by_workers),
+        *_workers(point, by_workers, taken=taken),
         *_prefetch(fitted, measurement, found),
         *_storage(fitted, around.place),
         *(_alternative(fitted, each) for each in measurement.alternatives),
         *_accelerators(fitted, around.accelerators),
     )
     before = _measured(point)
-    worth = [advice for option in made if (advice := _advice(option, before)) is not None and _is_worth(advice)]
+    considered = _one_accelerator(made)
+    worth = [advice for option in considered if (advice := _advice(option, before)) and _is_worth(advice)]
     return Counsel(
         forecasts=tuple(option.forecast for option in made),
         advice=(*sorted(worth, key=lambda each: -each.gain), *_wasted(point, made, worth, before)),
     )
 
 
-def _workers(point: Point, by_workers: Mapping[int, Forecast]) -> list[Option]:
-    """The smallest number of workers that is within 2 % of the best."""
-    rates = {n: each.images_per_s.value for n, each in by_workers.items() if each.images_per_s}
+def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -> list[Option]:
+    """The smallest number of workers that is within 2 % of the best; not more of them where the cores are taken."""
+    rates = {
+        number: each.images_per_s.value
+        for number, each in by_workers.items()
+        if each.images_per_s and (number <= point.workers or not taken)
+    }
     best = max(rates.values(), default=0.0)
     chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
     if chosen is None or chosen == point.workers:
@@ -173,6 +180,23 @@ def _accelerators(fitted: Fit, known: Mapping[str, float]) -> list[Option]:
     enough = alone * _enough(lambda factor: accelerator(fitted, alone * factor))
     action = f"train on an accelerator of {significant(enough)} images/s"
     return [*options, Option(forecast=accelerator(fitted, enough), action=action)]
+
+
+def _one_accelerator(options: Sequence[Option]) -> list[Option]:
+    """Of several accelerators that all gain as much, the first is enough."""
+    rates = [
+        option.forecast.images_per_s.value
+        for option in options
+        if option.forecast.changed == "accelerator" and option.forecast.images_per_s
+    ]
+    kept: list[Option] = []
+    for option in options:
+        rate = option.forecast.images_per_s
+        if option.forecast.changed != "accelerator":
+            kept.append(option)
+        elif rate and rate.value >= WITHIN * max(rates) and kept and kept[-1].forecast.changed != "accelerator":
+            kept.append(option)
+    return kept
 
 
 def _enough(made: Callable[[float], Forecast]) -> float:

@@ -9,6 +9,7 @@ from loaderprobe.analyze.advice import Counsel, Place, Surroundings, counsel
 from loaderprobe.analyze.fit import Point, point_of
 from loaderprobe.analyze.gains import Experiments, run_experiments
 from loaderprobe.analyze.knee import find_knee, worker_forecasts
+from loaderprobe.analyze.rule import cores_are_taken
 from loaderprobe.analyze.service import Storage
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.forecast import Knee
@@ -55,7 +56,12 @@ def _counsel_group(group: Sequence[Measurement], known: Known) -> tuple[dict[str
     found: dict[str, Experiments] = {each.config.key: run_experiments(each, storage.ceiling) for each in group}
     points = {each.config.key: point_of(each, found[each.config.key]) for each in group}
     good = {key: point for key, point in points.items() if isinstance(point, Point)}
-    by_workers = worker_forecasts(tuple(good.values()), storage) if good else {}
+    taken = min((each.config.workers for each in group if _cores_are_taken(each, found[each.config.key])), default=None)
+    by_workers = {
+        number: each
+        for number, each in (worker_forecasts(tuple(good.values()), storage) if good else {}).items()
+        if taken is None or number <= taken or each.how == "performed"
+    }
     around = Surroundings(
         storage=storage,
         neighbours=tuple(good.values()),
@@ -64,4 +70,8 @@ def _counsel_group(group: Sequence[Measurement], known: Known) -> tuple[dict[str
         accelerators=known.accelerators,
     )
     counsels = {each.config.key: counsel(each, found[each.config.key], around) for each in group}
-    return counsels, find_knee(group[-1].config, tuple(good), by_workers) if good else None
+    return counsels, find_knee(group[-1].config, tuple(good), by_workers, taken) if good else None
+
+
+def _cores_are_taken(measurement: Measurement, found: Experiments) -> bool:
+    return cores_are_taken(found, workers=measurement.config.workers, cores_available=measurement.cores_available)

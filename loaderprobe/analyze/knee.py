@@ -43,8 +43,11 @@ def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, For
     return found
 
 
-def find_knee(config: RunConfig, keys: Sequence[str], forecasts: dict[int, Forecast]) -> Knee:
-    """The knee of these forecasts; `config` is one of the configurations behind them."""
+def find_knee(config: RunConfig, keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | None = None) -> Knee:
+    """The knee of these forecasts; `config` is one of the configurations behind them.
+
+    `taken` is the smallest number of workers that was seen to use all cores: more of them are not forecast.
+    """
     rates = {number: each.images_per_s for number, each in forecasts.items() if each.images_per_s}
     chosen = _smallest(rates)
     binds: Binding | None = None
@@ -54,6 +57,8 @@ def find_knee(config: RunConfig, keys: Sequence[str], forecasts: dict[int, Forec
         binds = forecasts[beyond[1] if len(beyond) > 1 else chosen].binds
         if len(beyond) == 1 and forecasts[chosen].rising:
             binds = None
+        if taken is not None and chosen >= taken:
+            binds = "cores"
     return Knee(
         keys=tuple(keys),
         resolution=config.resolution,
@@ -86,6 +91,8 @@ def _sentence(chosen: int | None, forecasts: dict[int, Forecast], binds: Binding
     refusals = [each.refused for number, each in forecasts.items() if number > chosen and each.refused]
     if refusals:
         return f"{words} ({figures}); more cannot be judged: {refusals[0]}."
+    if binds is None and any(number > chosen for number in forecasts):
+        return f"{words} ({figures}); more gain nothing."
     if binds is None:
         return f"{words} ({figures}); the rate still rises, as far as this machine can show."
     return f"{words} ({figures}); beyond it {STOPS[binds]}."

@@ -129,6 +129,11 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     )
 
 
+def cores_are_taken(found: Experiments, *, workers: int, cores_available: float) -> bool:
+    """True when the cores limit the loader, so that more workers would only wait for each other."""
+    return bool(_cpu_limit(found, workers, cores_available))
+
+
 def cores_in_use(found: Experiments) -> float:
     """Cores that reading, preprocessing and receiving keep busy while the loader runs alone."""
     if found.cost is None or not found.loader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from loaderprobe.records.measurement import NO_STEP, ComputeInfo
 ENDLESS_RATE = 1e12
 # A host that runs ahead of its device waits for it at the end, by more than this share of its own time.
 RAN_AHEAD = 0.1
+# torch tells of a dead worker by a signal, so whatever runs just then seems to raise it.
+OF_A_WORKER = "DataLoader worker (pid"
 
 
 def _cuda_in_use() -> bool:
@@ -50,8 +53,10 @@ class StepCompute:
         """One call of the step. Raises LoaderprobeError, with the cause, when it raises."""
         begin_ns = self._clock.now_ns()
         try:
-            self._step(batch)
+            self._step(_fresh(batch))
         except Exception as error:
+            if str(error).startswith(OF_A_WORKER):
+                raise
             raise LoaderprobeError(
                 f"your step raised {type(error).__name__}: {error}",
                 hint="call step(batch) yourself on a batch of your loader",
@@ -76,6 +81,18 @@ class StepCompute:
         return tuple(
             end_ns if event is None else now_ns - round(event.elapsed_time(last) * 1e6) for end_ns, event in ended
         )
+
+
+def _fresh(batch: Any) -> Any:
+    """The same tensors in new dicts and lists: the batch that stays is stepped on again, and steps take batches apart.
+
+    Other containers, and tensors changed in place, are left as the step leaves them.
+    """
+    if type(batch) is dict:
+        return {key: _fresh(part) for key, part in batch.items()}
+    if type(batch) in (list, tuple):
+        return type(batch)(map(_fresh, batch))
+    return copy.copy(batch) if isinstance(batch, dict) else batch
 
 
 class NoCompute(EmulatedCompute):

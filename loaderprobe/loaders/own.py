@@ -213,11 +213,12 @@ class OwnLoader(SwitchedLoader):
             return NO_FILES
         if read and not READ_WHOLE[0] <= read / sum(sizes) <= READ_WHOLE[1]:
             return IN_PARTS if read < sum(sizes) else OTHERS_TOO
-        return BatchFiles(
-            batch_size=batch_size,
-            paths=tuple(tuple(name for name, _ in batch) for batch in batches),
-            size_bytes=sizes,
-        )
+        paths = tuple(tuple(name for name, _ in batch) for batch in batches)
+        if self._iterable:
+            # Where nothing is made but read (mode Q) an iterable stays where it was, so any batch may be next.
+            every = tuple(dict.fromkeys(name for batch in paths for name in batch))
+            paths = (every,) * len(paths)
+        return BatchFiles(batch_size=batch_size, paths=paths, size_bytes=sizes)
 
 
 def _before_again(learned: Sequence[dict[str, Any]]) -> int:

@@ -7,6 +7,7 @@ timers around `decode` would not tell, since Pillow reads lazily.
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -45,6 +46,7 @@ class Watch:
         self._collate: Any = None
         self._dice = global_dice()
         self._again = False
+        self._since = 0
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """One batch, made as the switch says, and its row."""
@@ -72,7 +74,7 @@ class Watch:
     def _make(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """The data set at work. What it opens is noted until the pool of batches is settled."""
         share = self._log.pool // self._lanes
-        if share and self._made % share == 0 and hasattr(fetcher, "dataset_iter"):
+        if share and self._since >= share and hasattr(fetcher, "dataset_iter"):
             # An iterable begins again with the pool, so that its files come again.
             self._begin_again(fetcher)
         if self._files_of is not None or (share and self._made >= share):
@@ -89,6 +91,7 @@ class Watch:
 
     def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """A full batch; an iterable that ends begins again, once."""
+        self._since += 1
         if not hasattr(fetcher, "dataset_iter"):
             return original(index)
         try:
@@ -100,18 +103,19 @@ class Watch:
             if not self._made:
                 raise
         self._begin_again(fetcher)
+        self._since = 1
         return original(index)
 
     def _begin_again(self, fetcher: Any) -> None:
         """Shuffled as it was before, so that the same samples come in the same order."""
         self._dice()
         fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
-        self._again = True
+        self._again, self._since = True, 0
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
         """Collate, or only count; the samples are kept, to stand in for those that mode Q does not make."""
         self._images = len(samples) if fetcher.auto_collation else samples_without_collation(samples)
-        self._samples = samples
+        self._samples = _fresh(samples)
         if self._log.mode == "T":
             return self._images
         return self._collated(samples)
@@ -132,7 +136,14 @@ class Watch:
         for path in paths:
             with Path(path).open("rb", buffering=0) as file:
                 file.read()
-        return self._collated(self._samples)
+        return self._collated(_fresh(self._samples))
+
+
+def _fresh(samples: Any) -> Any:
+    """Samples that are dicts or lists, each copied: a collate_fn may take them apart."""
+    if not isinstance(samples, list):
+        return samples
+    return [copy.copy(sample) if isinstance(sample, dict | list) else sample for sample in samples]
 
 
 def learned_path(log: FetchLog, lane: int) -> Path:

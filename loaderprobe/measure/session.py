@@ -144,7 +144,7 @@ class Session:
         round_s = (self.parts.clock.now_ns() - round_began_ns) / 1e9
         if self._spent_s() + round_s <= self.budget_s:
             return True
-        self._notes.append(f"the budget of {self.budget_s:.0f} s left no time for another round")
+        self._notes.append("the budget left no time for another round")
         return False
 
     def _begin(self) -> None:

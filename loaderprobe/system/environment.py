@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from loaderprobe import __version__
 from loaderprobe.records.environment import Environment, Gpu
 from loaderprobe.system.cpu import cores_available, cpu_model
 from loaderprobe.system.device import locate
@@ -19,7 +18,7 @@ def describe_environment(paths: Sequence[Path]) -> Environment:
     """This machine, and the storage under `paths`."""
     gpus, reason = list_gpus()
     return Environment(
-        loaderprobe=__version__,
+        loaderprobe=version("loaderprobe"),
         python=platform.python_version(),
         torch=_version("torch"),
         torchvision=_version("torchvision"),
