@@ -184,19 +184,13 @@ def _accelerators(fitted: Fit, known: Mapping[str, float]) -> list[Option]:
 
 def _one_accelerator(options: Sequence[Option]) -> list[Option]:
     """Of several accelerators that all gain as much, the first is enough."""
-    rates = [
-        option.forecast.images_per_s.value
-        for option in options
+    rates = {
+        number: option.forecast.images_per_s.value
+        for number, option in enumerate(options)
         if option.forecast.changed == "accelerator" and option.forecast.images_per_s
-    ]
-    kept: list[Option] = []
-    for option in options:
-        rate = option.forecast.images_per_s
-        if option.forecast.changed != "accelerator":
-            kept.append(option)
-        elif rate and rate.value >= WITHIN * max(rates) and kept and kept[-1].forecast.changed != "accelerator":
-            kept.append(option)
-    return kept
+    }
+    enough = next((number for number, rate in rates.items() if rate >= WITHIN * max(rates.values())), None)
+    return [o for number, o in enumerate(options) if o.forecast.changed != "accelerator" or number == enough]
 
 
 def _enough(made: Callable[[float], Forecast]) -> float:
