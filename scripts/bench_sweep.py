@@ -56,13 +56,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--place", type=Path, help="where data and runs are kept; else they are removed")
     parser.add_argument("--budget", default=str(LIMIT_S - 10), help="seconds of the quick sweep")
+    parser.add_argument("--thorough-budget", default="1200", help="seconds of the thorough sweep")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         place = asked.place or Path(temporary)
         # The data are generated before the clock runs.
         swept(place, "first", "--rounds", "1", "--budget", "1")
         quick, quick_s = swept(place, "quick", "--budget", asked.budget)
-        thorough, thorough_s = swept(place, "thorough", "--thorough")
+        thorough, thorough_s = swept(place, "thorough", "--thorough", "--budget", asked.thorough_budget)
     print(f"{'data':10} {'workers':>7} {'quick':24} {'thorough':24}")
     counts: dict[str, int] = {}
     for one, other in zip(quick, thorough, strict=True):

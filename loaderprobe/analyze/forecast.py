@@ -8,47 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from loaderprobe.analyze.fit import Fit
-from loaderprobe.analyze.model import Loop
+from loaderprobe.analyze.outcome import REPEAT, Change, outcome_of
 from loaderprobe.analyze.schedule import scheduled_rate
 from loaderprobe.analyze.service import Law, Service
 from loaderprobe.records.forecast import Changed, Forecast
 from loaderprobe.records.measurement import Alternative
-from loaderprobe.records.verdict import Binding, How, Interval
+from loaderprobe.records.verdict import How, Interval
 from loaderprobe.stats import median
 from loaderprobe.units import format_duration, format_rate, significant
 
-# Where two resources limit nearly alike, the rate lies below both: by up to a fifth in the experiments.
-NEAR = 1.15
-NEAR_RANGE = 0.2
 # Where the kind of the storage is not known, the three laws may differ by this factor.
 DISAGREE = 1.3
 # No forecast for more workers than this times the cores that were measured on.
 MOST_WORKERS_A_CORE = 2
-# Training itself repeats no better than this.
-REPEAT = 0.03
-# Handing over float images took up to a quarter of a worker's time, which a serial loader does not show.
-UNSEEN_HANDOVER = 0.25
 # Batch times that tell how they vary.
 ENOUGH_BATCHES = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One change to the configuration of a fit: to its service, its loop, or what was performed instead."""
-
-    changed: Changed
-    to: str
-    workers: int
-    batch_size: int
-    compute: float
-    synchronous: bool
-    alter: Callable[[Service], Service] = lambda service: service
-    loader: Callable[[Service, float], float] = lambda _, rate: rate
-    """From the altered service and the rate of its law to the rate of the loader."""
-    how: How = "estimated"
 
 
 def workers(fit: Fit, count: int) -> Forecast:
@@ -209,21 +186,12 @@ def _at_most_warm(fit: Fit) -> Callable[[Service, float], float]:
     return lambda _, rate: min(rate, max(warm, fit.anchor.loader))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    value: float
-    low: float
-    high: float
-    binds: Binding
-    rising: bool
-
-
 def _forecast(fit: Fit, change: Change) -> Forecast:
     found = []
     for law in fit.laws:
         service = change.alter(law)
         loader = change.loader(service, service.loader(change.workers))
-        outcome = _outcome(fit, change, service, loader)
+        outcome = outcome_of(fit, change, service, loader)
         asked = min(loader, outcome.value) * service.bytes_per_image
         if asked > service.unproved_bytes_per_s:
             reason = f"it takes {format_rate(asked)} of storage that was not seen to give so much"
@@ -245,53 +213,3 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         how=change.how,
         refused=None,
     )
-
-
-def _outcome(fit: Fit, change: Change, service: Service, loader: float) -> _Outcome:
-    anchor, (beside_compute, whole) = fit.anchor, fit.ratios
-
-    def training(loader: float, compute: float) -> float:
-        loop = Loop(
-            workers=change.workers,
-            batch_size=change.batch_size,
-            synchronous=change.synchronous,
-            compute_images_per_s=compute,
-            overhead_s=_parent_s(fit, service) * change.batch_size,
-        )
-        return loop.end_to_end(loader * beside_compute) * whole
-
-    value = training(loader, change.compute)
-    down = fit.drift + (UNSEEN_HANDOVER if change.workers and not service.parent_s and not anchor.workers else 0.0)
-    low = training(loader * (1 - down), change.compute * (1 - anchor.compute_spread))
-    high = training(loader * (1 + fit.drift), change.compute * (1 + anchor.compute_spread))
-    margin = max(REPEAT, anchor.training_spread)
-    terms = _terms(change, service, loader * beside_compute, _parent_s(fit, service))
-    nearest, next_nearest = sorted(terms.values())[:2]
-    if next_nearest <= NEAR * nearest:
-        margin = max(margin, NEAR_RANGE)
-    by_law = service.terms(change.workers)
-    return _Outcome(
-        value=value,
-        low=min(low, value * (1 - margin)),
-        high=max(high, value * (1 + margin)),
-        binds=min(terms, key=lambda name: terms[name]),
-        rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]),
-    )
-
-
-def _parent_s(fit: Fit, service: Service) -> float:
-    """The training thread's work an image, as measured; a serial loader has none, and takes it from the fit."""
-    return fit.anchor.parent_s if fit.anchor.workers else service.parent_s
-
-
-def _terms(change: Change, service: Service, loader: float, parent_s: float) -> dict[Binding, float]:
-    """Images/s that each resource allows; a loader held down by an experiment is held down in its tightest term."""
-    terms: dict[Binding, float] = {"compute": change.compute}
-    if change.synchronous and change.workers:
-        terms["compute"] = 1 / (1 / change.compute + parent_s)
-    by_law = service.terms(change.workers)
-    tightest = min(by_law, key=lambda term: by_law[term])
-    for term, rate in by_law.items():
-        name = service.binding(term)
-        terms[name] = min(terms.get(name, math.inf), loader if term == tightest else rate)
-    return terms

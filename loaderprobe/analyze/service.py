@@ -17,6 +17,8 @@ Law = Literal["banked", "serial", "latency", "memory"]
 """memory: nothing is asked of the storage."""
 Term = Literal["workers", "storage", "cores", "transport"]
 LAWS: tuple[Law, ...] = ("banked", "serial", "latency")
+# A device that moves this share of what it can is saturated.
+SATURATED = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,9 @@ class Storage:
 
     @property
     def _legs(self) -> list[BandwidthLeg]:
-        return [leg for leg in self.ceiling.legs if leg.cache == "cold"] if self.ceiling else []
+        """Those from storage. Where nobody counts reads, the kind tells: it is found only where readers waited."""
+        good = ("cold",) if self.kind == "unknown" else ("cold", "unproved")
+        return [leg for leg in self.ceiling.legs if leg.cache in good] if self.ceiling else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +93,38 @@ class Service:
         """Images/s that each resource allows; the loader runs at the smallest. 0 workers count as 1."""
         work_s = self.cpu_s + (self.parent_s if workers else 0.0)
         return {
-            "workers": max(workers, 1) / self.worker_s,
+            "workers": self._by_workers(max(workers, 1)),
             "storage": _per_second(self.bytes_per_s, self.bytes_per_image) if self.law != "latency" else math.inf,
             "cores": _per_second(self.cores, work_s),
             "transport": _per_second(1.0, self.parent_s) if workers else math.inf,
         }
 
+    def _by_workers(self, workers: int) -> float:
+        """Images/s of workers that only disturb each other before a serial device, where each waits for those before.
+
+        Mean-value analysis of a closed queue (Reiser and Lavenberg 1980). On serial disks of 10 and 20 MB/s, from one
+        worker, it was 2 % off for 2 and 4 workers, and a law without queue up to 20 % where both were about as busy.
+        """
+        if self.law != "serial":
+            return workers / self.worker_s
+        own_s = max(self.worker_s - self.transfer_s, 0.0)
+        waiting = rate = 0.0
+        for number in range(1, workers + 1):
+            there_s = self.transfer_s * (1 + waiting)
+            rate = number / max(own_s + there_s, 1e-9)
+            waiting = rate * there_s
+        return rate
+
     def loader(self, workers: int) -> float:
         """Images/s of the loader alone."""
         return min(self.terms(workers).values())
 
-    def binding(self, term: Term) -> Binding:
-        """The resource behind a term: a worker's time is that which takes most of it."""
+    def binding(self, term: Term, workers: int) -> Binding:
+        """The resource behind a term: of a worker's time that which takes most of it, with the queue for it."""
         if term != "workers":
             return term
-        return "storage" if self.storage_s > self.cpu_s + self.other_s else "preprocess"
+        queue = self.law == "serial" and self._by_workers(max(workers, 1)) * self.transfer_s >= SATURATED
+        return "storage" if queue or self.storage_s > self.cpu_s + self.other_s else "preprocess"
 
     def with_disk(self, factor: float) -> Service:
         """On a device of the same kind, `factor` times as fast: in bytes/s, or in latency where that is all it has."""
@@ -114,6 +135,15 @@ class Service:
             transfer_s=self.transfer_s / factor,
             bytes_per_s=self.bytes_per_s * factor,
             unproved_bytes_per_s=self.unproved_bytes_per_s * factor,
+        )
+
+    def with_cpu_speed(self, factor: float) -> Service:
+        """On cores `factor` times as fast; what else workers do between batches is CPU work, too."""
+        return replace(
+            self,
+            cpu_s=self.cpu_s / factor,
+            other_s=self.other_s / factor if self.other_s > 0 else self.other_s,
+            parent_s=self.parent_s / factor,
         )
 
     def with_cached(self, share: float) -> Service:

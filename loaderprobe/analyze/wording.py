@@ -49,7 +49,7 @@ def sentence(
 
 
 def _said(judgement: Judgement, found: Experiments, figures: Figures, config: RunConfig, disk_clause: str) -> str:
-    rate = significant(figures.training)
+    rate = significant(figures.loader if figures.alone else figures.training)
     runs = "the loader alone delivers" if figures.alone else "training runs at"
     if judgement.cause == "compute":
         return (

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from loaderprobe.analyze.advice import MEMORY_SHARE, Place, Surroundings, counsel
+from loaderprobe.analyze.gains import run_experiments
+from loaderprobe.analyze.rates import interval, rates_by_round, segments_of
+from loaderprobe.analyze.validity import base_mode
 from loaderprobe.analyze.verdict import verdict
 from loaderprobe.api.own import Asked, measure_loader
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
-from loaderprobe.measure.trouble import explain_error
 from loaderprobe.protocols import Clock, Compute
 from loaderprobe.records.config import BatchFiles, CacheState
-from loaderprobe.records.diagnosis import Findings
+from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, Findings
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.verdict import Verdict
-from loaderprobe.render.diagnosis import notebook, terminal
+from loaderprobe.records.verdict import Advice, Evidence, Interval, Verdict
+from loaderprobe.render.diagnosis import notebook, rich_text, terminal
 from loaderprobe.system.memory import memory_bytes
 from loaderprobe.units import format_bytes, significant
 
-# Of memory, what a data set may take and still stay there beside training.
-MEMORY_SHARE = 0.7
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+# Folders above this depth may hold anything: nobody is told to read them whole.
+LEAST_DEPTH = 3
+# What speaks of a device that trains, where there is no step.
+OF_TRAINING = ("gain without compute", "accelerator utilization", "share of time waiting for input")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +48,16 @@ class Diagnosis(Findings):
         """The findings, without the measurement, as plain dicts, lists, strings and numbers."""
         found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "measurement"}
         plain: dict[str, Any] = msgspec.to_builtins(found)
-        return plain
+        return {"schema": DIAGNOSIS_SCHEMA, "schema_version": DIAGNOSIS_VERSION, **plain}
 
     def __str__(self) -> str:
         return terminal(self)
 
-    def __rich__(self) -> str:
-        # Brackets are text here, not rich's markup.
-        return terminal(self).rstrip("\n").replace("[", r"\[")
+    def __repr__(self) -> str:
+        return f"<Diagnosis: {self.sentence}>"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield rich_text(self, width=options.max_width, color=console.color_system is not None)
 
     def _repr_html_(self) -> str:
         return notebook(self)
@@ -64,29 +77,28 @@ def diagnose(
     judged. A copy of the loader is driven, with workers of its own: the loader, its sampler and all random
     generators are left as they were. With `num_workers=0` the data set itself runs in this process, as in training.
 
-    `budget_s` is wall seconds. `cache` is the state of the files that is judged: `cold`, as in an epoch over
-    more data than memory holds, or `warm`. `progress(stage, done, total)` hears what is being done.
+    `budget_s` is wall seconds; one round is measured in any case, if it does not take much longer. `cache` is the
+    state of the files that is judged: `cold`, as in an epoch over more data than memory holds, or `warm`.
+    `progress(stage, done, total)` hears what is being done.
 
-    Raises BadValue for what is no DataLoader, for a loader without batches and for a budget that is not
-    positive; LoaderprobeError when the data set or the step raises, or a worker dies.
+    Raises BadValue for what is no DataLoader, for a loader without batches and for a budget that is too small;
+    LoaderprobeError, with its cause, when the data set or the step raises, or a worker dies.
     """
     if not budget_s > 0:
         raise BadValue(f"the budget is {budget_s} s", hint="give at least some ten seconds")
     if cache not in ("cold", "warm"):
         raise BadValue(f"'{cache}' is not a state of the cache", hint="use cold or warm")
-    asked = Asked(cache=cache, budget_s=budget_s)
-    on_stage = progress or (lambda stage, done, total: None)
-    try:
-        measured, files = measure_loader(loader, _compute(step), asked, on_stage)
-    except LoaderprobeError:
-        raise
-    except Exception as error:
-        reason, hint = explain_error(error)
-        raise LoaderprobeError(
-            reason if reason.startswith(("the data set", "a loader worker")) else f"the loader raised {reason}",
-            hint=hint or "iterate over the loader yourself; it is as it was",
-        ) from error
-    return _diagnosis(loader, measured, files, verdict(measured), step is not None)
+    if step is not None and not callable(step):
+        raise BadValue(f"the step is a {type(step).__name__}", hint="give a function that trains on one batch")
+    return judge_loader(loader, step, Asked(cache=cache, budget_s=budget_s), progress)
+
+
+def judge_loader(
+    loader: Any, step: Callable[[Any], Any] | None, asked: Asked, progress: OnStage | None = None
+) -> Diagnosis:
+    """The same, measured as `asked`."""
+    measured, files = measure_loader(loader, _compute(step), asked, progress or (lambda stage, done, total: None))
+    return conclude(measured, verdict(measured), DataSeen.of(loader, files), step is not None)
 
 
 def _compute(step: Callable[[Any], Any] | None) -> Callable[[Clock], Compute]:
@@ -99,47 +111,103 @@ def _compute(step: Callable[[Any], Any] | None) -> Callable[[Clock], Compute]:
     return make
 
 
-def _diagnosis(
-    loader: Any, measured: Measurement, files: BatchFiles | str, judged: Verdict, with_step: bool
-) -> Diagnosis:
-    sample = "images" if measured.images else "samples"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSeen:
+    """What is known of a whole data set from the batches that were looked at."""
+
+    hidden: str | None
+    """Why its files are not known."""
+    size_bytes: float | None
+    """Of all files; None when its length is not known."""
+    root: str
+    """Where all the files seen are, if that is no place for everything; else empty."""
+
+    @classmethod
+    def of(cls, loader: Any, files: BatchFiles | str) -> DataSeen:
+        """From what was learned of the files of some batches."""
+        if isinstance(files, str):
+            return cls(hidden=files, size_bytes=None, root="")
+        try:
+            size = sum(files.size_bytes) / files.count * len(loader.dataset)
+        except (TypeError, NotImplementedError):
+            size = None  # an iterable need not know its length
+        root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
+        return cls(hidden=None, size_bytes=size, root=str(root) if len(root.parts) >= LEAST_DEPTH else "")
+
+    @property
+    def fits(self) -> bool:
+        """True when all files can stay in memory beside training."""
+        return self.size_bytes is not None and self.size_bytes <= MEMORY_SHARE * memory_bytes()
+
+    def place(self) -> Place | None:
+        """For advice: nothing is to be read into memory from a folder that may hold anything."""
+        if self.size_bytes is None or (self.fits and not self.root):
+            return None
+        return Place(root=self.root, size_bytes=self.size_bytes, memory_bytes=memory_bytes())
+
+
+def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: bool) -> Diagnosis:
+    """The verdict, in words that fit a loader of one's own."""
+
+    def counted(text: str) -> str:
+        return text if measured.images else re.sub(r"\bimage(s?)\b", r"sample\1", text)
+
+    rounds = len(segments_of(measured, base_mode(measured), "train"))
+    gone = {} if with_step else {"gains.compute": "no step was given", "ceilings.compute": "no step was given"}
+    unavailable = {name.replace("rates_images_per_s.", "ceilings."): why for name, why in judged.unavailable.items()}
+    of_training = () if with_step else OF_TRAINING
     return Diagnosis(
         side=judged.bound.side,
         cause=judged.bound.cause,
         candidates=judged.bound.candidates,
-        sentence=judged.bound.sentence.replace("images/s", f"{sample}/s"),
-        sample=sample,
+        sentence=counted(judged.bound.sentence),
+        sample="images" if measured.images else "samples",
         workers=measured.config.workers,
         batch_size=measured.config.batch_size,
+        prefetch_factor=measured.config.prefetch_factor,
+        cache=measured.config.cache,
+        rounds=rounds,
         with_step=with_step,
-        images_per_s=judged.images_per_s,
-        ceilings=judged.rates,
-        gains=judged.gains,
-        # Without a step nobody asked what to train on.
-        advice=tuple(each for each in judged.advice if with_step or (each.gain > 1 and each.binds != "compute")),
-        evidence=judged.bound.evidence,
-        notes=(*measured.notes, *_about_files(loader, files, judged)),
-        unavailable=judged.unavailable,
+        images_per_s=judged.images_per_s if with_step else _alone(measured),
+        ceilings=judged.rates if with_step else replace(judged.rates, compute=None),
+        gains=judged.gains if with_step else replace(judged.gains, compute=None),
+        advice=tuple(replace(each, action=counted(each.action)) for each in _advice(measured, data, with_step)),
+        evidence=tuple(
+            Evidence(metric=counted(each.metric), value=each.value, threshold=each.threshold, unit=each.unit)
+            for each in judged.bound.evidence
+            if not each.metric.startswith(of_training or "\n")
+        ),
+        notes=tuple(counted(note) for note in (*measured.notes, *_notes(judged, data, rounds))),
+        unavailable={name: why for name, why in unavailable.items() if name.startswith(("gains.", "ceilings."))} | gone,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
         measurement=measured,
     )
 
 
-def _about_files(loader: Any, files: BatchFiles | str, judged: Verdict) -> list[str]:
-    """Where the files are hidden, what that means; where all of them fit in memory, what later epochs find."""
-    if isinstance(files, str):
-        return [f"{files}, so they were read as found, and gains are estimated from what workers wait for"]
-    per_sample = sum(files.size_bytes) / files.count
-    memory = memory_bytes()
-    warm = judged.rates.loader_without_storage
-    try:
-        total = per_sample * len(loader.dataset)
-    except TypeError:
-        return []  # an iterable need not know its length
-    if memory is None or warm is None or total > MEMORY_SHARE * memory:
-        return []
-    return [
-        f"all files together are about {format_bytes(total)} and may stay in memory after the first epoch: the loader "
-        f"alone then delivers {significant(warm)} a second"
-    ]
+def _alone(measured: Measurement) -> Interval:
+    """The loader without a step, over the rounds."""
+    return interval(list(rates_by_round(measured, base_mode(measured), "drain").values()))
+
+
+def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Advice, ...]:
+    """Without a step nobody asked what to train on."""
+    around = Surroundings(place=data.place())
+    found = counsel(measured, run_experiments(measured), around).advice
+    return found if with_step else tuple(each for each in found if each.gain > 1 and "accelerator" not in each.action)
+
+
+def _notes(judged: Verdict, data: DataSeen, rounds: int) -> list[str]:
+    """What hidden files mean; what later epochs find where all files fit in memory."""
+    found = []
+    if rounds == 1:
+        found.append("the time was enough for one round only, so how far the rates vary is not known")
+    if data.hidden:
+        found.append(f"{data.hidden}, so files were read as they were found, and gains are estimated")
+    warm, gain = judged.rates.loader_without_storage, judged.gains.storage
+    if data.fits and data.size_bytes and warm is not None and gain is not None:
+        found.append(
+            f"the whole data set (about {format_bytes(data.size_bytes)}) fits in memory: after the first epoch its "
+            f"files may be warm, where the loader alone delivers {significant(warm)} images/s"
+        )
+    return found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.batches import holds_images
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.session import OnStage, Parts, Session
 from loaderprobe.plugins import resolve
@@ -20,10 +20,16 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.units import format_duration
 
 # A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed.
 POOL_BATCHES = 14
 LEARN_SHARE = 0.25
+# A budget is kept between rounds; within one it may be overrun so far, for batches and steps that take seconds.
+OVERRUN_TIMES = 2.0
+OVERRUN_S = 10.0
+# A batch that does not come at all, with workers.
+PATIENCE_S = 60.0
 HIDDEN = StorageLocation(
     path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=("the files are not known",)
 )
@@ -42,72 +48,123 @@ class Asked:
     """None takes the standard one."""
 
 
+class OutOfTimeError(LoaderprobeError):
+    """More time has gone than the budget allows to overrun."""
+
+
+class Deadline(SystemClock):
+    """A clock for the step, and a check before each batch: both raise OutOfTimeError once it is too late."""
+
+    def __init__(self, budget_s: float | None) -> None:
+        self._begin_ns = super().now_ns()
+        self._most_s = None if budget_s is None else OVERRUN_TIMES * budget_s + OVERRUN_S
+        self.patience_s = 0.0 if self._most_s is None else self._most_s + PATIENCE_S
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since it was made."""
+        return (super().now_ns() - self._begin_ns) / 1e9
+
+    def now_ns(self) -> int:
+        """Now, in ns; raises OutOfTimeError when it is too late."""
+        self.check()
+        return super().now_ns()
+
+    def check(self) -> None:
+        """Raise OutOfTimeError when it is too late."""
+        if self._most_s is not None and self.spent_s > self._most_s:
+            raise OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s)}")
+
+
 def measure_loader(
     loader: Any, compute: Callable[[Clock], Compute], asked: Asked, on_stage: OnStage, cache: PageCache | None = None
 ) -> tuple[Measurement, BatchFiles | str]:
     """What one loader does with one device, and the files that it reads, or why they are not known.
 
-    Raises BadValue for a loader that cannot be measured, and whatever the data set or the step raises. The
-    loader is left as it was found.
+    The loader is left as it was found. Raises BadValue for a loader that cannot be measured, or not in the time
+    there is; LoaderprobeError, with its cause, for what the data set or the step raises.
     """
-    from loaderprobe.loaders.own import OwnLoader, random_state_kept
+    from loaderprobe.loaders.dice import random_state_kept
+    from loaderprobe.loaders.own import OwnLoader
 
-    clock = SystemClock()
+    limit = Deadline(asked.budget_s)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        own = OwnLoader(loader, Path(scratch))
+        own = OwnLoader(loader, Path(scratch), limit.check, limit.patience_s)
         with random_state_kept(loader), own:
-            on_stage("learning which files are read", 0, 0)
-            begin_ns = clock.now_ns()
-            taken, images = _learn(own, loader, clock, asked.budget_s)
-            device = compute(clock)
-            config = _config(own, loader, device, asked)
-            files = own.files(config.batch_size)
-            known = files if isinstance(files, BatchFiles) else None
-            location = locate(Path(known.paths[0][0])) if known else HIDDEN
-            left_s = None if asked.budget_s is None else asked.budget_s - (clock.now_ns() - begin_ns) / 1e9
-            session = Session(
-                config=config,
-                files=known,
-                parts=Parts(
-                    loader=own,
-                    compute=device,
-                    clock=clock,
-                    cache=cache or LinuxPageCache(),
-                    location=location,
-                    cores_available=cores_available(),
-                    read_devices=lambda: read_sectors(location.devices),
-                    next_round=asked.next_round or resolve("rounds", "standard"),
-                ),
-                on_stage=on_stage,
-                budget_s=left_s,
-                thorough=asked.thorough,
-                taken=taken,
-                images=images,
-            )
             try:
-                session.run()
-            except StopIteration as error:
-                raise _ended(session.taken) from error
-            return session.measurement((), ()), files
+                on_stage("learning which files are read", 0, 0)
+                taken, images = _learn(own, loader, limit, asked.budget_s)
+                session = _session(own, loader, compute(limit), asked, on_stage, cache or LinuxPageCache())
+                session.taken, session.images = taken, images
+                session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - limit.spent_s)
+                notes = _run(session, own, loader)
+            except OutOfTimeError as error:
+                raise BadValue(
+                    f"{error.message}, in which the loader gave {len(own.records().batch)} batches",
+                    hint="give a larger budget_s, or a loader of smaller batches",
+                ) from error
+            measured = session.measurement((), ())
+            measured = replace(measured, notes=(*measured.notes, *own.notes(), *notes))
+            return measured, own.files(measured.config.batch_size)
 
 
-def _learn(own: Any, loader: Any, clock: Clock, budget_s: float | None) -> tuple[int, bool]:
+def _session(
+    own: Any, loader: Any, device: Compute, asked: Asked, on_stage: OnStage, cache: PageCache
+) -> Session:  # fmt: skip
+    config = _config(own, loader, device, asked)
+    files = own.files(config.batch_size)
+    known = files if isinstance(files, BatchFiles) else None
+    location = locate(Path(next(path for batch in known.paths for path in batch))) if known else HIDDEN
+    return Session(
+        config=config,
+        files=known,
+        parts=Parts(
+            loader=own,
+            compute=device,
+            clock=SystemClock(),
+            cache=cache,
+            location=location,
+            cores_available=cores_available(),
+            read_devices=lambda: read_sectors(location.devices),
+            next_round=asked.next_round or resolve("rounds", "standard"),
+        ),
+        on_stage=on_stage,
+        thorough=asked.thorough,
+    )
+
+
+def _run(session: Session, own: Any, loader: Any) -> tuple[str, ...]:
+    """Measure; a note tells when a round was broken off. Raises OutOfTimeError when that was the first."""
+    try:
+        session.run()
+    except StopIteration as error:
+        raise _ended(session.taken, loader) from error
+    except OutOfTimeError:
+        found = session.measurement((), ()).segments
+        if not {"drain", "train"} <= {each.activity for each in found if each.mode == session.base_mode}:
+            raise
+        return ("batches or steps took so long that a round was broken off",)
+    own.check()
+    return ()
+
+
+def _learn(own: Any, loader: Any, limit: Deadline, budget_s: float | None) -> tuple[int, bool]:
     """Take batches until the pool holds enough of them, or a share of the time is gone.
 
     Returns how many, and whether they hold images.
     """
     batches = own.batches()
-    begin_ns = clock.now_ns()
     wanted = POOL_BATCHES + loader.num_workers * (2 * (loader.prefetch_factor or 0) + 2)
     taken, size, images = 0, 0, False
     while not size or taken < size:
         batch = next(batches, _END)
         if batch is _END:
-            raise _ended(taken)
+            raise _ended(taken, loader)
         images = images or holds_images(batch)
         taken += 1
-        late = budget_s is not None and clock.now_ns() - begin_ns > LEARN_SHARE * budget_s * 1e9
+        late = budget_s is not None and limit.spent_s > LEARN_SHARE * budget_s
         if not size and (taken >= wanted or late or own.exhausted):
+            own.check()
             size = own.settle(taken)
     return taken, images
 
@@ -115,15 +172,30 @@ def _learn(own: Any, loader: Any, clock: Clock, budget_s: float | None) -> tuple
 _END = object()
 
 
-def _ended(taken: int) -> BadValue:
+def _ended(taken: int, loader: Any) -> BadValue:
     if taken:
         return BadValue(
-            f"the loader ended after {taken} batches and did not begin again",
+            f"the loader ended after {taken} batch{'' if taken == 1 else 'es'} and did not begin again",
             hint="make the data set's __iter__ start anew each time",
         )
+    count, size = _count(loader.dataset), loader.batch_size
+    if count == 0:
+        return BadValue("the loader yields no batch: its data set is empty", hint="check where the data set looks")
+    if count and size and count < size and loader.drop_last:
+        return BadValue(
+            f"the loader yields no batch: {size} are a batch, the data set has {count}, and drop_last=True drops those",
+            hint="use a smaller batch_size, or drop_last=False",
+        )
     return BadValue(
-        "the loader yields no batch", hint="is the data set empty, or smaller than a batch with drop_last=True?"
+        "the loader yields no batch", hint="iterate it yourself; is its sampler empty, or its data set used up?"
     )
+
+
+def _count(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None  # an iterable need not know
 
 
 def _config(own: Any, loader: Any, compute: Compute, asked: Asked) -> RunConfig:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loaderprobe.records.config import CacheState
 from loaderprobe.records.verdict import Advice, Cause, Evidence, Gains, Interval, Rates, Side
+
+DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
+# History of the diagnosis as a dict, which is an interface:
+# 1  2026-11  first version
+DIAGNOSIS_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +26,11 @@ class Findings:
     """What is counted: `images`, or `samples` where batches hold no images."""
     workers: int
     batch_size: int
+    prefetch_factor: int
+    cache: CacheState
+    """The state of the files in the configuration judged; `as-found` where the data set hides them."""
+    rounds: int
+    """In which the loader, and training on it, were measured."""
     with_step: bool
     """False when the loader alone was judged."""
     images_per_s: Interval
@@ -31,7 +42,8 @@ class Findings:
     evidence: tuple[Evidence, ...]
     notes: tuple[str, ...]
     unavailable: dict[str, str]
-    """Field name to reason, for every figure above that is None."""
+    """`gains.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
     instrument_cpu_fraction: float | None
     """CPU time of the measuring itself, as a share of what a batch takes in its worker."""
     wall_s: float
+    """Of the measurement, without learning which files there are."""

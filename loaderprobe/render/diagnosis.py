@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass
 
 from rich.table import Table
 from rich.text import Text
@@ -10,122 +11,212 @@ from rich.text import Text
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.verdict import Gain
 from loaderprobe.render.page import Page
-from loaderprobe.render.wording import MISSING
-from loaderprobe.units import format_duration, significant
+from loaderprobe.render.terminal import STYLES
+from loaderprobe.render.wording import MISSING, advice_words, counted, factor, figure, interval, visible
+from loaderprobe.units import format_duration, join_words, significant
 
-_GAINS = {
-    "storage": ("storage", "loader_without_storage"),
-    "preprocess": ("preprocessing", "loader_without_preprocess"),
-    "transport": ("handing over", "loader_without_transport"),
-}
-_STYLE = (
-    "border:1px solid #8884;border-left:4px solid #c60;border-radius:4px;padding:.6em .9em;max-width:46em;"
-    "font:14px/1.45 system-ui,sans-serif"
-)
+_WITHOUT = {"storage": "storage", "preprocess": "preprocessing", "transport": "handing over"}
+_NAMES = {**_WITHOUT, "compute": "compute", "cpu": "the CPU"}
+# Colours that can be read on white and on black.
+_COLORS = {"compute": "#2a9d5c", "balanced": "#3a8fb7", "undecided": "#8a8a8a"}
+_INPUT_COLOR = "#d9731a"
+_FAINT = "opacity:.65"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One rate, and what training gains where it is that of the loader without something."""
+
+    label: str
+    rate: float | None
+    shown: str
+    gain: str = ""
+    measured: bool = False
+    """True for the one that all others are held against."""
 
 
 def heading(found: Findings) -> str:
-    """`input: storage`, `compute`, `either storage or preprocess`."""
+    """`Input binds: storage`, `Compute binds`, `Either storage or preprocessing binds`, `Balanced`."""
     if found.cause == "either":
-        return f"either {' or '.join(found.candidates)}"
-    return found.cause if found.cause == found.side else f"{found.side}: {found.cause}"
+        return f"Either {join_words([_NAMES.get(name, name) for name in found.candidates], 'or')} binds"
+    if found.side in ("balanced", "undecided"):
+        return found.side.capitalize()
+    if found.cause == found.side:
+        return f"{found.side.capitalize()} binds"
+    return f"{found.side.capitalize()} binds: {_NAMES.get(found.cause, found.cause)}"
 
 
-def rows(found: Findings) -> list[tuple[str, str, str]]:
-    """(what is taken away, rate of the loader then, gain of training)."""
-    return [
-        (name, _rate(getattr(found.ceilings, field)), _gain(getattr(found.gains, key)))
-        for key, (name, field) in _GAINS.items()
-    ]
+def lines(found: Findings) -> list[Line]:
+    """The rates, from what was measured to what the cores allow."""
+    now = interval(found.images_per_s) if found.rounds > 1 else figure(found.images_per_s.value)
+    ceilings = found.ceilings
+    first = Line(
+        label="training" if found.with_step else "the loader", rate=found.images_per_s.value, shown=now, measured=True
+    )
+    listed = [first]
+    if found.with_step:
+        listed.append(Line(label="compute alone", rate=ceilings.compute, shown=figure(ceilings.compute)))
+        # Which is training with compute free.
+        gain = _gain(found, "compute")
+        listed.append(Line(label="the loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), gain=gain))
+    for name, words in _WITHOUT.items():
+        rate = getattr(ceilings, f"loader_without_{name}")
+        listed.append(Line(label=f"  without {words}", rate=rate, shown=figure(rate), gain=_gain(found, name)))
+    if ceilings.cpu_limit is not None:
+        listed.append(Line(label="what the cores allow", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit)))
+    return listed
 
 
 def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
-    """The diagnosis as text of at most `width` columns."""
+    """The diagnosis as text of at most `width` columns that ends with a newline."""
     page = Page(width=width, color=color)
-    page.title(f"loaderprobe: {heading(found)}")
+    page.paragraph(heading(found), style=_style(found))
     page.paragraph(found.sentence)
     page.gap()
-    page.paragraph(_rates(found))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column("  without")
-    table.add_column(f"the loader, {found.sample}/s", justify="right")
-    table.add_column("training gains" if found.with_step else "gains", justify="right")
-    for name, rate, gain in rows(found):
-        table.add_row(Text(f"  {name}"), Text(rate), Text(gain))
+    table.add_column(f"  {_setting(found)}", overflow="fold")
+    table.add_column(f"{found.sample}/s", justify="right", no_wrap=True)
+    table.add_column("gain", no_wrap=True)
+    for line in lines(found):
+        style = "bold" if line.measured else ""
+        table.add_row(Text(f"  {line.label}", style=style), Text(line.shown, style=style), Text(line.gain))
     page.add(table)
     if found.advice:
         page.heading("Advice")
-        for advice in found.advice:
-            page.item(f"x{significant(advice.gain)}" if advice.gain > 1 else "no gain", _advised(found, advice.action))
-            if advice.command:
-                page.command(advice.command)
-    if found.notes:
+    for advice in found.advice:
+        page.item(*_advised(found, advice_words(advice)))
+        if advice.command:
+            page.command(advice.command)
+    remarks = [*found.notes, *_missing(found)]
+    if remarks:
         page.heading("Notes")
-        for note in found.notes:
-            page.item("note", note)
+        page.add(_bulleted(remarks))
     page.gap()
     page.paragraph(_footer(found), style="dim")
     return page.text()
 
 
+def _bulleted(remarks: list[str]) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for remark in remarks:
+        grid.add_row("  -", Text(visible(remark), overflow="fold"))
+    return grid
+
+
+def rich_text(found: Findings, *, width: int, color: bool) -> Text:
+    """The same for a console of rich's."""
+    return Text.from_ansi(terminal(found, width=width, color=color).rstrip("\n"))
+
+
 def notebook(found: Findings) -> str:
     """The diagnosis as a piece of HTML that needs nothing else, on light and on dark pages."""
-    body = "".join(
-        f"<tr><td>without {html.escape(name)}</td><td align=right>{rate}</td><td align=right>{html.escape(gain)}</td></tr>"
-        for name, rate, gain in rows(found)
+    color = _COLORS.get(found.side, _INPUT_COLOR)
+    head = f'<div style="font-weight:600;font-size:1.15em;color:{color}">{_safe(heading(found))}</div>'
+    advice = "".join(_list_item(found, advice_words(each), each.command) for each in found.advice)
+    notes = "".join(f"<li>{_safe(remark)}</li>" for remark in (*found.notes, *_missing(found)))
+    parts = (
+        head,
+        f'<div style="margin:.3em 0 .8em">{_safe(found.sentence)}</div>',
+        _bars(found, color),
+        _section("Advice", advice),
+        _section("Notes", notes, style=_FAINT),
+        f'<div style="margin-top:.8em;font-size:.85em;{_FAINT}">{_safe(_footer(found))}</div>',
     )
-    advice = "".join(
-        f"<li>{html.escape(_advised(found, each.action))}"
-        + (f" <code>{html.escape(each.command)}</code>" if each.command else "")
-        + (f": x{significant(each.gain)}" if each.gain > 1 else "")
-        + "</li>"
-        for each in found.advice
-    )
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in found.notes)
     return (
-        f'<div style="{_STYLE}"><strong>{html.escape(heading(found))}</strong><p style="margin:.3em 0">'
-        f"{html.escape(found.sentence)}</p><p style='margin:.3em 0'>{html.escape(_rates(found))}</p>"
-        f"<table><thead><tr><th></th><th>loader, {found.sample}/s</th><th>gain</th></tr></thead>{body}</table>"
-        + (f"<ul style='margin:.4em 0'>{advice}</ul>" if advice else "")
-        + (f"<details><summary>Notes</summary><ul>{notes}</ul></details>" if notes else "")
-        + f"<p style='opacity:.7;margin:.3em 0'>{html.escape(_footer(found))}</p></div>"
+        f'<div style="border:1px solid rgba(128,128,128,.35);border-left:4px solid {color};border-radius:4px;'
+        'padding:.8em 1.1em;max-width:46em;font:14px/1.45 system-ui,sans-serif;text-align:left">'
+        f"{''.join(parts)}</div>"
     )
 
 
-def _rates(found: Findings) -> str:
-    rate, margin = found.images_per_s, (found.images_per_s.high - found.images_per_s.low) / 2
-    what = "training" if found.with_step else "the loader alone"
-    parts = [f"{significant(rate.value)} ±{significant(margin, 2)} {found.sample}/s {what}"]
-    if found.with_step:
-        parts.append(f"compute alone {_rate(found.ceilings.compute)}, the loader alone {_rate(found.ceilings.loader)}")
-    if found.ceilings.cpu_limit is not None:
-        parts.append(f"the cores allow {_rate(found.ceilings.cpu_limit)}")
-    return "; ".join(parts) + "."
+def _bars(found: Findings, color: str) -> str:
+    """Every rate with a bar; one that would be many times the measured one fades out."""
+    listed = lines(found)
+    most = max((line.rate for line in listed if line.rate is not None), default=1.0)
+    full = min(most, 5 * found.images_per_s.value)
+    cell = "padding:.1em .8em .1em 0;border:0;white-space:nowrap;background:none;text-align:"
+    body = "".join(
+        f'<div style="display:table-row;{"font-weight:600" if line.measured else ""}">'
+        f'<div style="display:table-cell;{cell}left;white-space:pre">{_safe(line.label)}</div>'
+        f'<div style="display:table-cell;{cell}right">{_safe(line.shown)}</div>'
+        f'<div style="display:table-cell;width:40%;vertical-align:middle">{_bar(line, full, color)}</div>'
+        f'<div style="display:table-cell;{cell}left;padding-left:.8em">{_safe(line.gain)}</div></div>'
+        for line in listed
+    )
+    title = f"{_setting(found)}; {found.sample}/s, and by what factor {_what(found)} gains"
+    return (
+        f'<div style="font-size:.85em;{_FAINT}">{_safe(title)}</div><div style="display:table;width:100%">{body}</div>'
+    )
 
 
-def _advised(found: Findings, action: str) -> str:
-    return action.replace("images/s", f"{found.sample}/s")
+def _bar(line: Line, full: float, color: str) -> str:
+    if line.rate is None:
+        return ""
+    share = min(1.0, line.rate / full) if full else 0.0
+    fill = color if line.measured else "rgba(128,128,128,.5)"
+    if full and line.rate > 1.001 * full:
+        fill = f"linear-gradient(90deg,{fill} 70%,transparent)"
+    return f'<div style="height:.75em;border-radius:2px;width:{share:.1%};background:{fill}"></div>'
 
 
-def _rate(rate: float | None) -> str:
-    return MISSING if rate is None else significant(rate)
+def _section(title: str, items: str, style: str = "") -> str:
+    if not items:
+        return ""
+    listing = f'<ul style="margin:.1em 0 0;padding-left:1.3em">{items}</ul>'
+    return f'<div style="margin-top:.8em;{style}"><b>{title}</b>{listing}</div>'
 
 
-def _gain(gain: Gain | None) -> str:
-    return MISSING if gain is None else f"x{significant(gain.value)}" + (" est." if gain.how == "estimated" else "")
+def _list_item(found: Findings, words: str, command: str) -> str:
+    subject, rest = _advised(found, words)
+    code = f' <code style="font-size:.95em">{_safe(command)}</code>' if command else ""
+    return f"<li>{_safe(subject)}{': ' if rest else ''}{_safe(rest)}{code}</li>"
+
+
+def _advised(found: Findings, words: str) -> tuple[str, str]:
+    """What to do, and what it is forecast to give."""
+    subject, _, rest = words.replace(" images/s", f" {found.sample}/s").partition(": ")
+    return subject, rest
+
+
+def _style(found: Findings) -> str:
+    style = STYLES.get(found.cause, "bold")
+    return style if "bold" in style else f"bold {style}"
+
+
+def _what(found: Findings) -> str:
+    return "training" if found.with_step else "it"
+
+
+def _gain(found: Findings, name: str) -> str:
+    gain: Gain | None = getattr(found.gains, name)
+    if gain is None:
+        return MISSING
+    known = found.rounds > 1 and gain.high - gain.low >= 0.005 * gain.value
+    return factor(gain) + (f" ({significant(gain.low)} to {significant(gain.high)})" if known else "")
+
+
+def _setting(found: Findings) -> str:
+    loading = counted(found.workers, "worker") if found.workers else "serial"
+    files = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}[found.cache]
+    return f"{loading}, {found.batch_size} a batch, {files}"
 
 
 def _footer(found: Findings) -> str:
-    cost = found.instrument_cpu_fraction
-    own = f" Measuring took {cost:.2%} of a worker's CPU time." if cost is not None else ""
-    estimated = " est.: estimated from the workers' time, not performed." if "est." in str(rows(found)) else ""
-    missing = "".join(f" No gain without {name.removeprefix('gains.')}: {why}." for name, why in _missing(found))
-    loading = f"{found.workers} workers" if found.workers else "serial"
-    return (
-        f"{loading}, {found.batch_size} {found.sample} a batch; measured in {format_duration(found.wall_s)}."
-        f"{own}{estimated}{missing}"
-    )
+    parts = [f"Measured in {format_duration(found.wall_s)}, {counted(found.rounds, 'round')}."]
+    if found.instrument_cpu_fraction is not None:
+        parts.append(f"Recording took {found.instrument_cpu_fraction:.2%} of the loader's CPU time.")
+    if any("est." in line.gain for line in lines(found)):
+        parts.append("est.: estimated from the workers' time, not performed.")
+    return " ".join(parts)
 
 
-def _missing(found: Findings) -> list[tuple[str, str]]:
-    return [(name, why) for name, why in found.unavailable.items() if name.startswith("gains.")]
+def _missing(found: Findings) -> list[str]:
+    return [
+        f"no gain without {_NAMES.get(name.removeprefix('gains.'), name)}: {why}"
+        for name, why in found.unavailable.items()
+        if name.startswith("gains.") and not (name == "gains.compute" and not found.with_step)
+    ]
+
+
+def _safe(text: str) -> str:
+    return html.escape(visible(text))

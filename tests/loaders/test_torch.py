@@ -89,3 +89,15 @@ def test_too_little_shared_memory_is_refused_before_a_worker_dies_of_it(
         pytest.fail("it must not start")
     assert "--shm-size" in caught.value.hint
     assert shared_memory_needed(config) == 16 * 3 * 224 * 224 * 4 * (4 + 1 + 2)
+
+
+def test_bytes_are_handed_over_where_they_are_asked_for(photographs: FileSet, tmp_path: Path) -> None:
+    """A quarter of the size, not normalised: the device does that."""
+    config = example_config(data=photographs.fingerprint, workers=0, batch_size=4, tensor="uint8")
+    with TorchLoader(config, photographs, tmp_path) as loader:
+        images, _ = next(loader.batches())
+    assert images.dtype == torch.uint8
+    assert images.shape == (4, 3, 224, 224)
+    assert shared_memory_needed(replace(config, workers=1, prefetch_factor=2)) * 4 == shared_memory_needed(
+        replace(config, workers=1, prefetch_factor=2, tensor="float32")
+    )

@@ -1,0 +1,78 @@
+"""Short segments, and what a loader must look like afterwards."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaderprobe.api.diagnose import Diagnosis, judge_loader
+from loaderprobe.api.own import Asked
+from loaderprobe.measure.pace import Pace
+from loaderprobe.records.measurement import Activity, Measurement, Mode
+from tests.api.samples import photo_files, raw_files
+
+Judge = Callable[..., Diagnosis]
+Plan = tuple[tuple[Mode, Activity], ...]
+TWO_ROUNDS: Plan = (("C", "drain"), ("C", "train"))
+
+
+@pytest.fixture(autouse=True)
+def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment is a few batches, however fast they come."""
+    monkeypatch.setattr(
+        "loaderprobe.measure.session.pace_for",
+        lambda *, workers, rounds, budget_s: Pace(min_s=0.0, min_batches=4, max_s=0.01, multiple=max(workers, 1)),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process that a diagnosis started, and no file that it made, outlives it."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    before = set(multiprocessing.active_children())
+    yield
+    # The tests' own loaders may hold workers; those of a diagnosis are nobody's any more.
+    assert not [path for path in os.listdir(scratch) if path.startswith("loaderprobe-")]
+    assert not set(multiprocessing.active_children()) - before
+
+
+@pytest.fixture(scope="session")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """64 raw images."""
+    return raw_files(tmp_path_factory.mktemp("raw"))
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """24 small photographs."""
+    return photo_files(tmp_path_factory.mktemp("photos"))
+
+
+@pytest.fixture
+def judge() -> Judge:
+    """Diagnoses in two short rounds of the given segments."""
+
+    def run(
+        loader: Any, step: Any = None, *, modes: tuple[Mode, ...] = (), cache: Any = "cold", **asked: Any
+    ) -> Diagnosis:
+        base: Mode = "W" if cache == "warm" else "C"
+        plan: list[tuple[Mode, Activity]] = [(base, "drain"), (base, "train"), *((mode, "drain") for mode in modes)]
+        if step is not None:
+            plan.append(("resident", "train"))
+
+        def next_round(measurement: Measurement, *, thorough: bool) -> Plan:
+            begun = len({segment.round for segment in measurement.segments})
+            possible = {*measurement.modes, "resident"}
+            return tuple(each for each in plan if each[0] in possible) if begun < 2 else ()
+
+        asked = {"budget_s": 60.0, "next_round": next_round, **asked}
+        return judge_loader(loader, step, Asked(cache=cache, rounds=2, **asked))
+
+    return run

@@ -1,0 +1,263 @@
+"""Data sets, collate functions and samplers as users write them. Importable, so that spawned workers find them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate, get_worker_info
+
+SIDE = 8
+FILE_BYTES = 3 * SIDE * SIDE
+SHAPE = (3, SIDE, SIDE)
+
+
+class Sample(NamedTuple):
+    """As some data sets hand over."""
+
+    image: torch.Tensor
+    label: int
+
+
+Plain = namedtuple("Plain", "image label")
+
+
+def raw_files(folder: Path, count: int = 64) -> list[str]:
+    """Files of one small image each, as raw bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{number:03}.raw" for number in range(count)]
+    for number, path in enumerate(paths):
+        path.write_bytes(bytes([number % 256]) * FILE_BYTES)
+    return [str(path) for path in paths]
+
+
+def photo_files(folder: Path, count: int = 24) -> list[str]:
+    """JPEG files of noise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = np.random.default_rng(0)
+    paths = [folder / f"{number:03}.jpg" for number in range(count)]
+    for path in paths:
+        Image.fromarray(made.integers(0, 255, (48, 64, 3), dtype=np.uint8)).save(path)
+    return [str(path) for path in paths]
+
+
+def read_raw(path: str) -> torch.Tensor:
+    """3 x 8 x 8 from a file."""
+    data = bytearray(Path(path).read_bytes())
+    return torch.frombuffer(data, dtype=torch.uint8).reshape(SHAPE).float()
+
+
+class RawImages(Dataset[Any]):
+    """Map-style: (image, label), or in another form."""
+
+    def __init__(self, paths: list[str], form: str = "tuple") -> None:
+        self.paths = paths
+        self.form = form
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        image = read_raw(self.paths[index])
+        forms: dict[str, Any] = {
+            "tuple": (image, index),
+            "dict": {"image": image, "label": index},
+            "nested": {"views": [image, (image, {"again": image})], "label": index},
+            "namedtuple": Sample(image, index),
+            "alone": image,
+        }
+        return forms[self.form]
+
+
+class InOneGo(RawImages):
+    """Has `__getitems__`, which torch prefers."""
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in indices]
+
+
+class Cropped(Dataset[Any]):
+    """Random crops of photographs, read as most people do."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        with Image.open(self.paths[index]) as image:
+            x, y = random.randrange(16), random.randrange(16)
+            crop = np.array(image.convert("RGB").crop((x, y, x + 32, y + 32)))
+        return torch.from_numpy(crop).permute(2, 0, 1), index
+
+
+class Shared(IterableDataset[Any]):
+    """Iterable: each worker takes its share, shuffled anew each time; `once` can be iterated only once."""
+
+    def __init__(self, paths: list[str], *, once: bool = False, shares: bool = True, length: int | None = None) -> None:
+        self.paths = paths
+        self.once = once
+        self.shares = shares
+        self.length = length
+        self.used = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.once and self.used:
+            return
+        self.used = True
+        info = get_worker_info()
+        mine = self.paths[info.id :: info.num_workers] if info else list(self.paths)
+        if info and not self.shares:
+            mine = self.paths if info.id == 0 else []
+        random.shuffle(mine)
+        for path in mine:
+            yield read_raw(path), 0
+
+    def __len__(self) -> int:
+        if self.length is None:
+            raise TypeError("no length")
+        return self.length
+
+
+class Numbers(Dataset[Any]):
+    """No images and no files: features and a target."""
+
+    def __init__(self, count: int = 64) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((5,), float(index)), index
+
+
+class Mapped(Dataset[Any]):
+    """Hides its file: opened once, read through memory."""
+
+    def __init__(self, path: str, count: int) -> None:
+        self.values = np.memmap(path, dtype=np.uint8, mode="r", shape=(count, *SHAPE))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.from_numpy(np.array(self.values[index])), index
+
+
+class ReadInC(RawImages):
+    """Hides its files: they are opened below Python."""
+
+    def __getitem__(self, index: int) -> Any:
+        from torchvision.io import read_file
+
+        return read_file(self.paths[index]).reshape(SHAPE).clone(), index
+
+
+class Broken(Numbers):
+    """Raises at one sample."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 40:
+            raise FileNotFoundError("sample 40 is gone")
+        return super().__getitem__(index)
+
+
+class Deadly(Numbers):
+    """Kills the worker that makes a certain sample."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 40 and get_worker_info() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+class Dreaming(Numbers):
+    """Keeps generators of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dice = random.Random(1)
+        self.numpy_dice = np.random.default_rng(1)
+        self.torch_dice = torch.Generator().manual_seed(1)
+
+    def __getitem__(self, index: int) -> Any:
+        drawn = self.dice.random() + self.numpy_dice.random() + torch.rand(1, generator=self.torch_dice).item()
+        return torch.full((5,), drawn + random.random() + np.random.random() + torch.rand(1).item()), index
+
+
+class Backwards(Sampler[int]):
+    """A sampler of one's own, that counts how often it was begun."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.begun = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.begun += 1
+        return iter(range(self.count - 1, -1, -1))
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class Pairs(Sampler[list[int]]):
+    """A batch sampler of one's own: neighbours, and a short one at the end."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.batches = [list(range(first, min(first + size, count))) for first in range(0, count, size)]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+class Moving(DataLoader[Any]):
+    """A sub-class that works on what it yields, and counts its batches by its length."""
+
+    def __iter__(self) -> Any:
+        for number, (images, labels) in enumerate(super().__iter__()):
+            if number >= len(self):
+                return
+            yield images * 2, labels
+
+
+class Keeping(DataLoader[Any]):
+    """A sub-class that keeps one iterator for all epochs, past torch's own."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.kept = super().__iter__()
+
+    def __iter__(self) -> Any:
+        for _ in range(len(self)):
+            yield next(self.kept)
+
+
+def taking_apart(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """A collate_fn that empties the samples it is given."""
+    images = torch.stack([sample.pop("image") for sample in samples])
+    return {"image": images, "rest": default_collate(samples)}
+
+
+class Noting:
+    """A worker_init_fn that leaves a file for each worker."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, worker: int) -> None:
+        info = get_worker_info()
+        assert info is not None
+        (self.folder / f"worker-{worker}-of-{info.num_workers}").touch()

@@ -1,0 +1,234 @@
+"""What goes wrong with loaders and steps: said clearly, and the loader is as usable as before."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import loaderprobe
+from loaderprobe.api.own import Asked, Deadline, measure_loader
+from loaderprobe.compute.step import NoCompute
+from loaderprobe.errors import BadValue, LoaderprobeError
+from tests.api import samples
+from tests.api.conftest import Judge
+from tests.api.samples import Numbers, RawImages, Shared
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_set_that_raises_is_named(judge: Judge, workers: int) -> None:
+    """With its own error, from this process or from a worker, which is also the cause."""
+    loader = DataLoader(samples.Broken(), batch_size=4, num_workers=workers)
+    with pytest.raises(LoaderprobeError, match="the data set raised FileNotFoundError: sample 40 is gone") as caught:
+        judge(loader)
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+    assert next(iter(loader))[1].tolist() == [0, 1, 2, 3]
+
+
+def _raising(*_: Any) -> Any:
+    raise ValueError("no\nlabels")
+
+
+class _RaisingSampler(samples.Backwards):
+    def __iter__(self) -> Iterator[int]:
+        raise ValueError("no order")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_other_code_of_the_loader_is_told_from_the_data_set(judge: Judge, workers: int) -> None:
+    """collate_fn and sampler, each by its name."""
+    with pytest.raises(LoaderprobeError, match="the loader's collate_fn raised ValueError: no\nlabels"):
+        judge(DataLoader(Numbers(), batch_size=4, num_workers=workers, collate_fn=_raising))
+    with pytest.raises(LoaderprobeError, match="the loader's sampler raised ValueError: no order"):
+        judge(DataLoader(Numbers(), batch_size=4, num_workers=workers, sampler=_RaisingSampler(64)))
+
+
+def test_worker_init_fn_that_raises_is_named(judge: Judge) -> None:
+    """It is neither ours nor the data set."""
+    with pytest.raises(
+        LoaderprobeError, match="the loader's worker_init_fn raised ValueError: no\nlabels, in a worker"
+    ):
+        judge(DataLoader(Numbers(), batch_size=4, num_workers=1, worker_init_fn=_raising))
+
+
+def test_a_killed_worker_is_told_of(judge: Judge) -> None:
+    """By its signal, and by what may have sent it."""
+    loader = DataLoader(samples.Deadly(), batch_size=4, num_workers=2)
+    with pytest.raises(LoaderprobeError, match=r"a loader worker .* was killed by SIGKILL") as caught:
+        judge(loader)
+    assert "dmesg" in caught.value.hint
+
+
+def test_a_worker_killed_during_a_step_is_not_the_steps_fault(judge: Judge, paths: list[str]) -> None:
+    """torch tells of it by a signal, which meets whatever runs just then."""
+    import multiprocessing
+
+    def step(batch: Any) -> None:
+        victim = multiprocessing.active_children()[0]
+        assert victim.pid is not None
+        os.kill(victim.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)
+
+    with pytest.raises(LoaderprobeError, match=r"a loader worker .* was killed by SIGKILL"):
+        judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), step)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_iterable_used_up_is_told_of(judge: Judge, paths: list[str], workers: int) -> None:
+    """It can be measured only when it begins again."""
+    with pytest.raises(BadValue, match=r"the loader ended after [0-9]+ batch(es)? and did not begin again"):
+        judge(DataLoader(Shared(paths, once=True), batch_size=4, num_workers=workers))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_iterable_that_yields_nothing(judge: Judge, workers: int) -> None:
+    """Has no batch to measure."""
+    with pytest.raises(BadValue, match="yields no batch"):
+        judge(DataLoader(Shared([]), batch_size=4, num_workers=workers))
+
+
+def test_a_worker_without_a_share_is_told_of(judge: Judge, paths: list[str]) -> None:
+    """Fewer shards than workers: torch goes on silently with the others."""
+    with pytest.raises(BadValue, match="1 of the 2 workers had no more batches"):
+        judge(DataLoader(Shared(paths, shares=False), batch_size=4, num_workers=2))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_empty_data_set(judge: Judge, workers: int) -> None:
+    """Is said to be empty."""
+    with pytest.raises(BadValue, match="its data set is empty"):
+        judge(DataLoader(Numbers(0), batch_size=4, num_workers=workers))
+
+
+def test_a_batch_that_is_dropped(judge: Judge) -> None:
+    """The only batch is short, and short ones are dropped."""
+    with pytest.raises(BadValue, match="64 are a batch, the data set has 6, and drop_last=True drops those"):
+        judge(DataLoader(Numbers(6), batch_size=64, drop_last=True))
+
+
+def test_a_step_that_raises(judge: Judge, paths: list[str]) -> None:
+    """Is named with its error, which is the cause, and the loader goes on."""
+    loader = DataLoader(RawImages(paths), batch_size=4, num_workers=1)
+    with pytest.raises(LoaderprobeError, match="your step raised ZeroDivisionError: division by zero") as caught:
+        judge(loader, lambda batch: 1 / 0)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert len(list(loader)) == 16
+
+
+def test_an_interrupt_leaves_no_worker(judge: Judge, paths: list[str]) -> None:
+    """Nor a file; the fixture looks."""
+
+    def step(batch: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        judge(DataLoader(RawImages(paths), batch_size=4, num_workers=2), step)
+
+
+def test_what_is_no_loader() -> None:
+    """A list, an iterator of a loader, a step that cannot be called, a budget, a state of the cache."""
+    loader = DataLoader(Numbers(), batch_size=4)
+    for wrong in ([1], iter(loader)):
+        with pytest.raises(BadValue, match=r"not a torch\.utils\.data\.DataLoader"):
+            loaderprobe.diagnose(wrong)
+    with pytest.raises(BadValue, match="the step is a int"):
+        loaderprobe.diagnose(loader, 3)
+    for budget_s in (0, -1.0, float("nan")):
+        with pytest.raises(BadValue, match="the budget is"):
+            loaderprobe.diagnose(loader, budget_s=budget_s)
+    with pytest.raises(BadValue, match="is not a state of the cache"):
+        loaderprobe.diagnose(loader, cache="hot")
+
+
+def test_loaders_that_would_be_used_up_are_refused(judge: Judge, paths: list[str]) -> None:
+    """Nothing is taken from them: a sampler that is an iterator, a batch sampler over one, an iterator that is kept."""
+    once = iter(range(8))
+    with pytest.raises(BadValue, match="only once"):
+        judge(DataLoader(Numbers(), batch_size=None, sampler=once))
+    with pytest.raises(BadValue, match="cannot be copied"):
+        judge(DataLoader(Numbers(), batch_sampler=_Generated()))
+    assert next(once) == 0
+    keeping = samples.Keeping(RawImages(paths), batch_size=4)
+    with pytest.raises(BadValue, match="keeps an iterator of its own"):
+        judge(keeping)
+    assert next(iter(keeping))[1].tolist() == [0, 1, 2, 3]
+
+
+class _Generated(samples.Pairs):
+    """Holds a generator, which nobody can copy."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 2)
+        self.source = (batch for batch in self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self.source
+
+
+def test_a_tiny_budget_still_gives_a_round(paths: list[str]) -> None:
+    """One, with a note that says so."""
+    found = loaderprobe.diagnose(DataLoader(RawImages(paths), batch_size=4, num_workers=1), budget_s=1e-3)
+    assert found.rounds == 1
+    assert any("one round only" in note for note in found.notes)
+
+
+class _Late(Deadline):
+    """Too late after so many looks at the clock."""
+
+    looks = 20
+
+    @property
+    def spent_s(self) -> float:
+        type(self).looks -= 1
+        return 0.0 if self.looks > 0 else 1e9
+
+
+def test_batches_that_take_too_long_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first round is whole nothing can be said, except what was too little."""
+    monkeypatch.setattr("loaderprobe.api.own.Deadline", _Late)
+    asked = Asked(budget_s=1.0)
+    with pytest.raises(BadValue, match=r"not even one round fitted into 12 s, in which the loader gave [0-9]+ batches"):
+        measure_loader(DataLoader(Numbers(), batch_size=4), NoCompute, asked, lambda *_: None)
+
+
+def test_a_loader_is_left_as_it_was(judge: Judge) -> None:
+    """Its settings, its sampler, and all random generators, its data set's among them."""
+    generator = torch.Generator().manual_seed(5)
+    data = samples.Dreaming()
+    loader = DataLoader(data, batch_size=4, shuffle=True, generator=generator)
+    before = dict(vars(loader))
+    drawn = (torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist())
+    own = (
+        generator.get_state(),
+        data.dice.getstate(),
+        data.numpy_dice.bit_generator.state,
+        data.torch_dice.get_state(),
+    )
+    judge(loader, lambda batch: torch.rand(1))
+    assert vars(loader) == before
+    assert torch.equal(torch.get_rng_state(), drawn[0])
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == drawn[1:]
+    assert torch.equal(generator.get_state(), own[0])
+    assert (data.dice.getstate(), data.numpy_dice.bit_generator.state) == own[1:3]
+    assert torch.equal(data.torch_dice.get_state(), own[3])
+
+
+def test_persistent_workers_go_on_as_before(judge: Judge, paths: list[str]) -> None:
+    """The same processes serve the loader before and after, and in the midst of an epoch."""
+    loader = DataLoader(RawImages(paths), batch_size=4, num_workers=2, persistent_workers=True)
+    batches = iter(loader)
+    first = [next(batches)[1].tolist() for _ in range(3)]
+    workers = [worker.pid for worker in loader._iterator._workers]  # type: ignore[union-attr]  # it has begun
+    judge(loader)
+    rest = [batch[1].tolist() for batch in batches]
+    assert [number for batch in first + rest for number in batch] == list(range(64))
+    assert len(list(loader)) == 16
+    assert [worker.pid for worker in loader._iterator._workers] == workers  # type: ignore[union-attr]  # it has begun
+    loader._iterator._shutdown_workers()  # type: ignore[union-attr]  # it has begun

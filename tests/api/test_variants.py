@@ -1,0 +1,206 @@
+"""Loaders as users make them: each is really run, in two rounds of a few batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from loaderprobe.api.diagnose import Diagnosis
+from tests.api import samples
+from tests.api.conftest import Judge
+from tests.api.samples import RawImages, Shared
+
+
+def _files_seen(found: Diagnosis) -> bool:
+    return found.measurement.files_known and found.cache == "cold"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("form", ["tuple", "dict", "nested", "namedtuple", "alone"])
+def test_batches_of_any_form(judge: Judge, paths: list[str], form: str, workers: int) -> None:
+    """Counted by their first tensor, their files learned."""
+    taken: list[Any] = []
+    found = judge(DataLoader(RawImages(paths, form), batch_size=4, num_workers=workers), taken.append)
+    assert (found.batch_size, found.workers, found.sample) == (4, workers, "images")
+    assert found.rounds == 2
+    assert _files_seen(found)
+    assert type(taken[0]) is {"tuple": list, "dict": dict, "nested": dict, "namedtuple": samples.Sample}.get(
+        form, torch.Tensor
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_mode_is_performed_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:
+    """Files learned from Pillow are read cold, warm and without decoding; their bytes are those of the files."""
+    loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
+    found = judge(loader, lambda batch: None, modes=("W", "Q", "T"))
+    seen = {segment.mode for segment in found.measurement.segments}
+    assert seen == {"C", "W", "Q", "resident"} | ({"T"} if workers else set())
+    mean = sum(Path(path).stat().st_size for path in photos) / len(photos)
+    drains = [s for s in found.measurement.segments if s.mode != "resident"]
+    delivered = sum(s.delivered_bytes or 0 for s in drains) / sum(s.steps * 2 for s in drains)
+    assert delivered == pytest.approx(mean, rel=0.2)
+    cold = [s.resident_before for s in drains if s.mode == "C"]
+    warm = [s.resident_before for s in drains if s.mode == "W"]
+    assert all(share is None or share < 0.1 for share in cold)
+    assert all(share is None or share > 0.9 for share in warm)
+
+
+def test_warm_files_can_be_judged(judge: Judge, paths: list[str]) -> None:
+    """Storage is then no part of the question."""
+    found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), cache="warm")
+    assert found.cache == "warm"
+    assert {segment.mode for segment in found.measurement.segments} == {"W"}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("batch_size", [4, None])
+def test_an_iterable_is_shared_by_its_workers(
+    judge: Judge, paths: list[str], workers: int, batch_size: int | None
+) -> None:
+    """It begins again when it ends, as often as needed, and its files are learned though it shuffles."""
+    loader = DataLoader(Shared(paths, length=64), batch_size=batch_size, num_workers=workers)
+    assert len(loader) > 0
+    found = judge(loader, modes=("W", "Q"))
+    assert (found.batch_size, _files_seen(found)) == (batch_size or 1, True)
+
+
+def test_an_iterable_reads_the_same_files_each_time(judge: Judge, paths: list[str], tmp_path: Path) -> None:
+    """A pool of batches that begins again is shuffled as before, so that eviction finds what will be read."""
+    found = judge(DataLoader(Shared(paths[:20]), batch_size=4, num_workers=2), modes=("Q",))
+    assert _files_seen(found)
+    assert all(s.delivered_bytes == s.steps * 4 * samples.FILE_BYTES for s in found.measurement.segments)
+
+
+def test_samplers_of_ones_own(judge: Judge, paths: list[str]) -> None:
+    """They decide what is read, and are not touched themselves."""
+    sampler = samples.Backwards(len(paths))
+    found = judge(DataLoader(RawImages(paths), batch_size=4, sampler=sampler, num_workers=1))
+    assert sampler.begun == 0
+    assert found.batch_size == 4
+
+
+def test_batch_samplers_of_ones_own(judge: Judge, paths: list[str]) -> None:
+    """A short last batch is left out."""
+    batches = samples.Pairs(len(paths), 6)
+    found = judge(DataLoader(RawImages(paths), batch_sampler=batches, num_workers=2))
+    assert found.batch_size == 6
+    assert set(found.measurement.worker_batches.images) == {6}
+    assert not any("differ in length" in note for note in found.notes)
+
+
+def test_batches_that_differ_in_length_are_said_to(judge: Judge, paths: list[str]) -> None:
+    """Those of the length of the first are measured."""
+    batches = samples.Pairs(len(paths), 4)
+    batches.batches = [batch[: 4 - number % 2] for number, batch in enumerate(batches.batches)]
+    found = judge(DataLoader(RawImages(paths), batch_sampler=batches))
+    assert any("differ in length" in note for note in found.notes)
+    assert set(found.measurement.worker_batches.images) == {4}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_samples_that_are_not_collated(judge: Judge, paths: list[str], workers: int) -> None:
+    """With batch_size=None an image and its label are one sample."""
+    found = judge(DataLoader(RawImages(paths), batch_size=None, num_workers=workers))
+    assert (found.batch_size, found.sample) == (1, "samples")
+
+
+def test_worker_init_fn_is_called_in_every_worker(judge: Judge, paths: list[str], tmp_path: Path) -> None:
+    """It is the user's own that is called, beside ours."""
+    init = samples.Noting(tmp_path)
+    loader = DataLoader(RawImages(paths), batch_size=4, num_workers=3, worker_init_fn=init)
+    judge(loader)
+    assert {f"worker-{number}-of-3" for number in range(3)} <= {path.name for path in tmp_path.iterdir()}
+    assert loader.worker_init_fn is init
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_collate_fn_may_empty_its_samples(judge: Judge, paths: list[str], workers: int) -> None:
+    """Samples that stand in for others that are not made are whole each time."""
+    loader = DataLoader(RawImages(paths, "dict"), batch_size=4, num_workers=workers, collate_fn=samples.taking_apart)
+    assert judge(loader, modes=("Q", "T")).sample == "images"
+
+
+def test_a_step_may_empty_its_batches(judge: Judge, paths: list[str]) -> None:
+    """The batch that stays is whole each time."""
+    found = judge(
+        DataLoader(RawImages(paths, "dict"), batch_size=4), lambda batch: batch.pop("image").sum() + batch["label"][0]
+    )
+    assert found.ceilings.compute is not None
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_of_other_start_methods(judge: Judge, photos: list[str], method: str) -> None:
+    """Everything that a worker needs reaches it by pickling."""
+    loader = DataLoader(samples.Cropped(photos), batch_size=2, num_workers=1, multiprocessing_context=method)
+    found = judge(loader, modes=("W", "Q", "T"))
+    assert {segment.mode for segment in found.measurement.segments} == {"C", "W", "Q", "T"}
+    assert _files_seen(found)
+
+
+def test_pinned_memory_without_a_device_is_quiet(judge: Judge, paths: list[str]) -> None:
+    """torch itself would warn; nothing is pinned there."""
+    loader = DataLoader(RawImages(paths), batch_size=4, num_workers=1, pin_memory=True)
+    judge(loader)
+    assert loader.pin_memory
+
+
+def test_data_sets_that_make_samples_in_one_go(judge: Judge, paths: list[str]) -> None:
+    """`__getitems__` is called as torch calls it."""
+    assert _files_seen(judge(DataLoader(samples.InOneGo(paths), batch_size=4, num_workers=1)))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str], workers: int) -> None:
+    """Its own __iter__ works on what it yields, so it is given nothing but batches, and as many as it wants."""
+    seen: list[Any] = []
+    loader = samples.Moving(RawImages(paths), batch_size=4, num_workers=workers)
+    found = judge(loader, seen.append, modes=("Q", "T"))
+    assert "T" not in found.measurement.modes
+    assert seen[0][0][1, 0, 0, 0] == 2.0
+
+
+def test_hidden_files_are_a_labelled_estimate(judge: Judge, paths: list[str], tmp_path: Path) -> None:
+    """Mapped into memory, or read in C: nothing is evicted, gains are estimated, and a note says why."""
+    whole = tmp_path / "whole.raw"
+    whole.write_bytes(b"".join(Path(path).read_bytes() for path in paths))
+    for data in (samples.Mapped(str(whole), len(paths)), samples.ReadInC(paths)):
+        found = judge(DataLoader(data, batch_size=4, num_workers=2), modes=("W", "Q"))
+        assert found.cache == "as-found"
+        assert {segment.mode for segment in found.measurement.segments} == {"C"}
+        assert found.gains.storage is not None
+        assert found.gains.storage.how == "estimated"
+        assert any("opens no file that Python can see" in note for note in found.notes)
+
+
+def test_samples_are_not_called_images(judge: Judge) -> None:
+    """Where no batch holds a tensor of four dimensions, samples are counted, in every word."""
+    found = judge(DataLoader(samples.Numbers(), batch_size=8, num_workers=1), lambda batch: None)
+    assert found.sample == "samples"
+    assert "samples/s" in str(found)
+    assert "image" not in str(found)
+
+
+def test_without_a_step_no_device_is_spoken_of(judge: Judge, paths: list[str]) -> None:
+    """The loader alone is judged."""
+    found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1))
+    assert (found.with_step, found.ceilings.compute, found.gains.compute) == (False, None, None)
+    assert found.unavailable["gains.compute"] == "no step was given"
+    said = f"{found}{found._repr_html_()}{[each.metric for each in found.evidence]}"
+    assert not [word for word in ("accelerator", "device", "compute", "training runs") if word in said]
+
+
+def test_a_batch_larger_than_the_data_set(judge: Judge, paths: list[str]) -> None:
+    """The short batch is what there is."""
+    found = judge(DataLoader(RawImages(paths[:6]), batch_size=64, num_workers=2))
+    assert found.batch_size == 6
+
+
+def test_batches_out_of_order_are_taken_in_order(judge: Judge, paths: list[str]) -> None:
+    """And a note says so."""
+    found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=2, in_order=False))
+    assert any("in_order" in note for note in found.notes)
