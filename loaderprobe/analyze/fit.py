@@ -172,6 +172,7 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
     kinds: tuple[Law, ...] = LAWS if storage.kind == "unknown" else (storage.kind,)
     if not anchor.from_storage:
         kinds = ("memory",)
+    anchor, points = _lasting(anchor, storage), [_lasting(point, storage) for point in points]
     made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
     laws = tuple(law for law in made if law is not None)
     if not laws:
@@ -184,6 +185,16 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
         drift=min(MOST_SPREAD, max(DRIFT, SPREAD * anchor.loader_spread)),
         cpu_drift=min(MOST_SPREAD, max(CPU_DRIFT, between)),
     )
+
+
+def _lasting(point: Point, storage: Storage) -> Point:
+    """The point, with no more of a banked device than it gives in the long run: a segment begins with its credit.
+
+    Drains of a second on throttled disks ran up to 15 % above what training, and a probe of several seconds, got.
+    """
+    if storage.kind != "banked" or not point.from_storage or storage.bytes_per_s is None or not point.bytes_per_image:
+        return point
+    return replace(point, loader=min(point.loader, storage.bytes_per_s / point.bytes_per_image))
 
 
 def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torchvision.transforms import v2
 
 from loaderprobe.compute.torch import CpuCompute, CudaCompute
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
 
 
 def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
