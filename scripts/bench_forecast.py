@@ -4,7 +4,8 @@
 one and two; each other accelerator; and the faster disk of the same kind, from the slower. How much faster it is, and
 of what kind, `loaderprobe bandwidth` said of both. Each forecast is held against what *other* visits measured
 there, so that its error holds what the machine changes meanwhile, as does the error beside it: that of one visit's
-rate taken for another's (repeat).
+rate taken for another's (repeat). Rows where the accelerator's own rate is all there is to it, by forecast as by
+measurement, are counted apart: that rate is given, so they would only make both errors small.
 
 With --keep the raw measurements stay, and what is there already is not measured again; --from judges what was kept,
 and measures nothing. Ends with code 1 when the median or the 95th percentile of errors is over 1.2 times that of
@@ -23,10 +24,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from loaderprobe.analyze.fit import Fit, Point, fit, point_of
+from loaderprobe.analyze.fit import Fit, fit
 from loaderprobe.analyze.forecast import accelerator, disk, refused
 from loaderprobe.analyze.gains import run_experiments
 from loaderprobe.analyze.knee import worker_forecasts
+from loaderprobe.analyze.point import Point, point_of
 from loaderprobe.analyze.rates import rates_by_round
 from loaderprobe.analyze.service import Storage
 from loaderprobe.analyze.validity import base_mode

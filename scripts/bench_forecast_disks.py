@@ -4,9 +4,9 @@ All disks stand side by side, and each is visited several times, every visit in 
 same configuration is measured again minutes later. A visit measures each number of workers: in every round a drain
 and one training segment for each emulated accelerator, and in the first round a drain of warm files.
 
-The server of a serial disk is a process of this machine, and takes part of its cores while it serves: nobody
-takes that out of the figures, nor need they. It is there in what is fitted as in what comes of it, as the kernel's own
-work is for any real disk; and the cores that a fit finds are those that were left.
+The server of a serial disk is a process of this machine, and uses its cores while it serves. That is not taken out
+of any figure: it is in what is fitted as in what comes of it, as waiting for storage and, where the cores bind, as
+fewer cores. Where they bind only in what is forecast, the law does not know of it, and is too high by that much.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def planted(kind: str, mb_per_s: float, photographs: Path, scratch: Path) -> Ite
         yield disk.folder, disk.command
 
 
-def measure(blocks: Sequence[Block], out: Path, truth_rounds: int) -> None:
-    """Plant each disk in turn, and measure its blocks there, each in a process of its own."""
+def measure(blocks: Sequence[Block], out: Path, truth_rounds: int) -> bool:
+    """Plant each disk in turn, and measure its blocks there, each in a process of its own; True when none failed."""
     progress = Progress(len(blocks))
     with tempfile.TemporaryDirectory(prefix="loaderprobe-verdict-") as scratch:
         photographs = Path(scratch, "photographs")
@@ -76,6 +76,7 @@ def measure(blocks: Sequence[Block], out: Path, truth_rounds: int) -> None:
                         progress.ran(block, subprocess.run(command, check=False, timeout=CHILD_LIMIT_S).returncode)
             except CannotPlant as error:
                 print(f"{kind}: left out: {error}")
+    return progress.none_failed
 
 
 class Progress:
@@ -84,6 +85,7 @@ class Progress:
     def __init__(self, blocks: int) -> None:
         self._blocks = blocks
         self._done = 0
+        self.none_failed = True
         self._begin_s = self._last_s = time.monotonic()
 
     def ran(self, block: Block, code: int) -> None:
@@ -92,6 +94,7 @@ class Progress:
         took = f"{now_s - self._last_s:.0f} s, {(now_s - self._begin_s) / 60:.1f} min in all"
         print(f"{self._done} of {self._blocks}: {block.name}, {took}", file=sys.stderr, flush=True)
         if code:
+            self.none_failed = False
             print(f"{block.name}: left out: its process failed with code {code}")
         self._last_s = now_s
 
@@ -200,17 +203,16 @@ def main() -> int:
     # As Ctrl-C does: unwinding takes away disks and folders.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="loaderprobe-verdict-raw-") as scratch:
-        source = chosen.source or chosen.keep or Path(scratch)
+        source, complete = chosen.source or chosen.keep or Path(scratch), True
         if not chosen.source:
             source.mkdir(parents=True, exist_ok=True)
             begin_s = time.monotonic()
-            measure([block for block in BLOCKS if chosen.only in block.name], source, chosen.rounds)
+            complete = measure([block for block in BLOCKS if chosen.only in block.name], source, chosen.rounds)
             print(f"{cores_available():g} cores, {(time.monotonic() - begin_s) / 60:.1f} minutes")
         rows = stored(source, chosen.only)
         if not rows:
             print("nothing was measured")
-            return 1
-        return 0 if report(rows, chosen.all) else 1
+        return 0 if rows and report(rows, chosen.all) and complete else 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -258,15 +259,14 @@ def _of(name: str, part: Part, segments: Sequence[Segment]) -> Iterator[Segment]
 
 def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int) -> None:
     """Measure one block in this process; two files for each accelerator go to `out`."""
+    warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are meant
     # The truth takes rounds beyond those that a verdict may take.
     session.MOST_ROUNDS = 1000
     loader = DataLoader(
         Photographs(folder, block.variant), batch_size=BATCH_SIZE, shuffle=True, num_workers=block.workers
     )
     director = Director(block.accelerators, truth_rounds, resolve("rounds", "standard"))
-    asked = Asked(
-        cache="warm" if block.disk == "warm" else "cold", budget_s=None, rounds=truth_rounds, next_round=director
-    )
+    asked = Asked(cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director)
     measurement, files = measure_loader(loader, director.rack, asked, lambda *_: None)
     if isinstance(files, str):
         raise SystemExit(f"{block.name}: {files}")

@@ -10,10 +10,11 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loaderprobe.analyze.fit import Fit, Point, fit, point_of
+from loaderprobe.analyze.fit import Fit, fit
 from loaderprobe.analyze.forecast import accelerator, alternative, cached, disk, prefetch, refused
 from loaderprobe.analyze.gains import Experiments
 from loaderprobe.analyze.knee import WITHIN, worker_forecasts
+from loaderprobe.analyze.point import Point, point_of
 from loaderprobe.analyze.rates import segments_of
 from loaderprobe.analyze.rule import WORTH, cores_are_taken
 from loaderprobe.analyze.service import Storage

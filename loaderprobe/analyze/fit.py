@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.gains import Experiments
-from loaderprobe.analyze.model import Loop
-from loaderprobe.analyze.rates import cold_fraction, rates_by_round, segments_of
-from loaderprobe.analyze.rule import residual_of
+from loaderprobe.analyze.point import MISFIT, MOST_SPREAD, Point
 from loaderprobe.analyze.service import LAWS, SATURATED, Law, Service, Storage, Term
-from loaderprobe.analyze.validity import as_found
-from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
 from loaderprobe.stats import median
 
 # CPU speed drifted by 8 % in the median and 26 % at the 95th percentile within 15 s, on an idle virtual machine:
@@ -22,54 +17,12 @@ CPU_DRIFT = 0.2
 DRIFT = 0.1
 # Of the spread between three rounds, to hold the next.
 SPREAD = 1.5
-# A range that is wider says no more.
-MOST_SPREAD = 0.6
-# A law that misses the rate it is fitted to by more than this does not describe the loader.
-MISFIT = 1.5
+# Where two resources limit nearly alike, the rate lies below both.
+NEAR = 1.15
+# Of what compute does alone: training that repeats within 3 % reaches it, unless the loader holds it back.
+SHORT = 0.97
 # What another rate of bytes than those seen may exceed them by.
 BEYOND = 1.15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One measured configuration in the figures that laws are made of: images/s, and seconds an image."""
-
-    workers: int
-    batch_size: int
-    synchronous: bool
-    on_cpu: bool
-    """Trained on the CPU, which waits for each step whatever the loop is."""
-    loader: float
-    loader_spread: float
-    """Half the range over the rounds, relative, as are the other two."""
-    training: float
-    training_spread: float
-    compute: float
-    compute_spread: float
-    cpu_s: float
-    blocked_s: float
-    idle_s: float
-    """Of a worker, between two batches."""
-    bytes_per_image: float
-    parent_s: float
-    cores: float
-    from_storage: bool
-    """False when the files came from memory by intent."""
-    performed: dict[str, float] = field(default_factory=dict)
-    """Images/s of the loader with a resource taken away, where that was performed."""
-    unproved: str | None = None
-    """Why nothing can be said about other storage."""
-
-    @property
-    def loop(self) -> Loop:
-        """How its training overlaps."""
-        return Loop(
-            workers=self.workers,
-            batch_size=self.batch_size,
-            synchronous=self.synchronous,
-            compute_images_per_s=self.compute,
-            overhead_s=self.parent_s * self.batch_size,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,84 +37,9 @@ class Fit:
     """Relative: what the CPU time of an image may differ by at another time."""
 
     @property
-    def ratios(self) -> tuple[float, float]:
-        """What measured training tells of the parts: (factor on the rate of the loader, factor on the whole).
-
-        Where the loader held training back, it was the loader that ran differently beside compute; what that
-        does not explain, and all of it where compute held back, belongs to the whole.
-        """
-        anchor, loop = self.anchor, self.anchor.loop
-        factor = 1.0
-        if anchor.loader <= anchor.compute:
-            alone = anchor.training
-            if not anchor.workers and anchor.synchronous:
-                alone = 1 / max(1e-12, 1 / anchor.training - 1 / anchor.compute)
-            factor = min(alone, anchor.compute) / anchor.loader
-        return factor, anchor.training / loop.end_to_end(anchor.loader * factor)
-
-
-def point_of(measurement: Measurement, found: Experiments) -> Point | str:
-    """The figures of one measurement, or why it carries no forecast."""
-    residual, tolerance = residual_of(found)
-    if residual is None or not found.compute:
-        return "no round measured the loader, compute and training on both"
-    if abs(residual) > tolerance or not 1 / MISFIT <= 1 + residual <= MISFIT:
-        return f"training ran at {1 + residual:.0%} of what its parts predict, so no law describes it"
-    cost = found.cost
-    if cost is None or not cost.images:
-        return "the workers left no record of their time"
-    config, per_image = measurement.config, cost.per_image()
-    drains = segments_of(measurement, found.base, "drain")
-    cold = cold_fraction(measurement, drains)
-    loader, training = list(found.loader.values()), list(found.end_to_end.values())
-    given = measurement.compute.given_images_per_s is not None
-    alone = [] if given else list(rates_by_round(measurement, "resident", "train").values())
-    from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
-    return Point(
-        workers=config.workers,
-        batch_size=config.batch_size,
-        synchronous=measurement.compute.synchronous,
-        on_cpu=config.compute == "cpu",
-        loader=median(loader),
-        loader_spread=_spread(loader),
-        training=median(training),
-        training_spread=_spread(training),
-        compute=found.compute,
-        compute_spread=_spread(alone) if alone else 0.0,
-        cpu_s=per_image.cpu_s,
-        blocked_s=per_image.blocked_s,
-        idle_s=max(0.0, max(config.workers, 1) / median(loader) - cost.wall_s / cost.images),
-        bytes_per_image=_bytes_per_image(drains) * min(1.0, 1.0 if cold is None else cold),
-        parent_s=found.overhead_s / config.batch_size,
-        cores=measurement.cores_available,
-        from_storage=from_storage,
-        performed=_performed(found),
-        unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
-    )
-
-
-def _performed(found: Experiments) -> dict[str, float]:
-    """Images/s of the loader without each resource that was really taken away."""
-    return {
-        name: median(list(rates.values()))
-        for name, rates in found.without.items()
-        if found.how.get(name) == "performed" and rates
-    }
-
-
-def _bytes_per_image(drains: Sequence[Segment]) -> float:
-    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes is not None)
-    return sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
-
-
-def _why_unproved(
-    measurement: Measurement, found: Experiments, cold: float | None, *, from_storage: bool
-) -> str | None:
-    if not from_storage:
-        return "the files came from memory, so storage was not asked"
-    if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
-        return "the files were read as they were found, so what storage gave is not known"
-    return found.missing.get("storage") if found.base == "C" else None
+    def whole(self) -> float:
+        """What measured training is of that of its parts, as far as the loader does not explain it."""
+        return self.anchor.training / self.anchor.loop.end_to_end(self.anchor.loader)
 
 
 def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
@@ -172,7 +50,7 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
     kinds: tuple[Law, ...] = LAWS if storage.kind == "unknown" else (storage.kind,)
     if not anchor.from_storage:
         kinds = ("memory",)
-    anchor, points = _lasting(anchor, storage), [_lasting(point, storage) for point in points]
+    anchor, points = _beside_compute(_lasting(anchor, storage)), [_lasting(point, storage) for point in points]
     made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
     laws = tuple(law for law in made if law is not None)
     if not laws:
@@ -195,6 +73,21 @@ def _lasting(point: Point, storage: Storage) -> Point:
     if storage.kind != "banked" or not point.from_storage or storage.bytes_per_s is None or not point.bytes_per_image:
         return point
     return replace(point, loader=min(point.loader, storage.bytes_per_s / point.bytes_per_image))
+
+
+def _beside_compute(anchor: Point) -> Point:
+    """The anchor with the loader as it ran while training.
+
+    Where the loader held training back, training was the rate of the loader beside compute; and so it was where the
+    loader should have been a little faster, and training fell short.
+    """
+    short = anchor.workers and anchor.loader <= NEAR * anchor.compute and anchor.training < SHORT * anchor.compute
+    if not short and anchor.loader > anchor.compute:
+        return anchor
+    alone = anchor.training
+    if not anchor.workers and anchor.synchronous:
+        alone = 1 / max(1e-12, 1 / anchor.training - 1 / anchor.compute)
+    return replace(anchor, loader=min(alone, anchor.compute))
 
 
 def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
@@ -284,7 +177,3 @@ def _anchored(law: Service, anchor: Point) -> Service | None:
         cores=rate * work_s if binding == "cores" else max(law.cores, rate * work_s),
         parent_s=1 / rate if binding == "transport" else min(law.parent_s, 1 / rate),
     )
-
-
-def _spread(rates: Sequence[float]) -> float:
-    return min(MOST_SPREAD, (max(rates) - min(rates)) / 2 / median(rates))

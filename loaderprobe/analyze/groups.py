@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.advice import Counsel, Place, Surroundings, counsel
-from loaderprobe.analyze.fit import Point, point_of
 from loaderprobe.analyze.gains import Experiments, run_experiments
 from loaderprobe.analyze.knee import find_knee, worker_forecasts
+from loaderprobe.analyze.point import Point, point_of
 from loaderprobe.analyze.rule import cores_are_taken
 from loaderprobe.analyze.service import Storage
 from loaderprobe.records.config import RunConfig

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
-from loaderprobe.analyze.fit import Point, fit
+from loaderprobe.analyze.fit import fit
 from loaderprobe.analyze.forecast import MOST_WORKERS_A_CORE, refused, workers
+from loaderprobe.analyze.point import Point
 from loaderprobe.analyze.service import Storage
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.forecast import Forecast, Knee

@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from loaderprobe.analyze.fit import Fit
+from loaderprobe.analyze.fit import NEAR, Fit
 from loaderprobe.analyze.model import Loop
 from loaderprobe.analyze.service import Service
 from loaderprobe.records.forecast import Changed
 from loaderprobe.records.verdict import Binding, How
 
-# Where two resources limit nearly alike, the rate lies below both: by up to a fifth in the experiments.
-NEAR = 1.15
+# Near a knee the rate lies below both limits: by up to a fifth in the experiments.
 NEAR_RANGE = 0.2
 # Training itself repeats no better than this.
 REPEAT = 0.03
@@ -53,7 +52,7 @@ class Outcome:
 
 def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Outcome:
     """The training on a loader of this rate, by the law of `service`, which is altered already."""
-    anchor, (beside_compute, whole) = fit.anchor, fit.ratios
+    anchor = fit.anchor
 
     def training(loader: float, compute: float) -> float:
         loop = Loop(
@@ -63,14 +62,14 @@ def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Out
             compute_images_per_s=compute,
             overhead_s=_parent_s(fit, service) * change.batch_size,
         )
-        return loop.end_to_end(loader * beside_compute) * whole
+        return loop.end_to_end(loader) * fit.whole
 
     value = training(loader, change.compute)
     down, up = _drift(fit, change, service, loader)
     low = training(loader * (1 - down), change.compute * (1 - anchor.compute_spread))
     high = training(loader * (1 + up), change.compute * (1 + anchor.compute_spread))
     margin = max(REPEAT, anchor.training_spread)
-    terms = _terms(change, service, loader * beside_compute, _parent_s(fit, service))
+    terms = _terms(change, service, loader, _parent_s(fit, service))
     nearest, next_nearest = sorted(terms.values())[:2]
     if next_nearest <= NEAR * nearest:
         margin = max(margin, NEAR_RANGE)

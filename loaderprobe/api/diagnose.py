@@ -47,7 +47,7 @@ class Diagnosis(Findings):
     def to_dict(self) -> dict[str, Any]:
         """The findings, without the measurement, as plain dicts, lists, strings and numbers."""
         found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "measurement"}
-        plain: dict[str, Any] = msgspec.to_builtins(found)
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
         return {"schema": DIAGNOSIS_SCHEMA, "schema_version": DIAGNOSIS_VERSION, **plain}
 
     def __str__(self) -> str:

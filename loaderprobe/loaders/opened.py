@@ -17,6 +17,7 @@ from typing import Any
 # What Python itself opens while a data set runs, and what is no file on storage.
 NO_DATA_SUFFIXES = (".py", ".pyc", ".so", ".pth")
 NO_DATA_ROOTS = ("/proc/", "/sys/", "/dev/")
+PACKAGES = ("/site-packages/", "/dist-packages/")
 
 
 class OpenedFiles:
@@ -50,6 +51,8 @@ def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:
         return None
     found = Path(os.fsdecode(path)).absolute()
     if str(found).startswith(NO_DATA_ROOTS) or found.suffix in NO_DATA_SUFFIXES:
+        return None
+    if any(part in str(found) for part in PACKAGES):
         return None
     with suppress(OSError):  # gone, or opened relative to a directory that is not the current one
         state = found.stat()

@@ -22,6 +22,7 @@ from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_wo
 from loaderprobe.loaders.watch import learned_path
 from loaderprobe.records.config import BatchFiles
 from loaderprobe.records.measurement import Mode
+from loaderprobe.stats import median
 
 # Files are read whole when read calls return about as many bytes as the opened files hold.
 READ_WHOLE = (0.8, 1.25)
@@ -202,17 +203,20 @@ class OwnLoader(SwitchedLoader):
     def files(self, batch_size: int) -> BatchFiles | str:
         """The files of the settled pool; or why they are not known."""
         batches: list[list[tuple[str, int]]] = [[] for _ in range(self._settled)]
-        read = 0
+        shares: list[float] = []
         lanes = self._lanes.lanes
         for lane in range(lanes):
             for made, learned in enumerate(self._learned(lane)[: self._settled // lanes]):
-                batches[lane + made * lanes] = [(name, size) for name, size in learned["files"]]
-                read += learned["read"]
-        sizes = tuple(sum(size for _, size in batch) for batch in batches)
-        if not sum(sizes):
+                found = batches[lane + made * lanes] = [(name, size) for name, size in learned["files"]]
+                size = sum(size for _, size in found)
+                shares += [learned["read"] / size] if size else []
+        # What the first batches import is no data, so the usual batch decides.
+        if 2 * len(shares) <= len(batches):
             return NO_FILES
-        if read and not READ_WHOLE[0] <= read / sum(sizes) <= READ_WHOLE[1]:
-            return IN_PARTS if read < sum(sizes) else OTHERS_TOO
+        share = median(shares)
+        if share and not READ_WHOLE[0] <= share <= READ_WHOLE[1]:
+            return IN_PARTS if share < 1 else OTHERS_TOO
+        sizes = tuple(sum(size for _, size in batch) for batch in batches)
         paths = tuple(tuple(name for name, _ in batch) for batch in batches)
         if self._iterable:
             # Where nothing is made but read (mode Q) an iterable stays where it was, so any batch may be next.

@@ -43,9 +43,10 @@ def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
             continue
         if -worker.exitcode == signal.SIGBUS:
             return NoSpace(f"a loader worker (pid {worker.pid}) ran out of shared memory", hint=SHARED_MEMORY_HINT)
-        how = f"killed by {signal_name(-worker.exitcode)}" if worker.exitcode < 0 else f"ended ({worker.exitcode})"
+        by_signal = worker.exitcode < 0
+        how = f"was killed by {signal_name(-worker.exitcode)}" if by_signal else f"ended with code {worker.exitcode}"
         return LoaderprobeError(
-            f"a loader worker (pid {worker.pid}) was {how}",
+            f"a loader worker (pid {worker.pid}) {how}",
             hint="look for the out-of-memory killer in dmesg; fewer workers take less memory",
         )
     return None

@@ -81,12 +81,12 @@ class Watch:
             return self._whole(fetcher, original, index)
         self._again = False
         OPENED.listen()
-        read = _read_calls_bytes()
+        before = _read_calls()
         batch = self._whole(fetcher, original, index)
         files = OPENED.heard()
         self._learned.append([path for path, _ in files])
         with self._learned_path.open("a") as out:
-            out.write(json.dumps({"files": files, "read": _read_calls_bytes() - read, "again": self._again}) + "\n")
+            out.write(json.dumps({"files": files, "read": _bytes_since(before), "again": self._again}) + "\n")
         return batch
 
     def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
@@ -151,12 +151,19 @@ def learned_path(log: FetchLog, lane: int) -> Path:
     return log.path.with_name(f"{log.path.name}.files-{lane}")
 
 
-def _read_calls_bytes() -> int:
-    """Bytes that read calls have returned to this thread, from storage or memory; 0 where that is not told."""
+def _read_calls() -> bytes:
+    """What the kernel tells of this thread's reads; empty where it does not."""
     try:
-        return int(Path("/proc/thread-self/io").read_bytes().split()[1])
+        return Path("/proc/thread-self/io").read_bytes()
     except OSError:
-        return 0
+        return b""
+
+
+def _bytes_since(before: bytes) -> int:
+    """Bytes that read calls have returned to this thread since, from storage or memory; 0 where that is not told."""
+    now = _read_calls()
+    # Having asked before counts as well.
+    return int(now.split()[1]) - int(before.split()[1]) - len(before) if before and now else 0
 
 
 @dataclass(frozen=True, slots=True)

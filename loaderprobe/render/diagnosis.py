@@ -15,7 +15,7 @@ from loaderprobe.render.terminal import STYLES
 from loaderprobe.render.wording import MISSING, advice_words, counted, factor, figure, interval, visible
 from loaderprobe.units import format_duration, join_words, significant
 
-_WITHOUT = {"storage": "storage", "preprocess": "preprocessing", "transport": "handing over"}
+_WITHOUT = {"storage": "storage", "preprocess": "preprocessing", "transport": "batch transport"}
 _NAMES = {**_WITHOUT, "compute": "compute", "cpu": "the CPU"}
 # Colours that can be read on white and on black.
 _COLORS = {"compute": "#2a9d5c", "balanced": "#3a8fb7", "undecided": "#8a8a8a"}

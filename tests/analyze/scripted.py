@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.fit import Fit, Point, fit
+from loaderprobe.analyze.fit import Fit, fit
 from loaderprobe.analyze.model import Loop
+from loaderprobe.analyze.point import Point
 from loaderprobe.analyze.service import Law, Service, Storage
 from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
 from loaderprobe.testing.bandwidth import example_leg

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.advice import Counsel, Place, Surroundings, advise, counsel
-from loaderprobe.analyze.fit import point_of
 from loaderprobe.analyze.gains import run_experiments
 from loaderprobe.analyze.groups import Known, counsel_groups
+from loaderprobe.analyze.point import point_of
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.rule import WORTH
 from loaderprobe.records.measurement import Alternative, Measurement

