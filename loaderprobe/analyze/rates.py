@@ -60,13 +60,14 @@ def segment_seconds(segment: Segment) -> float:
 def segment_rate(segment: Segment, *, synchronous: bool, workers: int = 0) -> float:
     """Images/s. A device with its own queue is timed on its own timeline: from step end to step end.
 
-    With N workers batches come in groups of N, so only whole multiples of N of its steps count.
+    With N workers batches come in groups of N, so only whole multiples of N of its steps count; where there is not
+    one between two steps, time begins with the wait for the first batch.
     """
-    finished = segment.finished_ns
-    first = (len(finished) - 1) % workers if 0 < workers < len(finished) else 0
-    if not synchronous and len(finished) > 1 and finished[-1] > finished[first]:
+    finished, period = segment.finished_ns, max(workers, 1)
+    first = (len(finished) - 1) % period
+    if not synchronous and len(finished) > period and finished[-1] > finished[first]:
         return segment.batch_size * (len(finished) - 1 - first) * NS / (finished[-1] - finished[first])
-    seconds = segment_seconds(segment)
+    seconds = max(segment_seconds(segment), ((finished[-1] if finished else 0) - segment.begin_ns[0]) / NS)
     return segment.batch_size * segment.steps / seconds if seconds else math.inf
 
 

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from loaderprobe.analyze.gains import MODE_WITHOUT, Experiments, run_experiments
 from loaderprobe.analyze.rates import segments_of
-from loaderprobe.analyze.rule import CLEAR_LEAD, INPUT_RESOURCES, OPEN_LEAD, WORTH, contenders, is_clear, residual_of
+from loaderprobe.analyze.rule import (
+    CLEAR_LEAD,
+    INPUT_RESOURCES,
+    MOST_NOISE,
+    OPEN_LEAD,
+    WORTH,
+    contenders,
+    is_clear,
+    residual_of,
+)
 from loaderprobe.analyze.validity import as_found, base_mode, by_waiting
 from loaderprobe.analyze.wording import NOUN
 from loaderprobe.records.measurement import Activity, Measurement, Mode
@@ -146,7 +155,10 @@ def _rests(measurement: Measurement, found: Experiments, top: str) -> bool:
 def _doubt_of_the_whole(found: Experiments) -> float:
     """How far training is from what its parts predict, in units of what noise explains."""
     residual, tolerance = residual_of(found)
-    return 0.0 if residual is None else abs(residual) / tolerance
+    if residual is None:
+        return 0.0
+    # Rounds that differ too much are worth repeating, as is a whole a little away from its parts.
+    return max(abs(residual) / tolerance, 1.0 if tolerance > MOST_NOISE else 0.0)
 
 
 def _ambiguous(found: Experiments) -> bool:

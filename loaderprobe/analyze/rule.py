@@ -24,6 +24,8 @@ RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
 # The median drift of CPU speed within 15 s on an idle virtual machine was 8 %.
 RESIDUAL_FLOOR = 0.1
+# Rounds that differ by more than this tell nothing of a whole and its parts.
+MOST_NOISE = 0.5
 INPUT_RESOURCES = ("storage", "preprocess", "transport")
 
 
@@ -94,6 +96,8 @@ def _why_undecided(found: Experiments, residual: float | None, tolerance: float)
             f"training ran at {1 + residual:.0%} of what its parts predict, more than noise explains, "
             "so the parts do not describe the whole"
         )
+    if tolerance > MOST_NOISE:
+        return f"rounds differ by {tolerance:.0%} in how training compares with its parts, so nothing can be told"
     compute_gain = found.gains["compute"].value
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.analyze.rule import WORTH
+from loaderprobe.analyze.rule import CLEAR_LEAD
 from loaderprobe.analyze.verdict import verdict
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.order import Order
@@ -66,12 +66,13 @@ class Ceilings:
 
 
 def storage_matters(measurement: Measurement) -> bool:
-    """False where training would hardly gain from free storage."""
+    """False where storage is not among what may bind."""
     try:
-        gain = verdict(measurement).gains.storage
+        judged = verdict(measurement)
     except BadValue:
         return False  # no complete round: nothing is known that a ceiling could explain
-    return gain is None or gain.value >= WORTH
+    gain = judged.gains.storage
+    return gain is None or gain.value >= CLEAR_LEAD or "storage" in (judged.bound.cause, *judged.bound.candidates)
 
 
 def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:

@@ -15,6 +15,8 @@ from loaderprobe.store.run_directory import RunDirectory
 
 # What a configuration usually takes; used for the estimate of time left until one has been measured.
 USUAL_SECONDS = 20.0
+# Of a budget; a round that has begun is ended, and the storage is measured after it.
+DEALT = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
     start_ns = clock.now_ns()
     for index, config in enumerate(todo):
         spent_s = (clock.now_ns() - start_ns) / 1e9
-        budget_s = (spec.budget_s - spent_s) / (len(todo) - index) if spec.budget_s is not None else None
+        budget_s = (DEALT * spec.budget_s - spent_s) / (len(todo) - index) if spec.budget_s is not None else None
         if budget_s is not None and budget_s <= 0:
             return
         usual_s = spent_s / index if index else budget_s or USUAL_SECONDS
