@@ -101,7 +101,11 @@ def counsel(measurement: Measurement, found: Experiments, around: Surroundings) 
     )
     before = _measured(point)
     considered = _one_accelerator(made)
-    worth = [advice for option in considered if (advice := _advice(option, before)) and _is_worth(advice)]
+    worth = [
+        advice
+        for option in considered
+        if (advice := _advice(option, before)) and _is_worth(advice) and not _denied(option, found)
+    ]
     return Counsel(
         forecasts=tuple(option.forecast for option in made),
         advice=(*sorted(worth, key=lambda each: -each.gain), *_wasted(point, made, worth, before)),
@@ -150,8 +154,11 @@ def _batch_seconds(measurement: Measurement, found: Experiments) -> list[list[fl
 def _storage(fitted: Fit, place: Place | None) -> list[Option]:
     if not fitted.anchor.from_storage:
         return []
-    if place is None or place.fits:
-        command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place else ""
+    if place is None:
+        # Nobody knows whether they would fit.
+        cache = Option(forecast=cached(fitted, 1.0), action="")
+    elif place.fits:
+        command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place.root else ""
         cache = Option(forecast=cached(fitted, 1.0), action="keep the files in memory", command=command)
     else:
         share = MEMORY_SHARE * place.memory_bytes / place.size_bytes
@@ -174,7 +181,10 @@ def _accelerators(fitted: Fit, known: Mapping[str, float]) -> list[Option]:
     """The known ones that are faster, and one just fast enough for the loader."""
     alone = fitted.anchor.compute
     options = [
-        Option(forecast=accelerator(fitted, rate, name), action=f"train on {name}")
+        Option(
+            forecast=accelerator(fitted, rate, name),
+            action=f"train on an accelerator of {significant(rate)} images/s ({name}; a given rate)",
+        )
         for name, rate in known.items()
         if rate > alone
     ]
@@ -223,9 +233,9 @@ def _measured(point: Point) -> Interval:
 
 
 def _advice(option: Option, before: Interval) -> Advice | None:
-    """None where the forecast was refused."""
+    """None where the forecast was refused, or nothing can be done to bring it about."""
     forecast = option.forecast
-    if forecast.images_per_s is None:
+    if forecast.images_per_s is None or not option.action:
         return None
     return Advice(
         action=option.action,
@@ -237,6 +247,12 @@ def _advice(option: Option, before: Interval) -> Advice | None:
         how=forecast.how,
         binds=forecast.binds,
     )
+
+
+def _denied(option: Option, found: Experiments) -> bool:
+    """True where a law promises from storage what the experiment, or the workers' waiting, does not."""
+    gain = found.gains.get("storage")
+    return option.forecast.changed in ("disk_speed", "cached_share") and (gain is None or gain.value < WORTH)
 
 
 def _is_worth(advice: Advice) -> bool:

@@ -23,6 +23,11 @@ from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.verdict import Evidence, Gain, How
 from loaderprobe.stats import median
 
+# Waiting for less than this share of the time cannot make a gain worth a word.
+NEGLIGIBLE_WAIT = 0.05
+# Of storage an image, below which a data set does not read its samples from there.
+LEAST_BYTES = 512
+
 MODE_WITHOUT: dict[str, Mode] = {"storage": "W", "preprocess": "Q", "transport": "T"}
 """The mode in which an input resource is taken away."""
 
@@ -163,13 +168,23 @@ class _Parts:
     def storage(self) -> Without:
         """The same files from memory; as files are found, nobody knows what comes from there."""
         if as_found(self.measurement):
-            return self._estimated("storage")
+            reason = self._why_not_storage()
+            return Without(missing=reason) if reason else self._estimated("storage")
         reason = why_not_as_asked(self.measurement, base_mode(self.measurement))
         if reason:
             return Without(missing=reason)
         if base_mode(self.measurement) == "W":
             return Without(rates=self.loader)
         return self._performed("W") or self._estimated("storage")
+
+    def _why_not_storage(self) -> str | None:
+        """Where the files are not known, workers may wait for anything: only bytes from storage say that it is that."""
+        costs = [cost for cost in self.costs.values() if cost is not None]
+        waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
+        read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
+        if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
+            return None
+        return f"workers wait {waited:.0%} of their time, and nothing shows that it is for storage"
 
     def preprocess(self) -> Without:
         """Files read, samples that were made before handed over."""

@@ -16,6 +16,7 @@ from loaderprobe.analyze.rule import (
     WORTH,
     contenders,
     is_clear,
+    noise_of,
     residual_of,
 )
 from loaderprobe.analyze.validity import as_found, base_mode, by_waiting
@@ -158,7 +159,7 @@ def _doubt_of_the_whole(found: Experiments) -> float:
     if residual is None:
         return 0.0
     # Rounds that differ too much are worth repeating, as is a whole a little away from its parts.
-    return max(abs(residual) / tolerance, 1.0 if tolerance > MOST_NOISE else 0.0)
+    return max(abs(residual) / tolerance, 1.0 if noise_of(found) > MOST_NOISE else 0.0)
 
 
 def _ambiguous(found: Experiments) -> bool:

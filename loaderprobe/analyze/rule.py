@@ -24,8 +24,12 @@ RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
 # The median drift of CPU speed within 15 s on an idle virtual machine was 8 %.
 RESIDUAL_FLOOR = 0.1
-# Rounds that differ by more than this tell nothing of a whole and its parts.
+# Noise between rounds excuses no more than this.
+MOST_RESIDUAL = 0.25
+# Rounds that differ by more than this from the middle one tell nothing of a whole and its parts.
 MOST_NOISE = 0.5
+# With fewer rounds there is no telling noise from gain, and a gain must be as large as an estimate's.
+LEAST_ROUNDS = 3
 INPUT_RESOURCES = ("storage", "preprocess", "transport")
 
 
@@ -59,6 +63,9 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
     if found.gains[top].how == "estimated" and found.gains[top].value < CLEAR_LEAD:
         why = f"the gain without {top} is only estimated, and at {found.gains[top].value:.2f} too small to rest on"
         return Judgement(side="undecided", cause="undecided", why=why, evidence=tuple(evidence))
+    if not _beyond_noise(found, top):
+        why = f"the gain without {top} ({found.gains[top].value:.2f}) is within what rounds differ by"
+        return Judgement(side="undecided", cause="undecided", why=why, evidence=tuple(evidence))
     cpu_evidence = _cpu_limit(found, workers, cores_available)
     if top == "preprocess" and cpu_evidence:
         return Judgement(side="input", cause="cpu", evidence=(*evidence, *cpu_evidence))
@@ -76,6 +83,14 @@ def contenders(found: Experiments) -> tuple[str, ...]:
     return tuple(name for name in worth if name == worth[0] or not is_clear(found, worth[0], name))
 
 
+def _beyond_noise(found: Experiments, top: str) -> bool:
+    """True when a gain is there in spite of what rounds differ by."""
+    logs = [math.log(max(1e-9, ratio)) for ratio in found.ratios[top].values()]
+    if len(logs) < LEAST_ROUNDS:
+        return found.gains[top].value >= OPEN_LEAD
+    return mean(logs) > 2 * standard_error(logs)
+
+
 def residual_of(found: Experiments) -> tuple[float | None, float]:
     """(measured end-to-end rate over the predicted one minus 1, the most that noise explains).
 
@@ -84,7 +99,13 @@ def residual_of(found: Experiments) -> tuple[float | None, float]:
     logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
     if not logs:
         return None, RESIDUAL_FLOOR
-    return math.expm1(median(logs)), max(RESIDUAL_FLOOR, half_width(logs))
+    return math.expm1(median(logs)), max(RESIDUAL_FLOOR, min(MOST_RESIDUAL, half_width(logs)))
+
+
+def noise_of(found: Experiments) -> float:
+    """By how much, at most, a round's training over its parts differs from that of the middle round."""
+    logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
+    return max((abs(each - median(logs)) for each in logs), default=0.0)
 
 
 def _why_undecided(found: Experiments, residual: float | None, tolerance: float) -> str:
@@ -96,8 +117,9 @@ def _why_undecided(found: Experiments, residual: float | None, tolerance: float)
             f"training ran at {1 + residual:.0%} of what its parts predict, more than noise explains, "
             "so the parts do not describe the whole"
         )
-    if tolerance > MOST_NOISE:
-        return f"rounds differ by {tolerance:.0%} in how training compares with its parts, so nothing can be told"
+    noise = noise_of(found)
+    if noise > MOST_NOISE:
+        return f"rounds differ by {noise:.0%} in how training compares with its parts, so nothing can be told"
     compute_gain = found.gains["compute"].value
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.

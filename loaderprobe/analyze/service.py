@@ -103,7 +103,8 @@ class Service:
         """Images/s of workers that only disturb each other before a serial device, where each waits for those before.
 
         Mean-value analysis of a closed queue (Reiser and Lavenberg 1980). On serial disks of 10 and 20 MB/s, from one
-        worker, it was 2 % off for 2 and 4 workers, and a law without queue up to 20 % where both were about as busy.
+        worker, it was within about 8 % for 2 and 4 workers, and a law without queue up to 20 % off where both were
+        about as busy.
         """
         if self.law != "serial":
             return workers / self.worker_s

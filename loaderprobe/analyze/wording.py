@@ -41,7 +41,8 @@ def sentence(
 ) -> str:
     """Why the verdict is what it is; `disk_clause` tells of the disk where storage binds."""
     if judgement.cause == "undecided":
-        return f"Undecided: {judgement.why}."
+        why = judgement.why.replace("training ran", "a second look ran") if figures.alone else judgement.why
+        return f"Undecided: {why}."
     said = _said(judgement, found, figures, config, disk_clause)
     if not found.by_waiting or judgement.cause in ("compute", "balanced"):
         return said

@@ -24,6 +24,8 @@ from loaderprobe.units import format_duration
 
 # A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed.
 POOL_BATCHES = 14
+# And as many as a segment lasts; a quick loader makes more of them.
+LEARN_AT_LEAST_S = 1.0
 LEARN_SHARE = 0.25
 # A budget is kept between rounds; within one it may be overrun so far, for batches and steps that take seconds.
 OVERRUN_TIMES = 2.0
@@ -163,7 +165,8 @@ def _learn(own: Any, loader: Any, limit: Deadline, budget_s: float | None) -> tu
         images = images or holds_images(batch)
         taken += 1
         late = budget_s is not None and limit.spent_s > LEARN_SHARE * budget_s
-        if not size and (taken >= wanted or late or own.exhausted):
+        enough = taken >= wanted and limit.spent_s >= LEARN_AT_LEAST_S
+        if not size and (enough or late or own.exhausted):
             own.check()
             size = own.settle(taken)
     return taken, images

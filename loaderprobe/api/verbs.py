@@ -201,6 +201,8 @@ def sweep(run: RunDirectory, on_progress: OnProgress) -> None:
     def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
         result = run_configuration(order, clock=clock, start=nursery.start, **options)
         if isinstance(result, Measurement):
+            # Kept before anything else can be interrupted.
+            run.save(result)
             ceilings.after(order, result)
         return result
 

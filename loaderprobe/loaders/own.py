@@ -239,6 +239,11 @@ def _check(loader: Any) -> None:
     kept = [name for name, value in vars(loader).items() if isinstance(value, _BaseDataLoaderIter)]
     if any(name != "_iterator" for name in kept):
         raise BadValue(f"{FOREIGN}: it keeps an iterator of its own ({', '.join(kept)})", hint=FOREIGN_HINT)
+    if not loader.num_workers and isinstance(loader.dataset, Iterator):
+        raise BadValue(
+            "the data set can be iterated only once, and without workers looking at it would use it up",
+            hint="make its __iter__ start anew each time, or load with workers, which have copies of it",
+        )
 
 
 def _own_copy(loader: DataLoader[Any]) -> Any:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.errors import LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import FetchLog
-from loaderprobe.loaders.watch import FilesOf, WorkerSetup, watch_here
+from loaderprobe.loaders.watch import FilesOf, Watch, WorkerSetup, watch_here
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.process import signal_name
 
@@ -65,6 +65,7 @@ class SwitchedLoader:
         self._log = self._log_name.open("r+")
         self._iterator: Any = None
         self._batches: Any = None
+        self._watch: Watch | None = None
         settings = loader.__dict__
         if loader.num_workers:
             settings["worker_init_fn"] = WorkerSetup(
@@ -75,7 +76,7 @@ class SwitchedLoader:
         def get_iterator() -> Any:
             self._iterator = make()
             if not loader.num_workers:
-                watch_here(self._log_name, self._iterator, files_of)
+                self._watch = watch_here(self._log_name, self._iterator, files_of)
             return self._iterator
 
         # Sub-classes may wrap what they yield; below all that is always torch's own iterator.
@@ -93,7 +94,9 @@ class SwitchedLoader:
             self._iterator._shutdown_workers()
             if dead:
                 raise dead from error
-        self._iterator = self._batches = None
+        if self._watch is not None:
+            self._watch.close()
+        self._iterator = self._batches = self._watch = None
 
     def batches(self) -> Iterator[Any]:
         """What the loader yields; in mode T only the number of samples of each batch."""

@@ -45,6 +45,8 @@ def image_loader(config: RunConfig, files: FileSet, **options: Any) -> DataLoade
         prefetch_factor=config.prefetch_factor or None,
         pin_memory=config.compute.startswith("cuda"),
         generator=torch.Generator().manual_seed(config.seed),
+        # Workers are tied to this process, whose children they must be.
+        multiprocessing_context="fork" if config.workers else None,
         **options,
     )
 

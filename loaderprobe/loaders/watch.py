@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils import fetch as torch_fetch
 
 from loaderprobe.batches import samples_without_collation
@@ -44,9 +45,14 @@ class Watch:
         self._samples: Any = None
         self._images = self._collate_ns = 0
         self._collate: Any = None
+        self._batch: Any = None
         self._dice = global_dice()
         self._again = False
         self._since = 0
+
+    def close(self) -> None:
+        """Give back what the kernel lends, when the loader outlives the watch."""
+        self._meter.close()
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """One batch, made as the switch says, and its row."""
@@ -82,8 +88,10 @@ class Watch:
         self._again = False
         OPENED.listen()
         before = _read_calls()
-        batch = self._whole(fetcher, original, index)
-        files = OPENED.heard()
+        try:
+            batch = self._whole(fetcher, original, index)
+        finally:
+            files = OPENED.heard()
         self._learned.append([path for path, _ in files])
         with self._learned_path.open("a") as out:
             out.write(json.dumps({"files": files, "read": _bytes_since(before), "again": self._again}) + "\n")
@@ -116,14 +124,25 @@ class Watch:
         """Collate, or only count; the samples are kept, to stand in for those that mode Q does not make."""
         self._images = len(samples) if fetcher.auto_collation else samples_without_collation(samples)
         self._samples = _fresh(samples)
-        if self._log.mode == "T":
-            return self._images
-        return self._collated(samples)
+        if self._log.mode != "T":
+            return self._collated(samples)
+        if not self._plain:
+            self._collated(samples)
+        return self._images
+
+    @property
+    def _plain(self) -> bool:
+        """True where putting a batch together only moves samples into it; a function of the user's may do anything."""
+        return self._collate in (default_collate, default_convert)
 
     def _collated(self, samples: Any) -> Any:
+        """The batch. What a function of the user's does to it is preprocessing, and is no part of handing over."""
         start = time.perf_counter_ns()
         batch = self._collate(samples)
-        self._collate_ns = time.perf_counter_ns() - start
+        if self._plain:
+            self._collate_ns = time.perf_counter_ns() - start
+        else:
+            self._batch = batch
         return batch
 
     def _read_only(self, index: Any) -> Any:
@@ -136,7 +155,7 @@ class Watch:
         for path in paths:
             with Path(path).open("rb", buffering=0) as file:
                 file.read()
-        return self._collated(_fresh(self._samples))
+        return self._collated(_fresh(self._samples)) if self._plain else copy.deepcopy(self._batch)
 
 
 def _fresh(samples: Any) -> Any:
@@ -193,8 +212,9 @@ class WorkerSetup:
             )
 
 
-def watch_here(log: FetchLog, iterator: Any, files_of: FilesOf | None) -> None:
+def watch_here(log: FetchLog, iterator: Any, files_of: FilesOf | None) -> Watch:
     """Watch a loader without workers, in the training thread."""
     watch, fetcher = Watch(log, 0, files_of), iterator._dataset_fetcher
     original = fetcher.fetch
     fetcher.fetch = lambda index: watch.fetch(fetcher, original, index)
+    return watch

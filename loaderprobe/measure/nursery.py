@@ -7,6 +7,7 @@ nursery uses no device: a process that has used CUDA cannot fork.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -62,9 +63,13 @@ class NurseryChild:
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, or minus the signal that ended it."""
         if self.returncode is None:
-            self._link.settimeout(timeout)
+            # A timeout of 0 would mean something else to a socket.
+            self._link.settimeout(None if timeout is None else max(timeout, 1e-3))
             try:
                 self.returncode = _receive_number(self._link)
+            except EOFError:
+                # The nursery has ended, and its children with it.
+                self.returncode = -signal.SIGKILL
             except TimeoutError as error:
                 raise subprocess.TimeoutExpired("child", timeout or 0.0) from error
         return self.returncode
@@ -74,6 +79,10 @@ class Nursery:
     """Starts children for one sweep; leaving it ends it."""
 
     def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
         self._link, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -84,7 +93,6 @@ class Nursery:
                 env=child_environment(),
                 start_new_session=True,
             )
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -94,7 +102,10 @@ class Nursery:
         self._process.wait()
 
     def start(self, order: Path, result: Path, log: Path) -> NurseryChild:
-        """A new child. Raises LoaderprobeError when the nursery has ended."""
+        """A new child; of a new nursery when this one has ended, which is no fault of what is measured next."""
+        if self._process.poll() is not None:
+            self._link.close()
+            self._begin()
         read_end, write_end = os.pipe()
         message = msgspec.json.encode(_Birth(order=str(order), result=str(result)))
         self._link.settimeout(None)
@@ -102,7 +113,7 @@ class Nursery:
             try:
                 socket.send_fds(self._link, [message], [write_end, log_file.fileno()])
                 pid = _receive_number(self._link)
-            except OSError as error:
+            except (OSError, EOFError) as error:
                 os.close(read_end)
                 raise LoaderprobeError(GONE, hint="look for the out-of-memory killer in dmesg") from error
             finally:
@@ -118,7 +129,7 @@ def child_environment() -> dict[str, str]:
 def _receive_number(link: socket.socket) -> int:
     found = link.recv(8, socket.MSG_WAITALL)
     if len(found) < 8:
-        raise LoaderprobeError(GONE, hint="look for the out-of-memory killer in dmesg")
+        raise EOFError(GONE)
     return int(struct.unpack("q", found)[0])
 
 
@@ -163,7 +174,7 @@ def _live(birth: _Birth, fds: list[int], link: socket.socket) -> None:
 def main(link_fd: int, parent: int) -> None:
     """Import what children need, then serve until the sweep ends."""
     die_with_parent(parent)
-    with suppress(LoaderprobeError):  # a child that needs it says what is missing
+    with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so
         resolve("loader", "torch")
         resolve("rounds", "standard")
         resolve("compute", "cpu")

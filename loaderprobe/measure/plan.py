@@ -12,6 +12,9 @@ from loaderprobe.units import format_duration
 # Python, torch and the workers: 4 s in quiet on two cores.
 START_SECONDS = 4.0
 SCREENING_SEGMENTS = 2
+# Where compute is not given: a third segment, and warming the device up.
+RESIDENT_SEGMENTS = 1
+WARM_UP_SECONDS = 2.0
 COSTLY_SEGMENTS = 4
 MOST_COSTLY_ROUNDS = 6
 
@@ -41,7 +44,7 @@ class Plan:
     def _time(self) -> str:
         least, most = format_duration(self.least_s), format_duration(self.most_s)
         if self.budget_s is None:
-            return f"It takes {least} to {most}; --budget SECONDS sets a limit, --thorough measures everything."
+            return f"It takes about {least} to {most}; --budget SECONDS sets a limit, --thorough measures everything."
         share = f"{format_duration(self.budget_s)}, {format_duration(self.budget_s / self.configurations)} each"
         if self.budget_s >= self.least_s:
             return f"It stays within the budget of {share}."
@@ -56,10 +59,13 @@ def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig]) -> Plan:
     """The plan for what is still to be measured of a sweep."""
     least = most = 0.0
     for config in todo:
-        screening = config.rounds * SCREENING_SEGMENTS
-        least += START_SECONDS + screening * MIN_SECONDS * OVERHEAD
+        given = config.compute.startswith("emulated")
+        start_s = START_SECONDS + (0.0 if given else WARM_UP_SECONDS)
+        screening = config.rounds * (SCREENING_SEGMENTS + (0 if given else RESIDENT_SEGMENTS))
+        surely = screening + (config.rounds * (COSTLY_SEGMENTS - 1) if spec.thorough else 0)
+        least += start_s + surely * MIN_SECONDS * OVERHEAD
         costly = MOST_COSTLY_ROUNDS * COSTLY_SEGMENTS
-        most += START_SECONDS + (screening + costly) * MAX_SECONDS * OVERHEAD
+        most += start_s + (screening + costly) * MAX_SECONDS * OVERHEAD
     return Plan(
         configurations=len(todo),
         least_s=least,

@@ -90,15 +90,15 @@ class Session:
         """Measure round after round, until more would tell nothing new or the budget is spent."""
         self._begin()
         shuffle = random.Random(self.config.seed)
+        begun_ns = self.parts.clock.now_ns()
         for number in range(MOST_ROUNDS):
             plan = self._plan()
-            before_ns = self.parts.clock.now_ns()
+            if not plan or not self._time_for(len(plan), begun_ns):
+                return
             total = max(self.config.rounds * len(plan), len(self._segments) + len(plan))
             for mode, activity in shuffle.sample(plan, len(plan)):
                 self.on_stage(f"round {number + 1}: {mode} {activity}", len(self._segments), total)
                 self._segments.append(self._segment(mode, activity, number))
-            if not plan or not self._time_for(before_ns):
-                return
 
     def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
         """What was seen. Call it while the loader is still entered."""
@@ -137,12 +137,12 @@ class Session:
     def _spent_s(self) -> float:
         return (self.parts.clock.now_ns() - self._started_ns) / 1e9
 
-    def _time_for(self, round_began_ns: int) -> bool:
-        """True when another round like the one that has just ended fits into the budget."""
-        if self.budget_s is None:
+    def _time_for(self, segments: int, begun_ns: int) -> bool:
+        """True when so many segments like those so far fit into the budget; the first round always does."""
+        if self.budget_s is None or not self._segments:
             return True
-        round_s = (self.parts.clock.now_ns() - round_began_ns) / 1e9
-        if self._spent_s() + round_s <= self.budget_s:
+        each_s = (self.parts.clock.now_ns() - begun_ns) / 1e9 / len(self._segments)
+        if self._spent_s() + each_s * segments <= self.budget_s:
             return True
         self._notes.append("the budget left no time for another round")
         return False
@@ -176,8 +176,8 @@ class Session:
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
         pace = self._paced(mode)
         self._prepare_cache(mode, pace)
-        self._switch(mode)
         resident = self._residency(self.taken)
+        self._switch(mode)
         disk_before = self.parts.read_devices()
         first = self.taken
         if activity == "drain":

@@ -17,6 +17,8 @@ from loaderprobe.store.run_directory import RunDirectory
 USUAL_SECONDS = 20.0
 # Of a budget; a round that has begun is ended, and the storage is measured after it.
 DEALT = 0.95
+# What a child that has hung may take beyond the whole budget.
+GRACE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,4 +84,6 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
             thorough=spec.thorough,
             parent=os.getpid(),
         )
-        run.save(run_one(order, clock=clock, time_limit_s=spec.time_limit_s, on_event=report))
+        left_s = None if spec.budget_s is None else spec.budget_s - spent_s + GRACE_S
+        limit_s = spec.time_limit_s if left_s is None else min(spec.time_limit_s, left_s)
+        run.save(run_one(order, clock=clock, time_limit_s=limit_s, on_event=report))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 import loaderprobe
 from loaderprobe.api.own import Asked, Deadline, measure_loader
@@ -236,3 +236,25 @@ def test_persistent_workers_go_on_as_before(judge: Judge, paths: list[str]) -> N
     assert len(list(loader)) == 16
     assert [worker.pid for worker in loader._iterator._workers] == workers  # type: ignore[union-attr]  # it has begun
     loader._iterator._shutdown_workers()  # type: ignore[union-attr]  # it has begun
+
+
+class Consumed(IterableDataset[int]):
+    """An iterable that is its own iterator."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def __iter__(self) -> Consumed:
+        return self
+
+    def __next__(self) -> int:
+        self.given += 1
+        return self.given
+
+
+def test_a_data_set_that_looking_would_use_up_is_refused(judge: Judge) -> None:
+    """Without workers there is no copy of it to look at; not one sample is taken."""
+    data = Consumed()
+    with pytest.raises(BadValue, match="only once"):
+        judge(DataLoader(data, batch_size=4))
+    assert data.given == 0

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.nursery import Nursery
-from loaderprobe.measure.order import Order
+from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.runner import run_configuration
 from loaderprobe.records.config import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -64,13 +63,19 @@ def test_a_killed_child_is_told_by_its_signal(nursery: Nursery, tmp_path: Path) 
     child.stdout.close()
 
 
-def test_without_its_nursery_no_child_is_promised(tmp_path: Path) -> None:
-    """A nursery that was killed is named, with the next step."""
-    with Nursery() as gone:
-        gone._process.kill()
-        gone._process.wait()
-        with pytest.raises(LoaderprobeError, match="has ended"):
-            gone.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+def test_a_nursery_that_was_killed_costs_one_configuration_and_not_the_sweep(photographs: FileSet) -> None:
+    """Its child has died with it and is told so; the next child has a new nursery."""
+    with Nursery() as killed:
+
+        def kill(_: Event) -> None:
+            killed._process.kill()
+
+        failure = run_configuration(
+            order(photographs), clock=SystemClock(), time_limit_s=120.0, on_event=kill, start=killed.start
+        )
+        assert isinstance(failure, RunFailure)
+        assert failure.signal == "SIGKILL"
+        assert isinstance(run(killed, photographs), Measurement)
 
 
 def test_waiting_has_a_limit(nursery: Nursery, tmp_path: Path, photographs: FileSet) -> None:
