@@ -1,0 +1,74 @@
+"""Where a firm word would be more than was seen, a weaker one is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loaderprobe.analyze.gains import run_experiments
+from loaderprobe.analyze.rates import segment_rate
+from loaderprobe.analyze.verdict import verdict
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.verdict import Bound
+from tests.analyze.runs import Cost, alike, run
+
+WAITING = Cost(cpu_s=0.002, blocked_s=0.006)
+HIDDEN: dict[str, Any] = {"files_known": False, "storage_counts_reads": False, "modes": ("C", "T")}
+
+
+def bound(measurement: Measurement) -> Bound:
+    return verdict(measurement).bound
+
+
+def storage_gains(*gains: float) -> Measurement:
+    """Rounds in which files from memory gained so much, and nothing else anything."""
+    return run([{"C": 250.0, "E": 250.0, "W": 250.0 * gain, "Q": 250.0, "T": 250.0} for gain in gains], WAITING)
+
+
+@pytest.mark.parametrize("gains", [(0.85, 1.06, 1.30), (0.9, 1.052, 1.06), (1.2,), (1.2, 1.3)])
+def test_a_gain_within_what_rounds_differ_by_is_not_firm(gains: tuple[float, ...]) -> None:
+    """Nor is a small one of fewer than three rounds, which do not tell noise from gain."""
+    assert bound(storage_gains(*gains)).cause == "undecided"
+
+
+@pytest.mark.parametrize("gains", [(1.18, 1.2, 1.22), (3.0,)])
+def test_a_gain_beyond_it_is(gains: tuple[float, ...]) -> None:
+    """Rounds that agree, or one that leaves no doubt."""
+    assert bound(storage_gains(*gains)).cause == "storage"
+
+
+def test_rounds_that_contradict_each_other_tell_nothing() -> None:
+    """Training at half, at all and at twice of what its parts predict averages to no verdict."""
+    found = bound(run([{"C": 250.0, "E": each} for each in (125.0, 250.0, 500.0)], WAITING, compute=1e5))
+    assert found.cause == "undecided"
+    assert "rounds differ by" in found.sentence
+
+
+def test_waiting_that_nothing_shows_to_be_for_storage_is_not_called_so() -> None:
+    """A data set without files that sleeps is no reason to buy a disk."""
+    asleep = Cost(cpu_s=0.001, blocked_s=0.01, cold=0.0)
+    found = verdict(run(alike(C=180), asleep, cache="as-found", facts=HIDDEN))
+    assert found.bound.cause == "undecided"
+    assert "nothing shows that it is for storage" in found.unavailable["gains.storage"]
+
+
+def test_hidden_files_that_are_read_may_be_called_storage() -> None:
+    """Bytes that came from storage say what the workers wait for."""
+    reading = Cost(cpu_s=0.001, blocked_s=0.01)
+    found = run_experiments(run(alike(C=180), reading, cache="as-found", facts=HIDDEN))
+    assert found.gains["storage"].how == "estimated"
+    assert found.gains["storage"].value > 5
+
+
+def test_a_burst_is_no_rate() -> None:
+    """Six workers hand over six batches at once, after a second: that is six batches a second."""
+    (segment, *_) = run(alike(C=100, E=100), WAITING).segments
+    second = 10**9
+    at_once = (second,) * 6
+    burst = replace(
+        segment, begin_ns=(0, *at_once[1:]), ready_ns=at_once, copied_ns=at_once, end_ns=at_once,
+        finished_ns=tuple(second + n for n in range(6)), closed_ns=second,
+    )  # fmt: skip
+    assert segment_rate(burst, synchronous=False, workers=6) == pytest.approx(6 * segment.batch_size, rel=0.01)
