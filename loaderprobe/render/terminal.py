@@ -77,7 +77,7 @@ class TerminalReport:
         page.paragraph(counts(report))
         if not run.complete:
             page.paragraph(
-                f"Interrupted: {counted(run.pending, 'configuration')} still to be measured.", style="yellow"
+                f"Not complete: {counted(run.pending, 'configuration')} still to be measured, with --resume.", style="yellow"
             )
 
     def _group(self, page: Page, report: Report, group: Group) -> None:

@@ -104,7 +104,7 @@ def test_interrupted_run_says_so() -> None:
     report = example_report()
     run = replace(report.summary.run, complete=False, pending=3)
     text = TerminalReport().render(replace(report, summary=replace(report.summary, run=run)))
-    assert "Interrupted: 3 configurations still to be measured." in text
+    assert "Not complete: 3 configurations still to be measured, with --resume." in text
 
 
 def test_skipped_rows_share_their_reason() -> None:
