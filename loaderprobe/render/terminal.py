@@ -76,9 +76,8 @@ class TerminalReport:
         page.title(f"loaderprobe: {run.name}")
         page.paragraph(counts(report))
         if not run.complete:
-            page.paragraph(
-                f"Not complete: {counted(run.pending, 'configuration')} still to be measured, with --resume.", style="yellow"
-            )
+            pending = counted(run.pending, "configuration")
+            page.paragraph(f"Not complete: {pending} still to be measured, with --resume.", style="yellow")
 
     def _group(self, page: Page, report: Report, group: Group) -> None:
         page.gap()
