@@ -14,6 +14,7 @@ from loaderprobe.analyze.rule import (
     MOST_NOISE,
     OPEN_LEAD,
     WORTH,
+    beyond_noise,
     contenders,
     is_clear,
     noise_of,
@@ -163,6 +164,7 @@ def _doubt_of_the_whole(found: Experiments) -> float:
 
 
 def _ambiguous(found: Experiments) -> bool:
-    """True when performed gains cannot be told apart, which more rounds may change."""
+    """True when performed gains cannot be told apart, or from noise, which more rounds may change."""
     names = contenders(found)
-    return len(names) > 1 and not found.missing and all(found.how[name] == "performed" for name in names)
+    unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
+    return unclear and not found.missing and all(found.how[name] == "performed" for name in names)

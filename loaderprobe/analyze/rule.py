@@ -63,7 +63,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
     if found.gains[top].how == "estimated" and found.gains[top].value < CLEAR_LEAD:
         why = f"the gain without {top} is only estimated, and at {found.gains[top].value:.2f} too small to rest on"
         return Judgement(side="undecided", cause="undecided", why=why, evidence=tuple(evidence))
-    if not _beyond_noise(found, top):
+    if not beyond_noise(found, top):
         why = f"the gain without {top} ({found.gains[top].value:.2f}) is within what rounds differ by"
         return Judgement(side="undecided", cause="undecided", why=why, evidence=tuple(evidence))
     cpu_evidence = _cpu_limit(found, workers, cores_available)
@@ -83,7 +83,7 @@ def contenders(found: Experiments) -> tuple[str, ...]:
     return tuple(name for name in worth if name == worth[0] or not is_clear(found, worth[0], name))
 
 
-def _beyond_noise(found: Experiments, top: str) -> bool:
+def beyond_noise(found: Experiments, top: str) -> bool:
     """True when a gain is there in spite of what rounds differ by."""
     logs = [math.log(max(1e-9, ratio)) for ratio in found.ratios[top].values()]
     if len(logs) < LEAST_ROUNDS:

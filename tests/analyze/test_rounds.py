@@ -191,3 +191,11 @@ def test_every_configuration_comes_to_an_end(
         measurement = run(seen, cost, compute=compute, workers=workers, rounds=rounds)
         assert len(seen) <= 12
     assert sum("E" in each for each in seen) >= rounds
+
+
+@pytest.mark.parametrize(("count", "more"), [(3, True), (6, False)])
+def test_a_gain_within_noise_gets_more_rounds(count: int, more: bool) -> None:
+    """Rounds that say the opposite of each other are repeated, as long as that may help."""
+    gains = [0.85, 1.06, 1.3, 0.9, 1.07, 1.2][:count]
+    measurement = after(alike(C=250), *[{"C": 250.0, "W": 250.0 * gain, "Q": 250.0} for gain in gains])
+    assert bool(asked(measurement)) is more
