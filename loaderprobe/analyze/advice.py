@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loaderprobe.analyze.fit import Fit, fit
-from loaderprobe.analyze.forecast import accelerator, alternative, cached, disk, prefetch, refused
+from loaderprobe.analyze.forecast import accelerator, alternative, cached, disk, examples, prefetch, refused
 from loaderprobe.analyze.gains import Experiments
 from loaderprobe.analyze.knee import WITHIN, worker_forecasts
 from loaderprobe.analyze.point import Point, point_of
@@ -99,6 +99,7 @@ def counsel(measurement: Measurement, found: Experiments, around: Surroundings) 
         *(_alternative(fitted, each) for each in measurement.alternatives),
         *_accelerators(fitted, around.accelerators),
     )
+    also = examples(fitted, config.batch_size, measurement.compute.given_images_per_s)
     before = _measured(point)
     considered = _one_accelerator(made)
     worth = [
@@ -107,7 +108,7 @@ def counsel(measurement: Measurement, found: Experiments, around: Surroundings) 
         if (advice := _advice(option, before)) and _is_worth(advice) and not _denied(option, found)
     ]
     return Counsel(
-        forecasts=tuple(option.forecast for option in made),
+        forecasts=(*(option.forecast for option in made), *also),
         advice=(*sorted(worth, key=lambda each: -each.gain), *_wasted(point, made, worth, before)),
     )
 

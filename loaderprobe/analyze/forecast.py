@@ -26,6 +26,9 @@ DISAGREE = 1.3
 MOST_WORKERS_A_CORE = 2
 # Batch times that tell how they vary.
 ENOUGH_BATCHES = 12
+# Storage that is asked about as an example: a cloud volume, and an object store.
+VOLUME_BYTES_PER_S, VOLUME_LATENCY_S = 250e6, 1e-3
+OBJECT_LATENCY_S = 0.02
 
 
 def workers(fit: Fit, count: int) -> Forecast:
@@ -66,7 +69,8 @@ def disk(fit: Fit, factor: float) -> Forecast:
 
 def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> Forecast:
     """On storage of another kind, with the bandwidth and the latency of a file that it is known for."""
-    to = f"{kind}, {format_rate(bytes_per_s)}, {format_duration(latency_s)}"
+    rate = "" if math.isinf(bytes_per_s) else f"{format_rate(bytes_per_s)}, "
+    to = f"{kind}, {rate}{format_duration(latency_s)} a file"
     if fit.anchor.unproved:
         return refused("disk", to, fit.anchor.unproved)
     if not fit.anchor.bytes_per_image and kind != "latency":
@@ -120,6 +124,20 @@ def batch_size(fit: Fit, count: int, compute: float | None) -> Forecast:
     if compute is None:
         return refused("batch_size", str(count), "how fast the device trains at this batch size was not measured")
     return _forecast(fit, replace(_change(fit, "batch_size", str(count)), batch_size=count, compute=compute))
+
+
+def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:
+    """Changes that are asked about, and that nobody is told to make: other batch sizes, other storage."""
+    others = [batch_size(fit, count, given) for count in (batch // 2, batch * 2) if count]
+    if not fit.anchor.from_storage:
+        return others
+    return [
+        *others,
+        disk(fit, 2.0),
+        cached(fit, 0.5),
+        other_disk(fit, "banked", bytes_per_s=VOLUME_BYTES_PER_S, latency_s=VOLUME_LATENCY_S),
+        other_disk(fit, "latency", bytes_per_s=math.inf, latency_s=OBJECT_LATENCY_S),
+    ]
 
 
 def alternative(fit: Fit, measured: Alternative) -> Forecast:
