@@ -14,9 +14,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.datasets.folder import generated_set
@@ -24,6 +25,7 @@ from loaderprobe.datasets.generate import generate
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.loaders.torch import InOrder, TorchLoader
+from loaderprobe.loaders.watch import Watch
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import train
@@ -60,11 +62,14 @@ def measured(batches: Iterator[Any], count: int, pids: Sequence[int]) -> None:
 
 
 def instrument_ns(scratch: Path, repeats: int = 20_000) -> float:
-    fetch = FetchLog.create(scratch / "empty.log", 1).wrap(lambda indices: indices, 0)
+    fetcher = SimpleNamespace(collate_fn=default_collate, auto_collation=True)
+    watch = Watch(FetchLog.create(scratch / "empty.log", 1), 0, lambda _: ())
     before = time.thread_time_ns()
     for _ in range(repeats):
-        fetch([0])
-    return (time.thread_time_ns() - before) / repeats
+        watch.fetch(fetcher, lambda indices: indices, [0])
+    spent = (time.thread_time_ns() - before) / repeats
+    watch.close()
+    return spent
 
 
 def sampling_ns(repeats: int = 500) -> float:
@@ -81,7 +86,7 @@ def compare(files: FileSet, workers: int, batch_size: int, rounds: int, count: i
         prefetch_factor=2 if workers else 0, compute=f"emulated:{ACCELERATOR}",
     )  # fmt: skip
     plain = DataLoader(
-        ImageFiles(files, "imagenet", "pillow"), batch_size=batch_size, sampler=InOrder(), drop_last=True,
+        ImageFiles(files, "imagenet", "pillow", "float32"), batch_size=batch_size, sampler=InOrder(), drop_last=True,
         num_workers=workers, prefetch_factor=2 if workers else None,
     )  # fmt: skip
     ratios = []
