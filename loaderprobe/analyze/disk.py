@@ -14,7 +14,7 @@ from loaderprobe.units import format_rate
 # A disk that moves this share of what it can is the limit of those who read from it.
 NEAR_CEILING = 0.85
 UNCOUNTED = "this file system does not account reads"
-_UNMEASURED = "the ceiling of this storage was not measured in this run"
+_UNMEASURED = "its ceiling was not measured, since storage is not among what may bind"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

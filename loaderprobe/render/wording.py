@@ -111,13 +111,15 @@ def advice_words(advice: Advice) -> str:
 
 
 def interval(value: Interval | None) -> str:
-    """`205 ±6`: the value and half its 95 % interval, to the same decimal place."""
+    """`205 ±6`: the value and half its 95 % interval, to the same decimal place; a single round has none."""
     if value is None:
         return MISSING
     shown, half = significant(value.value), (value.high - value.low) / 2
+    if not half:
+        return shown
     decimals = len(shown.partition(".")[2])
     spread = f"{half:.{decimals}f}"
-    return f"{shown} ±{spread if float(spread) or not half else significant(half, 1)}"
+    return f"{shown} ±{spread if float(spread) else significant(half, 1)}"
 
 
 def rate(images_per_s: float) -> str:
