@@ -6,7 +6,7 @@ import shlex
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -168,8 +168,6 @@ def _computes(text: str) -> tuple[str, ...]:
 
 
 def _cache_state(text: str) -> Any:
-    from loaderprobe.records.config import CacheState
-
-    if text not in get_args(CacheState):
+    if text not in ("cold", "warm"):
         raise BadValue(f"'{text}' is not a state of the cache", hint="use cold, warm, or cold,warm")
     return text

@@ -63,6 +63,7 @@ def test_the_version_is_printed(loaderprobe: Run) -> None:
         (("sweep", "--compute", "nowhere.at:All"), 3, "cannot be loaded"),
         (("sweep", "--resolutions", "500"), 2, "WIDTHxHEIGHT"),
         (("sweep", "--cache", "tepid"), 2, "cold,warm"),
+        (("sweep", "--cache", "as-found"), 2, "cold,warm"),
         (("sweep", "--workers", "0", "--no-serial"), 2, "leaves nothing"),
         (("sweep", "/nowhere/at/all", "--compute", "emulated:1"), 2, "/nowhere/at/all"),
         (("sweep", "--resume", "/nowhere"), 2, "not a run"),
