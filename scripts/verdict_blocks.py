@@ -86,8 +86,7 @@ serial   6 256x256 2 lazy  150,400,none
 serial  16 500x375 0 plain 50,150,400
 serial  16 256x256 4 plain 150,400,none
 serial  16 256x256 1 burn  150,400,none
-latency  0 256x256 0 plain 50,150,none
-latency  0 256x256 1 plain 150,400,none
+latency  0 256x256 1 plain 50,150,none
 latency  0 256x256 2 plain 150,400,none
 latency  0 500x375 4 lazy  150,400,none
 latency  0 256x256 4 burn  50,150,none
