@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.timeline import Timeline
 
 Mode = Literal["C", "W", "Q", "T", "resident"]
 """C: files as they are asked for (cold, or as found), whole pipeline. W: the same files, warm. Q: files read in
@@ -158,6 +159,8 @@ class Measurement:
     modes: tuple[Mode, ...] = ("C", "W")
     """The modes that this loader can be measured in."""
     alternatives: tuple[Alternative, ...] = ()
+    timeline: Timeline | None = None
+    """What the GPU did in one profiler window; without it, `missing` has the reason under `gpu_timeline`."""
     notes: tuple[str, ...] = ()
     wall_s: float
 

@@ -1,0 +1,97 @@
+"""What a GPU and its host did in one short window, record by record. Nothing here is derived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loaderprobe.errors import BadValue
+
+DeviceKind = Literal["kernel", "h2d", "d2h", "d2d", "memset"]
+"""What the device did: a kernel, a copy from host to device, back, or within it, or filling memory."""
+
+CallKind = Literal["launch", "sync"]
+"""launch: puts work on a stream. sync: blocks the host until the device is there (synchronising, a copy that
+stages pageable memory, freeing)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRecords:
+    """Columns of equal length, one entry for each kernel, copy and fill on one GPU, ordered by their begin."""
+
+    kind: tuple[DeviceKind, ...]
+    name: tuple[int, ...]
+    """Index into `Timeline.names`."""
+    begin_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+    stream: tuple[int, ...]
+    correlation: tuple[int, ...]
+    """Of the host call that issued it; all kernels of a CUDA graph share one."""
+    loader: tuple[bool, ...]
+    """Issued to make batches (decoding, augmenting on the GPU), not to train."""
+    occupancy: tuple[float | None, ...]
+    """Estimated share of an SM's warps that are active, 0 to 1; None where it cannot be computed, and for copies."""
+    blocks_per_sm: tuple[float | None, ...]
+    """Blocks of the kernel over the number of SMs; None for copies."""
+
+    def __post_init__(self) -> None:
+        _equal_lengths("device records", self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCalls:
+    """Columns of equal length, one entry for each call of the CUDA runtime or driver that counts."""
+
+    kind: tuple[CallKind, ...]
+    name: tuple[int, ...]
+    """Index into `Timeline.names`."""
+    begin_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+    correlation: tuple[int, ...]
+    training: tuple[bool, ...]
+    """Made by the training thread. Launches count whoever made them; syncs only by the training thread."""
+
+    def __post_init__(self) -> None:
+        _equal_lengths("host calls", self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """Records of the profiler that cannot be true, and so were not kept."""
+
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """One profiler window of whole training steps, outside every timed segment. Times are Unix nanoseconds."""
+
+    device: str
+    steps: int
+    batch_size: int
+    begin_ns: int
+    """The device was idle here: it had been waited for."""
+    end_ns: int
+    """The device had finished the last step."""
+    wait_begin_ns: tuple[int, ...]
+    wait_end_ns: tuple[int, ...]
+    """When the training thread was inside `next()` of the loader."""
+    step_begin_ns: tuple[int, ...]
+    names: tuple[str, ...]
+    records: DeviceRecords
+    calls: HostCalls
+    rejected: tuple[Rejected, ...]
+    launches: int
+    """Calls that should have left a record of the device."""
+    launches_without_record: int
+    plain_ns: int
+    """What as many steps took just before, in the same way, without the profiler."""
+    clock_shift_ns: int = 0
+    """By how much the host's clocks moved against each other during the window."""
+
+
+def _equal_lengths(what: str, columns: object) -> None:
+    names = columns.__dataclass_fields__  # type: ignore[attr-defined]  # only dataclasses are passed
+    if len({len(getattr(columns, name)) for name in names}) > 1:
+        raise BadValue(f"{what}: the columns differ in length")
