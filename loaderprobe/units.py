@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from loaderprobe.errors import BadValue
 
 T = TypeVar("T")
+Resolution = tuple[int, int] | Literal["imagenet"]
+"""(width, height) in pixels, or ImageNet's own mixture of resolutions."""
+IMAGENET: Literal["imagenet"] = "imagenet"
 
 _SIZE_UNITS = {
     "": 1, "B": 1,
@@ -70,17 +73,22 @@ def parse_bytes(text: str) -> int:
     return round(float(match[1]) * _SIZE_UNITS[match[2].upper()])
 
 
-def parse_resolution(text: str) -> tuple[int, int]:
-    """(width, height) in pixels from `500x375`. Raises BadValue."""
+def parse_resolution(text: str) -> Resolution:
+    """(width, height) in pixels from `500x375`, or `imagenet`. Raises BadValue."""
+    if text.strip().lower() == IMAGENET:
+        return IMAGENET
     match = re.fullmatch(r"\s*(\d{1,5})[xX](\d{1,5})\s*", text)
     if not match or not (16 <= int(match[1]) <= 16384 and 16 <= int(match[2]) <= 16384):
-        raise BadValue(f"'{text}' is not a resolution", hint="write WIDTHxHEIGHT in pixels (16 to 16384), like 500x375")
+        raise BadValue(
+            f"'{text}' is not a resolution",
+            hint="write WIDTHxHEIGHT in pixels (16 to 16384), like 500x375, or imagenet for its mixture",
+        )
     return int(match[1]), int(match[2])
 
 
-def format_resolution(width: int, height: int) -> str:
-    """`500x375`."""
-    return f"{width}x{height}"
+def format_resolution(resolution: Resolution) -> str:
+    """`500x375`, or `imagenet`."""
+    return resolution if isinstance(resolution, str) else f"{resolution[0]}x{resolution[1]}"
 
 
 def parse_list(text: str, parse: Callable[[str], T]) -> tuple[T, ...]:

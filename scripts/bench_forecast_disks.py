@@ -29,6 +29,7 @@ from loaderprobe.api import own
 from loaderprobe.api.own import Asked, measure_loader
 from loaderprobe.api.verbs import bandwidth
 from loaderprobe.datasets.generate import generate
+from loaderprobe.datasets.request import SetRequest
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.storage.probe import ProbeRequest
@@ -83,7 +84,8 @@ def measure(out: Path, visits: Sequence[int], script: str) -> None:
     begin_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-forecast-") as scratch, ExitStack() as stack:
         photographs = Path(scratch, "photographs")
-        generate(photographs, (SIDE, SIDE), count=IMAGES, classes=4, seed=0, processes=2, progress=lambda *_: None)
+        request = SetRequest(resolution=(SIDE, SIDE), classes=4)
+        generate(photographs, request, count=IMAGES, processes=2, progress=lambda *_: None)
         places = dict(_planted(photographs, Path(scratch), stack))
         for visit in (0, *visits):
             for disk, (folder, wrap) in places.items():

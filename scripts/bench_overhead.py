@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, default_collate
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate import generate
+from loaderprobe.datasets.request import SetRequest
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.loaders.torch import InOrder, TorchLoader
@@ -114,9 +115,8 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        made = generate(
-            Path(place), (500, 375), count=256, classes=4, seed=0, processes=2, progress=lambda *_: None
-        )  # fmt: skip
+        request = SetRequest(resolution=(500, 375), classes=4)
+        made = generate(Path(place), request, count=256, processes=2, progress=lambda *_: None)
         files = generated_set(made, sample=256, seed=0)
         print(f"instrument around an empty fetch: {instrument_ns(Path(place)) / 1e3:.1f} us of CPU a batch")
         print(f"one reading of all samplers: {sampling_ns() / 1e3:.0f} us of CPU, every {PERIOD_S} s")

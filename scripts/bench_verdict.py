@@ -25,11 +25,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from loaderprobe.datasets.generate import generate
+from loaderprobe.datasets.request import SetRequest
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.stats import mean
 from loaderprobe.store.codec import decode
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.testing.slow_disk import CannotPlant, slow_disk
+from loaderprobe.units import parse_resolution
 from scripts.verdict_blocks import BLOCKS, Block, measure_block
 from scripts.verdict_score import RESOURCES, Row, judged, outcome, regret
 
@@ -63,10 +65,8 @@ def measure(blocks: Sequence[Block], out: Path, truth_rounds: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="loaderprobe-verdict-") as scratch:
         photographs = Path(scratch, "photographs")
         for resolution in sorted({block.resolution for block in blocks}):
-            width, height = map(int, resolution.split("x"))
-            generate(
-                photographs, (width, height), count=IMAGES, classes=4, seed=0, processes=2, progress=lambda *_: None
-            )
+            request = SetRequest(resolution=parse_resolution(resolution), classes=4)
+            generate(photographs, request, count=IMAGES, processes=2, progress=lambda *_: None)
         for (kind, mb_per_s), group in groupby(blocks, key=lambda block: (block.disk, block.mb_per_s)):
             try:
                 with planted(kind, mb_per_s, photographs, Path(scratch)) as (folder, wrap):

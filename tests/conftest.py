@@ -11,6 +11,7 @@ import pytest
 
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate import generate
+from loaderprobe.datasets.request import SetRequest
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.runner import run_configuration
@@ -29,7 +30,8 @@ MeasureReal = Callable[..., Measurement | RunFailure]
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
     """256 generated images of 500x375 on the file system of the temporary directory."""
     root = tmp_path_factory.mktemp("photographs")
-    made = generate(root, (500, 375), count=256, classes=4, seed=1, processes=2, progress=lambda *_: None)
+    request = SetRequest(resolution=(500, 375), classes=4, seed=1, pictures=12)
+    made = generate(root, request, count=256, processes=2, progress=lambda *_: None)
     return generated_set(made, sample=256, seed=0)
 
 

@@ -63,7 +63,7 @@ def test_quantities_are_written_as_people_write_them() -> None:
     ]  # fmt: skip
     assert units.join_words(["a", "b", "c"], "or") == "a, b or c"
     assert units.parse_list("1, 2,2", units.parse_count) == (1, 2)
-    assert units.parse_resolution(units.format_resolution(500, 375)) == (500, 375)
+    assert units.parse_resolution(units.format_resolution((500, 375))) == (500, 375)
 
 
 @pytest.mark.parametrize("text", ["500", "500x", "8x8", "99999x5", "axb"])

@@ -32,8 +32,13 @@ def test_a_size_survives_writing_and_reading(count: int) -> None:
 @given(st.integers(16, 16384), st.integers(16, 16384))
 def test_a_resolution_survives_writing_and_reading(width: int, height: int) -> None:
     """Exactly, with a small or a large x."""
-    text = units.format_resolution(width, height)
+    text = units.format_resolution((width, height))
     assert units.parse_resolution(text) == units.parse_resolution(text.upper()) == (width, height)
+
+
+def test_the_mixture_is_a_resolution_by_name() -> None:
+    """`imagenet`, in any case, comes back as it is."""
+    assert units.format_resolution(units.parse_resolution("ImageNet")) == "imagenet"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,20 @@ from loaderprobe.api.verbs import (
     save_report,
     start_sweep,
     sweep,
+    verify,
 )
+from loaderprobe.datasets.request import SetRequest
 
-__all__ = ["SweepRequest", "bandwidth", "doctor", "generate", "plan", "report", "save_report", "start_sweep", "sweep"]
+__all__ = [
+    "SetRequest",
+    "SweepRequest",
+    "bandwidth",
+    "doctor",
+    "generate",
+    "plan",
+    "report",
+    "save_report",
+    "start_sweep",
+    "sweep",
+    "verify",
+]

@@ -3,36 +3,92 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from loaderprobe.cli.border import command, show
+from loaderprobe.cli.border import command, show, stderr
 from loaderprobe.cli.progress import counting
 from loaderprobe.cli.sweep import RESOLUTIONS
-from loaderprobe.errors import EXIT_DONE
-from loaderprobe.units import format_resolution, parse_list, parse_resolution
+from loaderprobe.errors import EXIT_DONE, EXIT_SOME_FAILED
+from loaderprobe.units import parse_bytes, parse_list, parse_resolution
+
+NAMED = 20
 
 
 @command
 def generate(
-    directory: Annotated[Path, typer.Argument(help="Where to; an earlier set of the same seed is completed.")],
-    resolutions: Annotated[str, typer.Option(help="One data set each.")] = RESOLUTIONS,
+    directory: Annotated[Path, typer.Argument(help="Where to; an earlier set of the same settings is completed.")],
+    resolutions: Annotated[
+        str, typer.Option(help="One data set each; imagenet is the real mixture of sizes and qualities.")
+    ] = RESOLUTIONS,
     count: Annotated[int, typer.Option(min=1, help="Images of each resolution.")] = 1000,
+    mean_size: Annotated[
+        str | None, typer.Option(help="Mean size of a file, such as 110kB.", show_default="as in ImageNet")
+    ] = None,
     classes: Annotated[int, typer.Option(min=1, help="Class directories.")] = 10,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
+    layout: Annotated[
+        Literal["folder", "shards"], typer.Option(help="An image folder, or tar shards as WebDataset reads.")
+    ] = "folder",
+    shard_images: Annotated[int, typer.Option(min=1, help="Images in one shard.")] = 1000,
+    oddities: Annotated[
+        str, typer.Option(help="Odd files among them: grey, cmyk, png, exif, icc, or all.", show_default="none")
+    ] = "",
+    pool: Annotated[
+        int | None,
+        typer.Option(min=1, help="Pictures that the files are varied from.", show_default="48; imagenet: 256"),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Write nothing: read every file of DIRECTORY and compare.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> int:
-    """Make ImageNet-like JPEG data sets: natural-looking, every file different, the same for a seed."""
+    """Make ImageNet-like JPEG data sets, at the speed of the disk.
+
+    To storage and decoders they are like ImageNet's: sizes, qualities, content. Every file differs in every
+    block, and the same seed gives the same files.
+    """
     from loaderprobe import api
+    from loaderprobe.datasets.oddities import parse_oddities
     from loaderprobe.system.cpu import cores_available
 
-    sizes = parse_list(resolutions, parse_resolution)
+    if verify:
+        return _verify(directory, quiet)
+    requests = [
+        api.SetRequest(
+            resolution=resolution,
+            classes=classes,
+            seed=seed,
+            mean_bytes=None if mean_size is None else parse_bytes(mean_size),
+            oddities=parse_oddities(oddities),
+            layout=layout,
+            shard_images=shard_images,
+            pictures=pool,
+        )
+        for resolution in parse_list(resolutions, parse_resolution)
+    ]
     with counting(quiet) as on_data:
-        api.generate(
-            directory, sizes, count=count, classes=classes, seed=seed,
-            processes=max(1, round(cores_available())), progress=on_data,
-        )  # fmt: skip
-    for size in sizes:
-        show(str(directory / format_resolution(*size)))
+        made = api.generate(
+            directory, requests, count=count, processes=max(1, round(cores_available())), progress=on_data
+        )
+    for path in made:
+        show(str(path))
+    return EXIT_DONE
+
+
+def _verify(directory: Path, quiet: bool) -> int:
+    from loaderprobe import api
+
+    with counting(quiet) as on_data:
+        found = api.verify(directory, on_data)
+    for path, damages in found.items():
+        show(f"{path}: {f'{len(damages)} files are not as they were written' if damages else 'every file is whole'}")
+        for damage in damages[:NAMED]:
+            show(f"  {damage.path}: {damage.trouble}")
+        if len(damages) > NAMED:
+            show(f"  and {len(damages) - NAMED} more")
+    if any(found.values()):
+        stderr().print("remove the damaged set, and generate it again: the same settings give the same files")
+        return EXIT_SOME_FAILED
     return EXIT_DONE

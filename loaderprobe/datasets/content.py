@@ -1,7 +1,7 @@
 """Natural-looking pictures by the dead-leaves model: textured shapes that occlude one another.
 
 Chosen among five models in earlier experiments, where its bytes per pixel came closest to photographs over
-JPEG quality; uniform noise takes twice the bytes.
+JPEG quality; uniform noise takes twice the bytes. Planes are luminance and two chrominances, less 128.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ BACKGROUND_SHAPES = 25
 TEXTURE_EXPONENT = 0.8
 TEXTURE_STRENGTH = 5.4
 BOX_SHARE = 0.35
-YCC_TO_RGB = np.array([[1, 0, 1.402], [1, -0.344136, -0.714136], [1, 1.772, 0]], np.float32)
+GREY = -8.0
+"""The mean of luminance, less 128."""
+# Grain of a camera: nearly the same in all colours, so it shows in luminance.
+GRAIN = (1.0, 0.22, 0.22)
 
 
 def pink_plane(rng: np.random.Generator, height: int, width: int, exponent: float) -> Plane:
@@ -36,15 +39,19 @@ def pink_plane(rng: np.random.Generator, height: int, width: int, exponent: floa
     return plane
 
 
-def dead_leaves(seed: list[int], width: int, height: int) -> NDArray[np.uint8]:
-    """An RGB picture, height x width x 3, that depends on the seed alone."""
-    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
+def dead_leaves(rng: np.random.Generator, width: int, height: int) -> list[Plane]:
+    """A picture: three planes of height x width."""
     planes = np.zeros((height, width, 3), np.float32)
-    planes[..., 0] = 120
+    planes[..., 0] = GREY
     texture = pink_plane(rng, height, width, TEXTURE_EXPONENT)
     for shape in _shapes(rng, width, height):
         _paint(planes, texture, shape)
-    return (_soften(planes) @ YCC_TO_RGB.T + 0.5).clip(0, 255).astype(np.uint8)
+    return list(np.moveaxis(softened(planes), 2, 0))
+
+
+def grain(rng: np.random.Generator, width: int, height: int) -> list[Plane]:
+    """Noise with deviation 1 in luminance, three planes of height x width."""
+    return [rng.standard_normal((height, width), np.float32) * np.float32(strength) for strength in GRAIN]
 
 
 def _shapes(rng: np.random.Generator, width: int, height: int) -> NDArray[Any]:
@@ -60,7 +67,7 @@ def _shapes(rng: np.random.Generator, width: int, height: int) -> NDArray[Any]:
     aspect = rng.uniform(0.5, 2, count) ** 0.5
     shapes["rx"], shapes["ry"] = radius * aspect, radius / aspect
     shapes["x"], shapes["y"] = rng.uniform(0, width, count), rng.uniform(0, height, count)
-    shapes["luma"] = rng.normal(118, 58, count).clip(0, 255)
+    shapes["luma"] = rng.normal(118, 58, count).clip(0, 255) - 128
     shapes["cb"], shapes["cr"] = rng.normal(0, 14, count), rng.normal(0, 14, count)
     shapes["dx"], shapes["dy"] = rng.normal(0, 0.18, count), rng.normal(0, 0.18, count)
     shapes["texture"] = np.abs(rng.standard_cauchy(count)).clip(0, 4) * TEXTURE_STRENGTH
@@ -84,8 +91,8 @@ def _paint(planes: NDArray[np.float32], texture: Plane, shape: Any) -> None:
     window[..., 2][inside] = shape["cr"]
 
 
-def _soften(planes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Edges as a lens leaves them: a binomial filter of three pixels each way."""
+def softened(planes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Edges as a lens leaves them: a binomial filter of three pixels each way, along the first two axes; in place."""
     planes[1:-1] = 0.25 * planes[:-2] + 0.5 * planes[1:-1] + 0.25 * planes[2:]
     planes[:, 1:-1] = 0.25 * planes[:, :-2] + 0.5 * planes[:, 1:-1] + 0.25 * planes[:, 2:]
     return planes

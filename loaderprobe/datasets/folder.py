@@ -16,7 +16,7 @@ from PIL import Image
 from loaderprobe.datasets.manifest import read_manifest
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.config import IMAGE_SUFFIXES, FileSet, SkippedFile
-from loaderprobe.units import format_resolution, join_words
+from loaderprobe.units import join_words
 
 NAMED_SKIPS = 20
 THREADS = 4
@@ -84,7 +84,12 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
     manifest = read_manifest(directory)
     if manifest is None:
         raise BadValue(f"{directory} holds no complete generated data set", hint="run `loaderprobe generate` again")
-    indices = list(range(len(manifest.size_bytes)))
+    if manifest.spec.layout == "shards":
+        raise BadValue(
+            f"{directory} holds tar shards, which the loaders here do not read",
+            hint="generate a folder of images: --layout folder",
+        )
+    indices = list(range(manifest.images))
     random.Random(seed).shuffle(indices)
     chosen = indices[:sample]
     spec = manifest.spec
@@ -95,7 +100,7 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
                 f"{path} is missing or not as it was generated", hint=f"remove {directory} and generate it again"
             )
     return FileSet(
-        label=format_resolution(spec.width, spec.height),
+        label=spec.resolution,
         root=str(directory.absolute()),
         generated=True,
         paths=tuple(spec.path(index) for index in chosen),

@@ -1,63 +1,63 @@
-"""Generate a data set: any number of processes write the same bytes, and an interrupted one goes on.
+"""Generated data sets: image folders and tar shards like ImageNet's, which can be interrupted, resumed and enlarged.
 
-Image `i` depends on the spec and on `i` alone, so a set can be shared out, resumed and enlarged at will.
-`spec.json` is written first and says whose the directory is; `manifest.json` is written last and says that
-the set is complete.
+Every file is varied from one of a few encoded pictures (`free_bits`), and depends on the seed, its number and those
+pictures alone. So any number of processes write the same bytes, and a killed run goes on to the same tree.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from loaderprobe.datasets.images import ImageSource, PillowImages
-from loaderprobe.datasets.manifest import SPEC, Manifest, SetSpec, read_manifest, read_spec, write_manifest, write_spec
+from loaderprobe.datasets.journal import Entry, Journal
+from loaderprobe.datasets.manifest import (
+    POOL,
+    SPEC,
+    Manifest,
+    SetSpec,
+    read_manifest,
+    read_spec,
+    write_manifest,
+    write_spec,
+)
+from loaderprobe.datasets.oddities import ODDITIES
+from loaderprobe.datasets.pool import Pool, build_pool, load_pool
+from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.stock import believed, check_space
+from loaderprobe.datasets.work import GO_ON, Book, Work, hands
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, NoSpace, Refused
 from loaderprobe.store.codec import write_error
 from loaderprobe.store.run_directory import lock_directory
-from loaderprobe.system.process import die_with_parent
-from loaderprobe.units import format_bytes, format_resolution
+from loaderprobe.system.sync import sync_filesystem
+from loaderprobe.units import format_resolution
 
-CHUNK = 32
-# The mean of 24 images is within 8 % of the set's (measured on 250 at each of three sizes); 2 % on top.
-SIZED_IMAGES = 24
-SPACE_MARGIN = 1.1
-# Files take whole blocks; so many bytes are lost to that per file, at most.
-BLOCK_BYTES = 4096
-PART = ".part"
-JPEG_START, JPEG_END = b"\xff\xd8", b"\xff\xd9"
 OnImages = Callable[[int, int], None]
-Entry = tuple[int, int, str]
-"""(index, size in bytes, digest)."""
+
+
+def _silent(done: int, total: int) -> None:
+    """Nobody listens."""
 
 
 def generate(
-    root: Path, resolution: tuple[int, int], *, count: int, classes: int, seed: int, processes: int, progress: OnImages
-) -> Path:  # fmt: skip
-    """Make, complete or enlarge `root/WxH` to at least `count` images, and return that directory.
+    root: Path, request: SetRequest, *, count: int, processes: int, progress: OnImages, on_picture: OnImages = _silent
+) -> Path:
+    """Make, complete or enlarge `root/WxH` (or `root/imagenet`) to at least `count` images; returns that directory.
 
     Raises Refused when another set is there, ForeignDirectory when anything else is, Locked when another
     process is at work, NoSpace before writing when there is too little room or midway when it runs out,
     MissingPart without permission, BadValue for impossible numbers. Whatever happens, nothing that was
     complete is lost, and the same call goes on from there.
     """
-    if min(count, classes, processes) < 1 or seed < 0:
-        raise BadValue("count, classes and processes must be 1 or more, and the seed 0 or more")
-    directory = root / format_resolution(*resolution)
-    spec = SetSpec(width=resolution[0], height=resolution[1], classes=classes, seed=seed)
+    if min(count, processes) < 1:
+        raise BadValue("count and processes must be 1 or more")
+    directory, spec = root / format_resolution(request.resolution), request.spec()
     try:
         # Before the lock, so that a complete set can be used where this user may not write.
         manifest = _known(directory, spec)
-        if manifest is None or len(manifest.size_bytes) < count:
+        if manifest is None or manifest.images < count:
             with lock_directory(directory):
-                _make(directory, spec, count, processes, progress)
+                _make(directory, request, count, processes, progress, on_picture)
     except OSError as error:
         raise _trouble(error, directory) from error
     return directory
@@ -66,7 +66,7 @@ def generate(
 def _known(directory: Path, spec: SetSpec) -> Manifest | None:
     """The manifest of this very set; None while it is not complete. Raises ForeignDirectory and Refused."""
     if not (directory / SPEC).exists():
-        ours = {".lock", f".{SPEC}.part"}
+        ours = {".lock", f".{SPEC}.part", POOL, f".{POOL}.part"}
         if directory.exists() and any(entry.name not in ours for entry in directory.iterdir()):
             raise ForeignDirectory(
                 f"{directory} is not empty and not a generated data set", hint="choose another directory"
@@ -76,14 +76,23 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
         found = read_spec(directory)
     except BadValue as error:
         raise ForeignDirectory(
-            f"{directory} was not generated by this loaderprobe: {error}", hint="choose another directory"
+            f"{directory} was not generated by this loaderprobe: {error}", hint="choose another directory, or remove it"
         ) from error
-    if found is not None and found != spec:
+    if found is not None and found.asks_for() != spec:
         raise Refused(
-            f"{directory} holds another data set (seed {found.seed}, {found.classes} classes, {found.generator})",
+            f"{directory} holds another data set: {_differences(found, spec)}",
             hint="choose another directory, or remove it",
         )
     return read_manifest(directory)
+
+
+def _differences(found: SetSpec, asked: SetSpec) -> str:
+    names = [name for name in SetSpec.__dataclass_fields__ if name != "pool_sha256"]
+    return ", ".join(
+        f"{name.replace('_', ' ')} {getattr(found, name)}, not {getattr(asked, name)}"
+        for name in names
+        if getattr(found, name) != getattr(asked, name)
+    )
 
 
 def _trouble(error: OSError, directory: Path) -> LoaderprobeError:
@@ -91,138 +100,64 @@ def _trouble(error: OSError, directory: Path) -> LoaderprobeError:
         return BadValue(f"{directory} cannot be made: a file is in the way", hint="choose another directory")
     trouble = write_error(error, directory)
     trouble.hint = (
-        "free some room, then run the same command again: it goes on from here"
-        if isinstance(trouble, NoSpace)
-        else "choose a directory you may write to"
+        f"free some room, then {GO_ON}" if isinstance(trouble, NoSpace) else "choose a directory you may write to"
     )
     return trouble
 
 
-def _make(directory: Path, spec: SetSpec, count: int, processes: int, progress: OnImages) -> None:
+def _make(
+    directory: Path, request: SetRequest, count: int, processes: int, progress: OnImages, on_picture: OnImages
+) -> None:
     # Asked again under the lock: another process may have made or enlarged the set meanwhile.
-    manifest = _known(directory, spec)
-    entries = dict(enumerate(zip(manifest.size_bytes, manifest.blake2b, strict=True))) if manifest else {}
-    missing = range(len(entries), count)
-    if not missing:
+    manifest = _known(directory, request.spec())
+    if manifest is not None and manifest.images >= count:
         return
-    write_spec(directory, spec)
-    present = _take_stock(directory)
-    _check_space(directory, spec, sum(spec.path(index) not in present for index in missing))
-    # A class without images would be an error to torchvision's ImageFolder.
-    for index in range(min(spec.classes, count)):
-        (directory / spec.path(index)).parent.mkdir(parents=True, exist_ok=True)
-    progress(len(entries), count)
-    for index, size, digest in _written(directory, spec, missing, processes):
-        entries[index] = (size, digest)
-        if len(entries) % CHUNK == 0 or len(entries) == count:
-            progress(len(entries), count)
+    pool, spec = _pool_of(directory, request, processes, on_picture)
+    journal = Journal(directory)
+    whole = believed(directory, spec, manifest, journal, count)
+    missing = [number for number in range(spec.files(count)) if number not in whole]
+    check_space(directory, spec, pool, [len(spec.images_in(number, count)) for number in missing])
+    for number in range(min(spec.classes if spec.layout == "folder" else 1, count)):
+        # A class without images would be an error to torchvision's ImageFolder.
+        (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
+    done = sum(entry.images for entry in whole.values())
+    progress(done, count)
+
+    def found(entries: list[Entry]) -> None:
+        nonlocal done
+        whole.update({entry.number: entry for entry in entries})
+        done += sum(entry.images for entry in entries)
+        progress(done, count)
+
+    work = Work(directory=directory, spec=spec, pool=pool, images=count)
+    work.write(missing, processes, found, Book(journal))
     # On the medium before the manifest says so; and only written-back pages can be read cold.
-    os.sync()
-    ordered = [entries[index] for index in range(count)]
+    sync_filesystem(directory)
+    ordered = [whole[number] for number in range(spec.files(count))]
     write_manifest(
         directory,
-        Manifest(spec=spec, size_bytes=tuple(s for s, _ in ordered), blake2b=tuple(digest for _, digest in ordered)),
+        Manifest(
+            spec=spec,
+            images=count,
+            size_bytes=tuple(entry.size_bytes for entry in ordered),
+            xxh3=tuple(entry.xxh3 for entry in ordered),
+            odd_images={name: ODDITIES[name].among(count) for name in spec.oddities},
+        ),
     )
+    journal.end()
 
 
-def _take_stock(directory: Path) -> set[str]:
-    """Paths of the images that are there; what a killed process left half-written is removed."""
-    present = set()
-    for path in directory.glob("train/*/*"):
-        if path.name.endswith(PART):
-            path.unlink()
-        else:
-            present.add(path.relative_to(directory).as_posix())
-    return present
-
-
-def _check_space(directory: Path, spec: SetSpec, count: int) -> None:
-    """Refuse before writing `count` images: their mean size is that of a few images of this very set."""
-    sized = min(SIZED_IMAGES, count)
-    if sized == 0:
-        return
-    source = _image_source(spec)
-    mean = sum(len(source.jpeg(index)) for index in range(sized)) / sized
-    needed = round(count * (mean + BLOCK_BYTES / 2) * SPACE_MARGIN)
-    stat = os.statvfs(directory)
-    free = stat.f_bavail * stat.f_frsize
-    if free < needed:
-        raise NoSpace(
-            f"{directory} has {format_bytes(free)} free, and {count} images take about {format_bytes(needed)}",
-            hint="choose another directory, or fewer images",
-        )
-    if stat.f_files and stat.f_favail < count + spec.classes:
-        raise NoSpace(f"{directory} has room for only {stat.f_favail} more files", hint="choose another file system")
-
-
-def _written(directory: Path, spec: SetSpec, indices: Sequence[int], processes: int) -> Iterable[Entry]:
-    chunks = [indices[first : first + CHUNK] for first in range(0, len(indices), CHUNK)]
-    if processes == 1 or len(chunks) == 1:
-        for chunk in chunks:
-            yield from _write_chunk(directory, spec, chunk)
-        return
-    # Forked workers inherit the bases that sizing has just made.
-    context = multiprocessing.get_context("fork")
-    workers = min(processes, len(chunks))
-    with ProcessPoolExecutor(workers, context, initializer=_begin_worker, initargs=(os.getpid(),)) as pool:
-        try:
-            for future in as_completed([pool.submit(_write_chunk, directory, spec, chunk) for chunk in chunks]):
-                yield from future.result()
-        except BrokenProcessPool as error:
-            raise LoaderprobeError(
-                "a process that was generating images died", hint="run the same command again: it goes on from here"
-            ) from error
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin_worker(parent: int) -> None:
-    """Ctrl-C reaches the whole group: a worker ends its chunk, and the parent hands out no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent(parent)
-
-
-def _write_chunk(directory: Path, spec: SetSpec, indices: Sequence[int]) -> list[Entry]:
-    source = _image_source(spec)
-    return [_write_image(directory / spec.path(index), source, index) for index in indices]
-
-
-def _write_image(path: Path, source: ImageSource, index: int) -> Entry:
-    """Written under another name first, so that an interrupted file is never taken for a whole one."""
-    kept = _kept(path)
-    if kept is not None:
-        return index, len(kept), _digest(kept)
-    data = source.jpeg(index)
-    part = path.with_name(f".{path.name}{PART}")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    except BaseException:
-        # Ctrl-C as much as a full disk.
-        part.unlink(missing_ok=True)
-        raise
-    return index, len(data), _digest(data)
-
-
-def _kept(path: Path) -> bytes | None:
-    """The image that an interrupted run left at `path`; None when it must be written.
-
-    A file gets its name when all of it is written, so the name is proof enough after a process died. After a
-    power failure the name can be on the medium without the bytes: such a file is empty or ends in zeros,
-    which the markers at both ends of a JPEG tell.
-    """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return data if data.startswith(JPEG_START) and data.endswith(JPEG_END) else None
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-@functools.lru_cache(maxsize=1)
-def _image_source(spec: SetSpec) -> ImageSource:
-    """The one source of this process: its bases take seconds to make at large sizes."""
-    return PillowImages(spec.width, spec.height, spec.seed)
+def _pool_of(directory: Path, request: SetRequest, processes: int, on_picture: OnImages) -> tuple[Pool, SetSpec]:
+    """The pool of the set, made only once: another machine's arithmetic might paint it a little differently."""
+    found = read_spec(directory)
+    if found is not None:
+        return load_pool(directory / POOL, found.pool_sha256), found
+    if processes == 1:
+        pool = build_pool(request.pool(), map, on_picture)
+    else:
+        with hands(processes) as executor:
+            pool = build_pool(request.pool(), executor.map, on_picture)
+    pool.save(directory / POOL)
+    spec = replace(request.spec(), pool_sha256=pool.digest)
+    write_spec(directory, spec)
+    return pool, spec

@@ -13,23 +13,24 @@ import pytest
 from PIL import Image
 
 from loaderprobe.datasets.generate import generate
+from loaderprobe.datasets.request import SetRequest
 
 NOBODY = 65534
 Make = Callable[..., Path]
 AsNobody = Callable[[], AbstractContextManager[None]]
 
 
+def _silent(done: int, total: int) -> None:
+    """Nobody listens."""
+
+
 def make_set(root: Path, **changes: object) -> Path:
     """A set of 70 small images in three chunks, made in this process unless `changes` say otherwise."""
-    options: dict[str, object] = {
-        "resolution": (64, 48),
-        "count": 70,
-        "classes": 3,
-        "seed": 0,
-        "processes": 1,
-        "progress": lambda *_: None,
-    }
-    return generate(root, **(options | changes))  # type: ignore[arg-type]  # a test says what it changes by name
+    options: dict[str, object] = {"count": 70, "processes": 1, "progress": _silent, "on_picture": _silent}
+    asked: dict[str, object] = {"resolution": (64, 48), "classes": 3, "pictures": 4}
+    for name, value in changes.items():
+        (options if name in options else asked)[name] = value
+    return generate(root, SetRequest(**asked), **options)  # type: ignore[arg-type]  # a test says what it changes by name
 
 
 def tree(directory: Path) -> dict[str, bytes]:

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from loaderprobe.datasets import generate as module
 from loaderprobe.datasets.manifest import read_manifest
+from loaderprobe.errors import BadValue
 from loaderprobe.store.run_directory import lock_directory
 from tests.datasets.conftest import Make, tree
 
@@ -40,18 +41,6 @@ def test_another_seed_gives_other_images(tmp_path: Path, make: Make) -> None:
     assert not ours & theirs
 
 
-def test_no_block_of_a_file_is_found_in_another(two_hundred: Path) -> None:
-    """Storage that removes duplicates, whole files or aligned 4 KiB blocks, finds none."""
-    blocks = [
-        data[start : start + 4096]
-        for name, data in tree(two_hundred).items()
-        if name.endswith(".JPEG")
-        for start in range(0, len(data), 4096)
-    ]
-    assert len(blocks) > 400
-    assert len(set(blocks)) == len(blocks)
-
-
 def test_names_and_classes_are_those_of_imagenet(tmp_path: Path, make: Make) -> None:
     """Image i lies in class i modulo the classes, as train/CLASS/CLASS_i.JPEG."""
     names = {name for name in tree(make(tmp_path, count=4)) if name.endswith(".JPEG")}
@@ -64,16 +53,16 @@ def test_names_and_classes_are_those_of_imagenet(tmp_path: Path, make: Make) -> 
 
 
 def test_the_manifest_tells_size_and_digest_of_every_file(tmp_path: Path, make: Make) -> None:
-    """Schema, version, spec, and for each index the size and the blake2b digest of its file."""
+    """Schema, version, spec, and for each file its size and its XXH3 digest."""
     directory = make(tmp_path)
     envelope = json.loads((directory / "manifest.json").read_bytes())
-    assert (envelope["schema"], envelope["schema_version"]) == ("loaderprobe/dataset", 1)
+    assert (envelope["schema"], envelope["schema_version"]) == ("loaderprobe/image-set", 1)
     manifest = read_manifest(directory)
     assert manifest is not None
-    assert (manifest.spec.width, manifest.spec.height, manifest.spec.seed, manifest.spec.classes) == (64, 48, 0, 3)
-    for index, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.blake2b, strict=True)):
-        data = (directory / manifest.spec.path(index)).read_bytes()
-        assert (len(data), hashlib.blake2b(data, digest_size=16).hexdigest()) == (size, digest)
+    assert (manifest.spec.resolution, manifest.spec.seed, manifest.spec.classes, manifest.images) == ("64x48", 0, 3, 70)
+    for number, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.xxh3, strict=True)):
+        data = (directory / manifest.spec.path(number)).read_bytes()
+        assert (len(data), xxhash.xxh3_128_hexdigest(data)) == (size, digest)
 
 
 def test_progress_counts_up_to_the_whole(tmp_path: Path, make: Make) -> None:
@@ -107,7 +96,7 @@ def test_a_growth_that_was_interrupted_leaves_the_smaller_set_whole(tmp_path: Pa
         make(tmp_path, count=140, progress=interrupt_at(96, KeyboardInterrupt()))
     manifest = read_manifest(directory)
     assert manifest is not None
-    assert len(manifest.size_bytes) == 70
+    assert manifest.images == 70
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -156,11 +145,11 @@ def test_a_set_that_another_process_enlarged_meanwhile_does_not_shrink(
     monkeypatch.setattr(module, "lock_directory", late)
     manifest = read_manifest(make(tmp_path))
     assert manifest is not None
-    assert len(manifest.size_bytes) == 140
+    assert manifest.images == 140
 
 
-def test_files_that_a_power_failure_emptied_are_made_again(tmp_path: Path, make: Make) -> None:
-    """A name without its bytes, empty or ending in zeros, is not taken for an image."""
+def test_files_that_no_record_names_are_made_again(tmp_path: Path, make: Make) -> None:
+    """After a power failure a name can be there without its bytes: only the journal is believed."""
     directory = make(tmp_path)
     whole = tree(directory)
     (directory / "manifest.json").unlink()
@@ -168,6 +157,18 @@ def test_files_that_a_power_failure_emptied_are_made_again(tmp_path: Path, make:
     empty.write_bytes(b"")
     zeroed.write_bytes(zeroed.read_bytes()[:700] + bytes(500))
     assert tree(make(tmp_path)) == whole
+
+
+def test_the_pool_is_painted_once(tmp_path: Path, make: Make) -> None:
+    """A set that goes on takes the saved pictures; when they were changed it is refused, not continued with others."""
+    directory = make(tmp_path)
+    painted: list[tuple[int, int]] = []
+    make(tmp_path, count=80, on_picture=lambda *now: painted.append(now))
+    assert painted == []
+    other = make(tmp_path / "other", seed=1)
+    (directory / "pool.npz").write_bytes((other / "pool.npz").read_bytes())
+    with pytest.raises(BadValue, match="not the pool"):
+        make(tmp_path, count=90)
 
 
 def test_half_files_of_a_killed_process_are_removed(tmp_path: Path, make: Make) -> None:

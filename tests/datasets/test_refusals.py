@@ -12,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from loaderprobe.datasets import generate as module
-from loaderprobe.datasets.images import ImageSource
-from loaderprobe.datasets.manifest import read_manifest
+from loaderprobe.datasets import files
+from loaderprobe.datasets.journal import Entry
+from loaderprobe.datasets.manifest import SetSpec, read_manifest
+from loaderprobe.datasets.pool import Pool
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, Locked, MissingPart, NoSpace, Refused
 from loaderprobe.store.run_directory import lock_directory
 from tests.datasets.conftest import AsNobody, Make, tree
@@ -32,8 +33,10 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, nam
     assert [path.name for path in directory.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"classes": 4}])
-def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, change: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"classes": 4}, {"pictures": 5}, {"mean_bytes": 2000}, {"layout": "shards"}]
+)
+def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, change: dict[str, object]) -> None:
     """Sets of two specs are never mixed."""
     before = tree(make(tmp_path))
     with pytest.raises(Refused, match="another data set") as refusal:
@@ -42,7 +45,7 @@ def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, cha
     assert tree(tmp_path / "64x48") == before
 
 
-@pytest.mark.parametrize("change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}])
+@pytest.mark.parametrize("change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}, {"pictures": 0}])
 def test_impossible_numbers_are_refused(tmp_path: Path, make: Make, change: dict[str, int]) -> None:
     """A number that cannot be is a bad value, not a traceback from numpy."""
     with pytest.raises(BadValue):
@@ -73,10 +76,8 @@ def test_going_on_needs_room_only_for_what_is_missing(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A set that lacks one image completes on a disk with room for two."""
-    directory = make(tmp_path)
-    whole = tree(directory)
-    (directory / "manifest.json").unlink()
-    (directory / "train/n00000000/n00000000_0.JPEG").unlink()
+    make(tmp_path, count=69)
+    whole = tree(make(tmp_path.parent / f"{tmp_path.name}-whole"))
     room = {"f_bavail": 4, "f_frsize": 4096, "f_files": 0, "f_favail": 0}
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**room))
     assert tree(make(tmp_path)) == whole
@@ -133,15 +134,15 @@ def test_a_killed_process_is_reported_and_nothing_is_lost(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that the kernel kills gives one clear error, and the next call completes the set."""
-    write_image = module._write_image
+    write_file = files.write_file
 
-    def killed_at_forty(path: Path, source: ImageSource, index: int) -> module.Entry:
-        if index == 40:
+    def killed_at_forty(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
+        if number == 40:
             os.kill(os.getpid(), signal.SIGKILL)
-        return write_image(path, source, index)
+        return write_file(directory, spec, pool, number, indices)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_write_image", killed_at_forty)
+        patch.setattr(files, "write_file", killed_at_forty)
         with pytest.raises(LoaderprobeError, match="died") as death:
             make(tmp_path / "cut", processes=2)
     assert "goes on" in death.value.hint
@@ -152,8 +153,10 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, make: Make) -> None:
     """After kill -9 nobody goes on writing: the pipe that the workers inherited closes, and the set completes."""
     program = (
         "from pathlib import Path; import sys; from loaderprobe.datasets.generate import generate\n"
+        "from loaderprobe.datasets.request import SetRequest\n"
         "say = lambda done, _: done and print('alive', flush=True)\n"
-        f"generate(Path({str(tmp_path)!r}), (64, 48), count=100_000, classes=3, seed=0, processes=2, progress=say)"
+        "request = SetRequest(resolution=(64, 48), classes=3, pictures=4)\n"
+        f"generate(Path({str(tmp_path)!r}), request, count=100_000, processes=2, progress=say)"
     )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
