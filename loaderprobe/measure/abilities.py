@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.plugins import resolve
+from loaderprobe.protocols import Clock
 from loaderprobe.records.environment import Ability, StorageLocation
+from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
@@ -22,6 +27,9 @@ from loaderprobe.units import format_bytes, significant
 PROBE_BYTES = 1 << 20
 # Two workers' batches of 32 float images, with a prefetch factor of 2.
 USUAL_SHARED_MEMORY = 7 * 32 * 3 * 224 * 224 * 4
+# GPM compares two samples, which must be more than 0.1 s apart.
+GPM_GAP_S = 0.15
+_UTILIZATION, _OCCUPANCY = "GPU utilization (NVML)", "SM occupancy (NVML GPM)"
 
 
 def abilities(path: Path) -> tuple[Ability, ...]:
@@ -36,7 +44,7 @@ def abilities(path: Path) -> tuple[Ability, ...]:
         _cores(),
         _shared_memory(),
         _training(),
-        _gpu_sampling(),
+        *gpu_counters(SystemClock()),
     )
 
 
@@ -136,9 +144,40 @@ def _training() -> Ability:
     return Ability(name=name, state="yes", why=info.device)
 
 
-def _gpu_sampling() -> Ability:
+def gpu_counters(clock: Clock) -> tuple[Ability, ...]:
+    """Utilization and SM occupancy, tried on every GPU with the sampler that a sweep uses."""
     gpus, reason = list_gpus()
-    name = "GPU utilization (NVML)"
     if reason:
-        return Ability(name=name, state="no", why=reason, next_step="an NVIDIA GPU, and its driver's libnvidia-ml")
-    return Ability(name=name, state="yes", why=", ".join(gpu.name for gpu in gpus))
+        return (
+            Ability(
+                name=_UTILIZATION, state="no", why=reason, next_step="an NVIDIA GPU, and its driver's libnvidia-ml"
+            ),
+            Ability(name=_OCCUPANCY, state="no", why=reason, next_step="an NVIDIA GPU of the Hopper kind or newer"),
+        )
+    sampler = resolve("sampling", "loaderprobe.samplers.nvml:NvmlSampler")
+    with ExitStack() as stack:
+        tried = [(gpu.name, stack.enter_context(sampler(clock, gpu.uuid))) for gpu in gpus]
+        for wait_s in (GPM_GAP_S, 0.0):
+            for _, each in tried:
+                each.sample()
+            clock.sleep(wait_s)
+        found = [(name, each.series()) for name, each in tried]
+    return (
+        _gpu_counter(_UTILIZATION, "gpu_utilization", "share of time with any kernel at all", found),
+        _gpu_counter(_OCCUPANCY, "gpu_sm_occupancy", "active warps, of the most the SMs can hold", found),
+    )
+
+
+def _gpu_counter(
+    name: str, series: str, meaning: str, found: Sequence[tuple[str, Sequence[Series | Missing]]]
+) -> Ability:
+    read = [gpu for gpu, items in found if any(isinstance(item, Series) and item.name == series for item in items)]
+    reasons = dict.fromkeys(
+        f"{gpu}: {item.reason}"
+        for gpu, items in found
+        for item in items
+        if isinstance(item, Missing) and item.name == series
+    )
+    state: Literal["yes", "limited", "no"] = "yes" if len(read) == len(found) else "limited" if read else "no"
+    good = [f"{', '.join(dict.fromkeys(read))}: {meaning}"] if read else []
+    return Ability(name=name, state=state, why="; ".join([*good, *reasons]))

@@ -1,81 +1,222 @@
-"""NVML: how busy the GPU is, its power and its clock. Every error is a reason, never 0."""
+"""NVML: how busy the GPU is, its power, energy and clocks, and who else uses it. Every error is a reason, never 0."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
 from loaderprobe.protocols import Clock
+from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.samplers.gpm import METRICS, GpmReader, gpm_reason
+from loaderprobe.samplers.nvml_device import NvmlDevice, call, open_device
+from loaderprobe.samplers.nvml_errors import FATAL, FINAL, reason_for
 from loaderprobe.samplers.recorded import RecordedSampler
 
-UTILIZATION = "gpu_utilization"
-SOURCE = "NVML utilization: share of time with any kernel at all"
-# NVML's errors by value: its exceptions compare badly.
-REASONS = {
-    1: "NVML was not initialised",
-    3: "this GPU does not support it",
-    4: "no permission to ask NVML",
-    6: "NVML does not know this GPU",
-    9: "the NVIDIA driver is not loaded",
-    12: "there is no NVIDIA driver library (libnvidia-ml.so.1)",
-    13: "the driver is too old for it",
-    15: "the GPU has been lost",
-    18: "driver and library versions differ: reboot after the driver's update",
-    999: "NVML failed; in a container the GPU may have been taken away",
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlFigure:
+    """One figure that NVML gives for one call."""
+
+    name: str
+    unit: str
+    source: str
+    read: Callable[[NvmlDevice], float | str]
+    """Its value, or the reason why there is none; raises nvml.NVMLError."""
+
+
+def _clock_mhz(device: NvmlDevice, which: str) -> float:
+    nvml = device.nvml
+    return float(call(nvml, "nvmlDeviceGetClockInfo", device.handle, getattr(nvml, which)))
+
+
+def _other_processes(device: NvmlDevice) -> float | str:
+    """Processes but this one, which trains on this GPU and so is one of them.
+
+    It is not looked for by its id: in a container NVML often lists the host's.
+    """
+    listed = device.ask("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
+    pids = {process.pid for process in listed}
+    if not pids:
+        return "NVML lists no process on this GPU, not even this one: a container, perhaps"
+    return float(len(pids) - 1)
+
+
+FIGURES = (
+    NvmlFigure(
+        name="gpu_utilization", unit="", source="NVML utilization: share of time with any kernel at all",
+        read=lambda device: device.ask("nvmlDeviceGetUtilizationRates").gpu / 100,
+    ),
+    NvmlFigure(
+        name="gpu_power", unit="W", source="NVML power usage; since Ampere an average over 1 s",
+        read=lambda device: device.ask("nvmlDeviceGetPowerUsage") / 1000,
+    ),
+    NvmlFigure(
+        name="gpu_energy", unit="J", source="NVML total energy consumption since the driver was loaded",
+        read=lambda device: device.ask("nvmlDeviceGetTotalEnergyConsumption") / 1000,
+    ),
+    NvmlFigure(
+        name="gpu_sm_clock", unit="MHz", source="NVML clock of the SMs",
+        read=lambda device: _clock_mhz(device, "NVML_CLOCK_SM"),
+    ),
+    NvmlFigure(
+        name="gpu_memory_clock", unit="MHz", source="NVML clock of the memory",
+        read=lambda device: _clock_mhz(device, "NVML_CLOCK_MEM"),
+    ),
+    NvmlFigure(
+        name="gpu_throttle", unit="bits", source="NVML clocks event reasons: 0 none, 1 idle, others hold clocks down",
+        read=lambda device: float(
+            device.ask("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+        ),
+    ),
+    NvmlFigure(
+        name="gpu_other_processes", unit="", source="NVML compute processes on this GPU, at least, less this one",
+        read=_other_processes,
+    ),
+)  # fmt: skip
 
 
 class NvmlSampler(RecordedSampler):
-    """Readings of one GPU, found by UUID: CUDA's numbering is not NVML's. `nvml` is the pynvml module or a fake."""
+    """Readings of the GPU that trains here, found by UUID. `nvml` is the pynvml module or a fake.
+
+    `sample` is to be called by one thread. Raises nothing of NVML's: what is not there has its reason.
+    """
 
     def __init__(self, clock: Clock, uuid: str | None, nvml: Any = None) -> None:
         super().__init__(clock)
-        self._nvml = nvml or import_module("pynvml")
+        self._nvml = nvml
         self._uuid = uuid
-        self._handle: Any = None
+        self._device: NvmlDevice | None = None
+        self._gpm: GpmReader | None = None
+        self._figures = list(FIGURES)
+        self._with_gpm = True
+        self._lost: str | None = None
+        self._stopped: dict[str, str] = {}
+        self._begun_ns = 0
 
     def __enter__(self) -> Self:
-        if self._uuid is None:
-            self.miss(UTILIZATION, "no GPU trains in this configuration")
-            return self
-        try:
-            self._nvml.nvmlInit()
-        except self._nvml.NVMLError as error:
-            self.miss(UTILIZATION, reason_for(error))
-            return self
-        try:
-            self._handle = self._nvml.nvmlDeviceGetHandleByUUID(self._uuid)
-        except self._nvml.NVMLError as error:
-            self.miss(UTILIZATION, reason_for(error))
-            self._nvml.nvmlShutdown()
+        self._begun_ns = self._clock.now_ns()
+        reason = self._open()
+        if reason is not None:
+            self._miss_all(reason)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._handle is not None:
-            # A GPU lost meanwhile must not cost the measurement: all its readings are kept already.
-            with suppress(self._nvml.NVMLError):
-                self._nvml.nvmlShutdown()
+        if self._device is not None:
+            if self._gpm is not None:
+                self._gpm.close()
+            self._shut_down()
 
     def sample(self) -> None:
         """Read what this GPU offers; the rest keeps its reason."""
-        if self._handle is None:
+        device = self._device
+        if device is None:
             return
-        nvml, handle = self._nvml, self._handle
-        self._read(UTILIZATION, "", SOURCE, lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
-        self._read("gpu_power", "W", "NVML power usage", lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
-        self._read("gpu_sm_clock", "MHz", "NVML clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+        for figure in list(self._figures):
+            if self._lost is None:
+                self._read(device, figure)
+        if self._with_gpm and self._lost is None:
+            self._read_gpm(device)
 
-    def _read(self, name: str, unit: str, source: str, call: Any) -> None:
+    def series(self) -> Sequence[Series | Missing]:
+        """All that was read, the reasons for what never was, and for what stopped before the end."""
+        found = list(super().series())
+        ends = {series.name: series.time_ns[-1] for series in found if isinstance(series, Series)}
+        for name, reason in dict(self._stopped).items():
+            if name in ends:
+                after_s = (ends[name] - self._begun_ns) / 1e9
+                found.append(
+                    Missing(name=name, reason=f"{reason}; its readings end {after_s:.1f} s after sampling began")
+                )
+        return [*found, *(self._gpm.whole() if self._gpm is not None else ())]
+
+    def _open(self) -> str | None:
+        """The reason why there is no GPU to read; None when there is one."""
+        if self._uuid is None:
+            return "no GPU trains in this configuration"
         try:
-            self.record(name, unit, source, float(call()))
+            self._nvml = self._nvml or import_module("pynvml")
+        except ImportError as error:
+            return f"pynvml cannot be imported ({error}): pip install nvidia-ml-py"
+        try:
+            self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
-            self.miss(name, reason_for(error))
+            return reason_for(error)
+        try:
+            self._device = open_device(self._nvml, self._uuid)
+        except self._nvml.NVMLError as error:
+            self._shut_down()
+            return reason_for(error)
+        return None
 
+    def _shut_down(self) -> None:
+        # A GPU lost meanwhile must not cost the measurement: all its readings are kept already.
+        with suppress(self._nvml.NVMLError):
+            self._nvml.nvmlShutdown()
 
-def reason_for(error: Any) -> str:
-    """An NVML error in words."""
-    return REASONS.get(error.value, f"NVML error {error.value}: {error}")
+    def _read(self, device: NvmlDevice, figure: NvmlFigure) -> None:
+        try:
+            value = figure.read(device)
+        except self._nvml.NVMLError as error:
+            if error.value in FINAL:
+                self._figures.remove(figure)
+            self._fail((figure.name,), error, device.explain(error))
+            return
+        if isinstance(value, str):
+            self._stop((figure.name,), value)
+        else:
+            self._stopped.pop(figure.name, None)
+            self.record(figure.name, figure.unit, figure.source, value)
+
+    def _read_gpm(self, device: NvmlDevice) -> None:
+        names = tuple(metric.name for metric in METRICS)
+        try:
+            if self._gpm is None:
+                self._start_gpm(device, names)
+                return
+            answers = self._gpm.read()
+        except self._nvml.NVMLError as error:
+            self._with_gpm = error.value not in FINAL
+            self._fail(names, error, gpm_reason(error))
+            return
+        for metric in METRICS:
+            answer = answers.get(metric.name) if answers is not None else None
+            if isinstance(answer, str):
+                self._stop((metric.name,), answer)
+            elif answer is not None:
+                self._stopped.pop(metric.name, None)
+                self.record(metric.name, metric.unit, metric.source, answer)
+
+    def _start_gpm(self, device: NvmlDevice, names: tuple[str, ...]) -> None:
+        reader = GpmReader(self._clock, device)
+        try:
+            reason = reader.start()
+        except self._nvml.NVMLError:
+            reader.close()
+            raise
+        if reason is None:
+            self._gpm = reader
+        else:
+            self._with_gpm = False
+            self._stop(names, reason)
+
+    def _fail(self, names: tuple[str, ...], error: Any, reason: str) -> None:
+        self._stop(names, reason)
+        if error.value in FATAL:
+            self._lost = reason
+            self._miss_all(reason)
+
+    def _stop(self, names: tuple[str, ...], reason: str) -> None:
+        for name in names:
+            self.miss(name, reason)
+            self._stopped[name] = reason
+
+    def _miss_all(self, reason: str) -> None:
+        for figure in (*FIGURES, *METRICS):
+            self.miss(figure.name, reason)
+            self._stopped.setdefault(figure.name, reason)

@@ -43,7 +43,8 @@ class RecordedSampler:
                 time_ns=tuple(time_ns for time_ns, _ in readings),
                 values=tuple(value for _, value in readings),
             )
-            for (name, unit, source), readings in self._readings.items()
+            # Copies: the sampling thread may be at work.
+            for (name, unit, source), readings in [(key, tuple(kept)) for key, kept in list(self._readings.items())]
         ]
         names = {series.name for series in read}
-        return [*read, *(Missing(name=n, reason=reason) for n, reason in self._missing.items() if n not in names)]
+        return [*read, *(Missing(name=n, reason=reason) for n, reason in list(self._missing.items()) if n not in names)]

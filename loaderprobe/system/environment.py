@@ -43,8 +43,10 @@ def _version(distribution: str) -> str | None:
 
 def list_gpus() -> tuple[tuple[Gpu, ...], str | None]:
     """The NVIDIA GPUs, and the reason why none is listed (None when one is)."""
-    import pynvml
-
+    try:
+        import pynvml
+    except ImportError as error:
+        return (), f"pynvml cannot be imported ({error}): pip install nvidia-ml-py"
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

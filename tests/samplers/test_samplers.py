@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.background import SamplerThread
 from loaderprobe.samplers.host import DiskSampler, MachineSampler, WorkerSampler
-from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.system.process import ProcessCounters
 from loaderprobe.testing import FakeClock
 
@@ -83,90 +82,6 @@ def test_machine_share_is_between_readings() -> None:
         sampler.sample()
     (series,) = sampler.series()
     assert isinstance(series, Series) and series.name == "machine_cpu" and series.values == (0.5, 1.0)
-
-
-class NvmlError(Exception):
-    """As the real one, it cannot be hashed and does not compare with numbers."""
-
-    __hash__ = None  # type: ignore[assignment]  # the trap of the real class, reproduced
-
-    def __init__(self, value: int) -> None:
-        super().__init__(f"error {value}")
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self.value == other.value)  # type: ignore[attr-defined]  # the trap again
-
-
-class FakeNvml:
-    """The few calls of pynvml that the sampler makes; `failing` maps a call to an error number."""
-
-    NVMLError = NvmlError
-    NVML_CLOCK_SM = 1
-
-    def __init__(self, **failing: int) -> None:
-        self._failing = failing
-        self.open = 0
-
-    def _answer(self, call: str, value: Any) -> Any:
-        if call in self._failing:
-            raise NvmlError(self._failing[call])
-        return value
-
-    def nvmlInit(self) -> None:
-        self._answer("init", None)
-        self.open += 1
-
-    def nvmlShutdown(self) -> None:
-        self.open -= 1
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-        return str(self._answer("handle", uuid))
-
-    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
-        return self._answer("utilization", type("Rates", (), {"gpu": 40}))
-
-    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
-        return int(self._answer("power", 350_000))
-
-    def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
-        return int(self._answer("clock", 1980))
-
-
-def _nvml(nvml: FakeNvml, uuid: str | None = "GPU-1") -> dict[str, Series | Missing]:
-    with NvmlSampler(FakeClock(), uuid, nvml) as sampler:
-        sampler.sample()
-    return _by_name(sampler.series())
-
-
-def test_nvml_units() -> None:
-    """Utilization is a share, power in watts, the clock in MHz, and NVML is closed again."""
-    nvml = FakeNvml()
-    found = _nvml(nvml)
-    values = {name: item.values for name, item in found.items() if isinstance(item, Series)}
-    assert values == {"gpu_utilization": (0.4,), "gpu_power": (350.0,), "gpu_sm_clock": (1980.0,)}
-    utilization = found["gpu_utilization"]
-    assert isinstance(utilization, Series) and "any kernel" in utilization.source
-    assert nvml.open == 0
-
-
-def test_every_nvml_error_is_a_reason() -> None:
-    """Whatever NVML says no with, known or not, becomes a Missing with a reason, never 0."""
-    for value in (1, 2, 3, 4, 6, 9, 12, 13, 15, 18, 19, 21, 25, 999, 1234):
-        missing = _nvml(FakeNvml(init=value))["gpu_utilization"]
-        assert isinstance(missing, Missing) and missing.reason
-
-
-def test_one_figure_may_be_missing() -> None:
-    """A GPU that does not give one figure still gives the others."""
-    found = _nvml(FakeNvml(utilization=3))
-    assert isinstance(found["gpu_utilization"], Missing)
-    assert isinstance(found["gpu_power"], Series)
-
-
-def test_no_gpu_in_use_is_a_reason() -> None:
-    """A configuration that trains elsewhere does not ask NVML at all."""
-    assert isinstance(_nvml(FakeNvml(init=12), uuid=None)["gpu_utilization"], Missing)
 
 
 class Scripted:

@@ -1,0 +1,88 @@
+"""One GPU, or one MIG instance of it, as NVML knows it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from loaderprobe.samplers.nvml_errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, reason_for
+
+ERROR_NOT_FOUND = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlDevice:
+    """Handles of a GPU. Every call raises `nvml.NVMLError`, and nothing else, when there is no answer."""
+
+    nvml: Any
+    """The pynvml module or a fake of it."""
+    handle: Any
+    """What trains: a whole GPU or a MIG instance."""
+    parent: Any
+    """The whole GPU."""
+    instance: int | None
+    """Number of the GPU instance; None for a whole GPU."""
+
+    def ask(self, *names: str) -> Any:
+        """The answer of the first of these functions that both pynvml and the driver have."""
+        for name in names[:-1]:
+            try:
+                return call(self.nvml, name, self.handle)
+            except self.nvml.NVMLError as error:
+                if error.value != FUNCTION_NOT_FOUND:
+                    raise
+        return call(self.nvml, names[-1], self.handle)
+
+    def explain(self, error: Any) -> str:
+        """An error in words, with MIG named where it is why something is not supported."""
+        if error.value != NOT_SUPPORTED:
+            return reason_for(error)
+        if self.instance is not None:
+            return "NVML does not support it for a MIG instance"
+        with suppress(self.nvml.NVMLError):  # a GPU without MIG answers with an error as well
+            if call(self.nvml, "nvmlDeviceGetMigMode", self.handle)[0]:
+                return "this GPU does not support it as a whole while it is split by MIG"
+        return reason_for(error)
+
+
+def call(nvml: Any, name: str, *arguments: Any) -> Any:
+    """`nvml.name(*arguments)`. A pynvml without that function answers as a driver without it does."""
+    function = getattr(nvml, name, None)
+    if function is None:
+        raise nvml.NVMLError(FUNCTION_NOT_FOUND)
+    return function(*arguments)
+
+
+def open_device(nvml: Any, uuid: str) -> NvmlDevice:
+    """The GPU or MIG instance of this UUID, NVML being initialised: CUDA's numbering is not NVML's.
+
+    Raises nvml.NVMLError when NVML does not know it or does not tell.
+    """
+    handle = _handle(nvml, uuid)
+    try:
+        # pynvml hands over a C integer here, which is true even when it is 0.
+        found = call(nvml, "nvmlDeviceIsMigDeviceHandle", handle)
+        is_instance = bool(getattr(found, "value", found))
+    except nvml.NVMLError as error:
+        if error.value not in (FUNCTION_NOT_FOUND, NOT_SUPPORTED):
+            raise
+        is_instance = False
+    if not is_instance:
+        return NvmlDevice(nvml=nvml, handle=handle, parent=handle, instance=None)
+    return NvmlDevice(
+        nvml=nvml,
+        handle=handle,
+        parent=call(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle),
+        instance=int(call(nvml, "nvmlDeviceGetGpuInstanceId", handle)),
+    )
+
+
+def _handle(nvml: Any, uuid: str) -> Any:
+    """torch does not say of a UUID whether it is a MIG instance's, so both prefixes are tried."""
+    try:
+        return call(nvml, "nvmlDeviceGetHandleByUUID", uuid)
+    except nvml.NVMLError as error:
+        if error.value != ERROR_NOT_FOUND or not uuid.startswith("GPU-"):
+            raise
+        return call(nvml, "nvmlDeviceGetHandleByUUID", uuid.replace("GPU-", "MIG-", 1))

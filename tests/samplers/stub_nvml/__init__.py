@@ -1,0 +1,1 @@
+"""A driver library without a driver, to put under the real pynvml."""

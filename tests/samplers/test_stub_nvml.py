@@ -1,0 +1,177 @@
+"""The real pynvml on a driver library that is compiled here: struct layouts, errors and traps as they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaderprobe.samplers.gpm import METRICS, UNSUPPORTED
+from loaderprobe.samplers.nvml import FIGURES
+from loaderprobe.samplers.nvml_errors import FATAL, REASONS
+
+HERE = Path(__file__).parent / "stub_nvml"
+ROOT = Path(__file__).parents[2]
+COMPILER = shutil.which("cc")
+GPM = {metric.name for metric in METRICS}
+PLAIN = {figure.name for figure in FIGURES}
+NEEDS_COMPILER = "needs a C compiler named cc"
+# Of each call of the library: the figures that need it.
+CALLS = {
+    "UTILIZATION": {"gpu_utilization"},
+    "POWER": {"gpu_power"},
+    "ENERGY": {"gpu_energy"},
+    "CLOCK": {"gpu_sm_clock", "gpu_memory_clock"},
+    "THROTTLE": {"gpu_throttle"},
+    "PROCESSES": {"gpu_other_processes"},
+    "GPM_SUPPORT": GPM,
+    "GPM_ALLOC": GPM,
+    "GPM_SAMPLE": GPM,
+    "GPM_METRICS": GPM,
+}
+ERRORS = [value for value in REASONS if value != 0] + [1234]
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason=NEEDS_COMPILER)
+Run = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """Folders with the compiled library: a driver as it is now, and an old one without the newer calls."""
+    assert COMPILER is not None, NEEDS_COMPILER
+    folders = {False: tmp_path_factory.mktemp("driver"), True: tmp_path_factory.mktemp("old_driver")}
+    for old, folder in folders.items():
+        flags = ["-Wall", "-Werror", "-shared", "-fPIC", *(["-DOLD"] if old else [])]
+        subprocess.run([COMPILER, *flags, "-o", folder / "libnvidia-ml.so.1", HERE / "nvml.c"], check=True)
+    return folders
+
+
+@pytest.fixture(scope="module")
+def run(drivers: dict[bool, Path]) -> Run:
+    """Runs scenarios (the stub's environment), all in one process."""
+
+    def run_on_stub(*scenarios: dict[str, str], old: bool = False) -> list[dict[str, Any]]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.samplers.stub_nvml.run"],
+            input=json.dumps(scenarios), capture_output=True, text=True, cwd=ROOT, timeout=60,
+            env={**os.environ, "LD_LIBRARY_PATH": str(drivers[old])},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
+
+    return run_on_stub
+
+
+@pytest.fixture(scope="module")
+def failing(run: Run) -> dict[tuple[str, int], dict[str, Any]]:
+    """What is found when one call fails with one error, for all calls and errors."""
+    cases = [(call, value) for call in ("INIT", "HANDLE", *CALLS) for value in ERRORS]
+    scenarios = [{"STUB_GPM": "1", f"STUB_{call}": str(value)} for call, value in cases]
+    return dict(zip(cases, run(*scenarios), strict=True))
+
+
+def _reason(value: int) -> str:
+    return REASONS.get(value, "NVML error 1234: stub error")
+
+
+def test_gpm_comes_through_the_real_binding(run: Run) -> None:
+    """Neighbouring samples and first and last are compared as they should be, in pynvml's own structs."""
+    (found,) = run({"STUB_GPM": "1"})
+    # Samples are numbered 1 to 5; the stub's metric m between a and b is m + a + b.
+    assert found["values"]["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08, 0.1, 0.12])
+    assert found["values"]["gpu_sm_occupancy_mean"] == pytest.approx([0.09])
+    assert found["values"]["gpu_jpeg_utilization"] == pytest.approx([0.5, 0.52, 0.54, 0.56])
+    assert set(found["values"]) == PLAIN | GPM | {f"{name}_mean" for name in GPM}
+    assert found["missing"] == {} and found["left"] == [0, 0]
+
+
+def test_plain_figures_come_through_the_real_binding(run: Run) -> None:
+    """Each figure has its unit; energy is more than 32 bits; without GPM there is one reason for all of it."""
+    (found,) = run({"STUB_PIDS": "7"})
+    assert {name: readings[0] for name, readings in found["values"].items()} == {
+        "gpu_utilization": 1.0,
+        "gpu_power": 350.0,
+        "gpu_energy": 5e9,
+        "gpu_sm_clock": 1980.0,
+        "gpu_memory_clock": 2619.0,
+        "gpu_throttle": 0x44,
+        "gpu_other_processes": 6.0,
+    }
+    assert found["missing"] == dict.fromkeys(GPM, UNSUPPORTED) and found["left"] == [0, 0]
+
+
+@pytest.mark.parametrize("call", ["INIT", "HANDLE"])
+@pytest.mark.parametrize("value", ERRORS)
+def test_a_library_that_does_not_start_is_a_reason(failing: dict[Any, Any], call: str, value: int) -> None:
+    """No figure and the error in words, whatever the number; NVML is closed when it was open."""
+    found = failing[call, value]
+    assert found["values"] == {} and found["left"] == [0, 0]
+    assert set(found["missing"].values()) == {_reason(value)} and set(found["missing"]) == PLAIN | GPM
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("value", ERRORS)
+def test_each_call_and_error_is_a_reason(failing: dict[Any, Any], call: str, value: int) -> None:
+    """The figures of the call are missing with the error in words; the others are read unless the GPU is gone."""
+    found, names = failing[call, value], CALLS[call]
+    assert not names & set(found["values"]) and found["left"] == [0, 0]
+    for name in names:
+        told = found["missing"][name]
+        unsupported = (call, value) == ("GPM_SUPPORT", 3)
+        assert told == (UNSUPPORTED if unsupported else f"GPM: {_reason(value)}" if name in GPM else _reason(value))
+    assert value in FATAL or (PLAIN | GPM) - set(found["values"]) == names
+
+
+def test_a_metric_may_fail_alone(run: Run) -> None:
+    """One metric's status leaves the others' values alone."""
+    (found,) = run({"STUB_GPM": "1", "STUB_TENSOR": "3"})
+    assert set(found["missing"]) == {"gpu_tensor_utilization", "gpu_tensor_utilization_mean"}
+    assert len(found["values"]["gpu_sm_occupancy"]) == 4
+
+
+def test_a_gpu_lost_midway_keeps_what_was_read(run: Run) -> None:
+    """Readings before the loss stay, each figure says why there are no more, and nothing is left open."""
+    with_gpm, without = run({"STUB_GPM": "1", "STUB_LOST_AFTER": "3"}, {"STUB_LOST_AFTER": "2"})
+    assert len(with_gpm["values"]["gpu_sm_occupancy"]) == 2 and len(without["values"]["gpu_power"]) == 2
+    assert with_gpm["values"]["gpu_sm_occupancy_mean"] == pytest.approx([0.07])
+    for found, names in ((with_gpm, PLAIN | GPM), (without, PLAIN)):
+        assert all("lost; its readings end" in found["missing"][name] for name in names)
+        assert found["left"] == [0, 0]
+
+
+def test_an_instance_of_mig_is_sampled_by_its_number(run: Run) -> None:
+    """pynvml's C integer for `is an instance` is read by value, and GPM asks the parent."""
+    (found,) = run({"STUB_GPM": "1", "STUB_INSTANCE": "3", "STUB_UTILIZATION": "3"})
+    assert len(found["values"]["gpu_sm_occupancy"]) == 4
+    assert "MIG instance" in found["missing"]["gpu_utilization"]
+
+
+def test_an_older_driver_gives_what_it_has(run: Run) -> None:
+    """Functions that the library lacks have older names or a reason; pynvml's mismatch error is not met."""
+    (found,) = run({"STUB_GPM": "1"}, old=True)
+    assert found["values"]["gpu_throttle"][0] == 4 and found["values"]["gpu_other_processes"][0] == 1
+    assert set(found["missing"].values()) == {f"GPM: {REASONS[13]}"} and set(found["missing"]) == GPM
+
+
+def test_an_unknown_uuid_is_a_reason(run: Run) -> None:
+    """A GPU that NVML does not list is not taken for another."""
+    (found,) = run({"UUID": "GPU-2"})
+    assert found["values"] == {} and found["missing"]["gpu_power"] == REASONS[6]
+
+
+def test_doctor_says_which_counter_is_there_and_why_not(run: Run) -> None:
+    """Utilization and SM occupancy are told apart, each tried, with the reason of what is missing."""
+    both, plain, neither = run({"STUB_GPM": "1"}, {}, {"STUB_INIT": "9"})
+    assert [state for _, state, _ in both["doctor"]] == ["yes", "yes"]
+    assert [state for _, state, _ in plain["doctor"]] == ["yes", "no"]
+    assert UNSUPPORTED in plain["doctor"][1][2] and "any kernel at all" in plain["doctor"][0][2]
+    assert [state for _, state, _ in neither["doctor"]] == ["no", "no"]
+    assert "Driver Not Loaded" in neither["doctor"][0][2]
