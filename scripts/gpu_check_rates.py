@@ -128,9 +128,8 @@ def sweep(out: Path, seconds: float) -> dict[str, Any]:
 
 def swept(run_path: Path, sizes: Any, workers: Any, caches: Any, seconds: float, *, budgeted: bool) -> dict[str, Any]:
     """A run directory, and its rows; `budgeted` deals the time out over the configurations."""
-    import msgspec
-
     from loaderprobe import api
+    from loaderprobe.render.json import summary_json
 
     begin, cores = time.monotonic(), len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as place:
@@ -145,7 +144,7 @@ def swept(run_path: Path, sizes: Any, workers: Any, caches: Any, seconds: float,
         request = replace(request, budget_s=left_s if budgeted else None)
         run = api.start_sweep(request, processes=cores, on_data=lambda *_: None)
         shown = within(api, run, left_s)
-    (run_path / "summary.json").write_bytes(msgspec.json.encode(shown.summary))
+    (run_path / "summary.json").write_text(summary_json(shown))
     return {"data_s": round(made_s, 1), "configurations": list(rows(shown, run))}
 
 

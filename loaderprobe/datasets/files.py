@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import os
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +16,7 @@ from loaderprobe.datasets.pool import Pool
 
 PART = ".part"
 BUFFER = 1 << 20
+SENT_AT_ONCE = 16 << 20
 # What a tar file adds to an image, at most: two headers, and both members filled up to whole blocks.
 SHARD_OVERHEAD = 4 * tarfile.BLOCKSIZE
 
@@ -48,34 +49,43 @@ def _write_image(part: Path, data: bytes) -> tuple[int, str]:
     return len(data), xxhash.xxh3_128_hexdigest(data)
 
 
+
+
 def _write_shard(part: Path, spec: SetSpec, pool: Pool, indices: range) -> tuple[int, str]:
     """Each image as NAME.jpg, its class as NAME.cls; all else is zero, so the bytes depend on the images alone."""
     with part.open("wb", buffering=BUFFER) as file:
         out = _Hashed(file)
-        with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT, copybufsize=BUFFER) as tar:  # type: ignore[call-overload]  # typeshed wants a whole file; tarfile writes and tells
-            for index in indices:
-                _add(tar, f"{spec.name(index)}.jpg", pool.image(spec.seed, index, spec.oddities))
-                _add(tar, f"{spec.name(index)}.cls", str(index % spec.classes).encode())
+        for index in indices:
+            _add(out, f"{spec.name(index)}.jpg", pool.image(spec.seed, index, spec.oddities))
+            _add(out, f"{spec.name(index)}.cls", str(index % spec.classes).encode())
+        # POSIX: two empty blocks end an archive, which is filled up to whole records.
+        out.write(bytes(2 * tarfile.BLOCKSIZE))
+        out.write(bytes(-out.tell() % tarfile.RECORDSIZE))
     return out.tell(), out.digest()
 
 
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def _add(out: _Hashed, name: str, data: bytes) -> None:
+    """One member: tarfile's own `addfile` takes as long as making the image."""
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(data), 0o644
-    tar.addfile(info, io.BytesIO(data))
+    out.write(info.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % tarfile.BLOCKSIZE))
 
 
 class _Hashed:
-    """A file that is written and hashed in one go."""
+    """A file that is written and hashed in one go, and sent to the medium while the rest of it is made."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._hash = xxhash.xxh3_128()
-        self._size = 0
+        self._size = self._sent = 0
 
     def write(self, data: bytes) -> int:
         self._hash.update(data)
         self._size += len(data)
+        if self._size - self._sent > SENT_AT_ONCE:
+            # The kernel begins to write what is dirty: left alone, it would keep it back for seconds.
+            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            self._sent = self._size
         return self._file.write(data)
 
     def tell(self) -> int:

@@ -56,7 +56,7 @@ class Base:
         words = bits.random_raw(len(self.scan)).astype("<u8", copy=False)
         words &= self.free
         words ^= self.scan
-        scan = words.tobytes()[: self.scan_bytes]
+        scan = words.view(np.uint8)[: self.scan_bytes].tobytes()
         return b"".join((self.start, segments, self.tables, stuffed(scan), END_OF_IMAGE))
 
 
