@@ -49,8 +49,6 @@ def _write_image(part: Path, data: bytes) -> tuple[int, str]:
     return len(data), xxhash.xxh3_128_hexdigest(data)
 
 
-
-
 def _write_shard(part: Path, spec: SetSpec, pool: Pool, indices: range) -> tuple[int, str]:
     """Each image as NAME.jpg, its class as NAME.cls; all else is zero, so the bytes depend on the images alone."""
     with part.open("wb", buffering=BUFFER) as file:

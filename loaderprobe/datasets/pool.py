@@ -91,10 +91,11 @@ def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], 
     wanted = list(_wanted(request))
     progress(0, len(wanted))
     made: dict[Content, list[Base]] = {content: [] for content, _, _ in wanted}
-    # A set's first picture is the same however many there are after it.
     for done, (content, base) in enumerate(each(_base, wanted), 1):
         made[content].append(base)
         progress(done, len(wanted))
+    # Neighbours on the circle are of nearly one size, so that few files have nearly the mean of all.
+    made[None].sort(key=lambda base: base.size_bytes)
     sizes = [base.size_bytes for base in made[None]]
     target = request.mean_bytes or (IMAGENET_MEAN_BYTES if request.resolution is None else sum(sizes) / len(sizes))
     weights = tilted(sizes, target)
