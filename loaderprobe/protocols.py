@@ -5,13 +5,14 @@ Every protocol has one to three methods (and what it is called), and a fake of e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Missing, Mode, Series, WorkerBatches
 from loaderprobe.records.report import Report
+from loaderprobe.records.timeline import Timeline
 
 
 class Clock(Protocol):
@@ -87,6 +88,28 @@ class Compute(Protocol):
 
     def finish(self) -> tuple[int, ...]:
         """Wait for all steps handed over; when each has ended, in ns of the clock, since the last call."""
+        ...
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """What a `Compute` has beyond that when its device tells when it came to each step."""
+
+    def begun(self) -> tuple[int, ...]:
+        """When the device, done with all before, came to the copy of each step that `finish` told of last."""
+        ...
+
+
+@runtime_checkable
+class Profiling(Protocol):
+    """What a `Compute` has beyond that when it can say what its device did, kernel by kernel."""
+
+    def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:
+        """A window of `steps` steps after `warm_up` others, and the same before it without the profiler.
+
+        `feed(count)` makes storage and loader ready and gives `count` batches; it is called once for each of the two.
+        May raise anything: the message is the reason why there is no timeline.
+        """
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,14 @@ from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.datasets.folder import generated_set, scan_folder
 from loaderprobe.datasets.generate import generate as generate_set
-from loaderprobe.datasets.manifest import is_generated
+from loaderprobe.datasets.manifest import SPEC, is_generated
+from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.verify import Damage, verify_set
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.abilities import abilities
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.nursery import Nursery
+from loaderprobe.measure.options import check_options
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.plan import Plan, plan_sweep
 from loaderprobe.measure.runner import run_configuration
@@ -27,7 +30,16 @@ from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.plugins import resolve, split_name
 from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.config import CacheState, Decoder, FileSet, Pipeline, RunConfig, SweepSpec, TensorType
+from loaderprobe.records.config import (
+    CacheState,
+    Decoder,
+    FileSet,
+    Pipeline,
+    RunConfig,
+    SweepSpec,
+    TensorType,
+    TrainOptions,
+)
 from loaderprobe.records.environment import Ability
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
@@ -37,11 +49,10 @@ from loaderprobe.storage.probe import OnLeg, ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
-from loaderprobe.units import format_resolution
+from loaderprobe.units import Resolution, format_resolution
 
 # A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
 COLD_BATCHES = 14
-CLASSES = 10
 LEAST_IMAGES = 512
 MOST_IMAGES = 20_000
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
@@ -59,7 +70,7 @@ class SweepRequest:
     """A folder of images; None generates the data sets under `data_dir`."""
     data_dir: Path
     out: Path
-    resolutions: tuple[tuple[int, int], ...]
+    resolutions: tuple[Resolution, ...]
     workers: tuple[int, ...]
     """0 is the serial loader."""
     computes: tuple[str, ...]
@@ -71,6 +82,8 @@ class SweepRequest:
     pipeline: Pipeline = "imagenet"
     decoder: Decoder = "pillow"
     tensor: TensorType = "float32"
+    options: TrainOptions = field(default_factory=TrainOptions)
+    """How the trainer runs its steps and brings batches to the device."""
     rounds: int = 3
     thorough: bool = False
     """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
@@ -92,27 +105,40 @@ class SweepRequest:
 
 
 def generate(
-    root: Path, resolutions: Sequence[tuple[int, int]], *, count: int, classes: int, seed: int, processes: int,
-    progress: OnData,
-) -> None:  # fmt: skip
+    root: Path, requests: Sequence[SetRequest], *, count: int, processes: int, progress: OnData
+) -> tuple[Path, ...]:
     """Make, complete or enlarge the data sets under `root`. Raises Refused and its kin rather than mix sets."""
-    for resolution in resolutions:
-        label = format_resolution(*resolution)
-        generate_set(
+
+    def one(request: SetRequest) -> Path:
+        label = format_resolution(request.resolution)
+        return generate_set(
             root,
-            resolution,
+            request,
             count=count,
-            classes=classes,
-            seed=seed,
             processes=processes,
-            progress=lambda done, total, label=label: progress(f"generating {label}", done, total),  # type: ignore[misc]  # mypy cannot type a default argument of a lambda
+            progress=lambda done, total: progress(f"generating {label}", done, total),
+            on_picture=lambda done, total: progress(f"painting {label}", done, total),
         )
+
+    return tuple(one(request) for request in requests)
+
+
+def verify(root: Path, progress: OnData) -> dict[Path, tuple[Damage, ...]]:
+    """What is wrong with each generated set in or directly under `root`. Raises BadValue when there is none."""
+    found = [path for path in (root, *sorted(root.glob("*"))) if (path / SPEC).is_file()]
+    if not found:
+        raise BadValue(f"{root} holds no generated data set", hint="give the directory that `generate` was given")
+    return {
+        path: verify_set(path, lambda done, total, path=path: progress(f"verifying {path.name}", done, total))  # type: ignore[misc]  # mypy cannot type a default argument of a lambda
+        for path in found
+    }
 
 
 def start_sweep(request: SweepRequest, *, processes: int, on_data: OnData) -> RunDirectory:
     """Check every name, prepare the data and make the run directory."""
+    request.options.check_decoding(request.pipeline, request.decoder)
     for compute in request.computes:
-        _check_compute(compute)
+        _check_compute(compute, request.options)
     resolve("loader", request.loader)
     files = _file_sets(request, processes, on_data)
     configs = tuple(
@@ -137,8 +163,9 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnData) -> Ru
     return RunDirectory.create(request.out, record, files)
 
 
-def _check_compute(compute: str) -> None:
+def _check_compute(compute: str, options: TrainOptions) -> None:
     """Raise now what would otherwise fail every configuration. A GPU is used only in the child."""
+    check_options(compute, options)
     name, argument = split_name(compute)
     made = resolve("compute", name)
     if name.startswith("emulated"):
@@ -157,16 +184,14 @@ def _file_sets(request: SweepRequest, processes: int, on_data: OnData) -> list[F
                 progress=lambda done, total: on_data("checking the images", done, total),
             )
         ]
-    generate(
-        request.data_dir, request.resolutions,
-        count=request.images_needed, classes=CLASSES, seed=request.seed, processes=processes, progress=on_data,
-    )  # fmt: skip
-    return [
-        generated_set(
-            request.data_dir / format_resolution(*resolution), sample=request.images_needed, seed=request.seed
-        )
-        for resolution in request.resolutions
-    ]
+    made = generate(
+        request.data_dir,
+        [SetRequest(resolution=resolution, seed=request.seed) for resolution in request.resolutions],
+        count=request.images_needed,
+        processes=processes,
+        progress=on_data,
+    )
+    return [generated_set(path, sample=request.images_needed, seed=request.seed) for path in made]
 
 
 def _config(request: SweepRequest, files: FileSet, workers: int, compute: str, cache: CacheState) -> RunConfig:
@@ -180,6 +205,7 @@ def _config(request: SweepRequest, files: FileSet, workers: int, compute: str, c
         pipeline=request.pipeline,
         decoder=request.decoder,
         tensor=request.tensor,
+        **asdict(request.options),
         compute=compute,
         cache=cache,
         rounds=request.rounds,

@@ -45,6 +45,21 @@ def sweep(
     tensor: Annotated[
         Literal["float32", "uint8"], typer.Option(help="What workers hand over; bytes are normalised on the device.")
     ] = "float32",
+    precision: Annotated[
+        Literal["auto", "bf16", "fp16", "fp32", "tf32"],
+        typer.Option(help="Of training; auto: bf16 on CUDA, else fp32."),
+    ] = "auto",
+    memory_format: Annotated[
+        Literal["channels_last", "contiguous"], typer.Option(help="Of model and images.")
+    ] = "channels_last",
+    compiled: Annotated[bool, typer.Option("--compile", help="Train through torch.compile.")] = False,
+    no_pin_memory: Annotated[
+        bool, typer.Option("--no-pin-memory", help="Copy to the GPU from pageable memory.")
+    ] = False,
+    side_stream: Annotated[bool, typer.Option("--side-stream", help="Copy to the GPU on a stream of its own.")] = False,
+    gpu_decode: Annotated[
+        bool, typer.Option("--gpu-decode", help="Workers hand over files; the GPU decodes and crops them.")
+    ] = False,
     loader: Annotated[str, typer.Option(help="torch, or package.module:Class.")] = "torch",
     rounds: Annotated[int, typer.Option(min=1, help="Times every mode is measured.")] = 3,
     thorough: Annotated[
@@ -69,6 +84,7 @@ def sweep(
     workers, and judges every configuration by experiment.
     """
     from loaderprobe import api
+    from loaderprobe.records.config import TrainOptions
     from loaderprobe.store.run_directory import RunDirectory
 
     if resume is not None:
@@ -88,6 +104,14 @@ def sweep(
             pipeline=pipeline,
             decoder=decoder,
             tensor=tensor,
+            options=TrainOptions(
+                precision=precision,
+                memory_format=memory_format,
+                compile=compiled,
+                pin_memory=not no_pin_memory,
+                side_stream=side_stream,
+                gpu_decode=gpu_decode,
+            ),
             thorough=thorough,
             rounds=rounds,
             seed=seed,

@@ -32,6 +32,8 @@ class StepCompute:
         self._step = step
         self._clock = clock
         self._ended: list[tuple[int, torch.cuda.Event | None]] = []
+        self._came: list[torch.cuda.Event | None] = []
+        self._begun: tuple[int, ...] = ()
         self._host_ns = self._waited_ns = 0
 
     def info(self) -> ComputeInfo:
@@ -52,6 +54,7 @@ class StepCompute:
     def step(self, batch: Any) -> None:
         """One call of the step. Raises LoaderprobeError, with the cause, when it raises."""
         begin_ns = self._clock.now_ns()
+        self._came.append(_event())
         try:
             self._step(_fresh(batch))
         except Exception as error:
@@ -61,10 +64,7 @@ class StepCompute:
                 f"your step raised {type(error).__name__}: {error}",
                 hint="call step(batch) yourself on a batch of your loader",
             ) from error
-        event = None
-        if _cuda_in_use():
-            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            event.record()
+        event = _event()
         end_ns = self._clock.now_ns()
         self._host_ns += end_ns - begin_ns
         self._ended.append((end_ns, event))
@@ -72,15 +72,32 @@ class StepCompute:
     def finish(self) -> tuple[int, ...]:
         """Wait for the device; when each step ended there, or in the host where there is no device."""
         ended, self._ended = self._ended, []
+        came, self._came = self._came, []
+        self._begun = ()
         if not ended or ended[-1][1] is None:
             return tuple(end_ns for end_ns, _ in ended)
         torch.cuda.synchronize()
         now_ns = self._clock.now_ns()
         self._waited_ns += now_ns - ended[-1][0]
         last = ended[-1][1]
+        if None not in came:
+            self._begun = tuple(now_ns - round(event.elapsed_time(last) * 1e6) for event in came if event)
         return tuple(
             end_ns if event is None else now_ns - round(event.elapsed_time(last) * 1e6) for end_ns, event in ended
         )
+
+    def begun(self) -> tuple[int, ...]:
+        """When the device came to each of those steps; empty where there is no device, or it was not in use yet."""
+        return self._begun
+
+
+def _event() -> torch.cuda.Event | None:
+    """Behind all that is queued now; None while CUDA is not in use."""
+    if not _cuda_in_use():
+        return None
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    event.record()
+    return event
 
 
 def _fresh(batch: Any) -> Any:

@@ -1,80 +1,76 @@
-"""Real ResNet-50 training steps with torch: forward, backward, SGD with momentum; on CUDA or on the CPU."""
+"""Real ResNet-50 training steps with torch, on CUDA or on the CPU."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torchvision.models import resnet50
+from torch.profiler import ProfilerActivity
 
-from loaderprobe.errors import MissingPart
+from loaderprobe.compute.decode import GpuDecoder
+from loaderprobe.compute.occupancy import DeviceLimits
+from loaderprobe.compute.profile import Device, Stage, record_window
+from loaderprobe.compute.resnet import Trainer
+from loaderprobe.compute.stepped import StepEvents
+from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Clock
-from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
+from loaderprobe.records.config import TrainOptions
 from loaderprobe.records.measurement import ComputeInfo
+from loaderprobe.records.timeline import Timeline
+from loaderprobe.units import join_words
 
-LEARNING_RATE = 0.1
-MOMENTUM = 0.9
-CLASSES = 1000
+ON_ROCM = (
+    "ROCm: steps and their events are timed, but kernels and their occupancy are recorded with NVIDIA's CUPTI only"
+)
+OF_CPU = ("precision", "memory_format", "compile")
 
 
-class _Trainer:
-    """A ResNet-50, its optimizer and its loss on one device."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._model = resnet50(num_classes=CLASSES).to(device, memory_format=torch.channels_last).train()
-        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
-        self._loss = torch.nn.CrossEntropyLoss()
-        self._mean, self._deviation = (
-            torch.tensor(values, device=device).reshape(1, 3, 1, 1) for values in (CHANNEL_MEAN, CHANNEL_DEVIATION)
-        )
-
-    def copy(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images (N x 3 x 224 x 224) and labels on the device; asynchronous from pinned memory.
-
-        Bytes are normalised there, as floats are in the workers.
-        """
-        images, labels = batch
-        images = images.to(self.device, non_blocking=True, memory_format=torch.channels_last)
-        return (
-            images if images.is_floating_point() else (images.float() / 255 - self._mean) / self._deviation,
-            labels.to(self.device, non_blocking=True),
-        )
-
-    def train_step(self, batch: Any) -> None:
-        """One step. The loss stays on the device: reading it would wait for the GPU."""
-        images, labels = batch
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            loss = self._loss(self._model(images), labels)
-        loss.backward()
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+def _on_rocm() -> bool:
+    return getattr(torch.version, "hip", None) is not None
 
 
 class CudaCompute:
-    """Training on an NVIDIA GPU in bf16 autocast and channels_last. The argument is the device number, or empty."""
+    """Training on a GPU, by default in bf16 autocast and channels_last. The argument is its number, or empty."""
 
-    def __init__(self, argument: str, clock: Clock) -> None:
+    def __init__(self, argument: str, clock: Clock, options: TrainOptions | None = None) -> None:
         if not torch.cuda.is_available():
             raise MissingPart(
                 "torch sees no CUDA device",
                 hint="run `loaderprobe doctor`; or use --compute cpu, or --compute emulated:mlperf-h100",
             )
-        self._clock = clock
+        options = options or TrainOptions()
         self._device = torch.device("cuda", int(argument or 0))
+        torch.cuda.set_device(self._device)
         torch.backends.cudnn.benchmark = True
-        self._trainer = _Trainer(self._device)
-        self._events: list[torch.cuda.Event] = []
+        self._options = options
+        self._trainer = Trainer(self._device, options)
+        self._events = StepEvents(self._device, clock)
+        self._side = torch.cuda.Stream(self._device) if options.side_stream else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self._decoder = GpuDecoder(self._device) if options.gpu_decode else None
+
+    @staticmethod
+    def check(options: TrainOptions) -> None:
+        """Raises BadValue for options that exclude each other."""
+        if options.gpu_decode and options.side_stream:
+            raise BadValue("--gpu-decode has a stream of its own: --side-stream does not apply to it")
 
     def info(self) -> ComputeInfo:
-        """The GPU by name."""
+        """The GPU by name, and how it trains."""
+        how = [
+            self._trainer.words(),
+            *(["batches copied on a side stream"] if self._side else []),
+            *(["JPEG files decoded on the GPU"] if self._decoder else []),
+            *([] if self._options.pin_memory else ["from pageable memory"]),
+            *([ON_ROCM] if _on_rocm() else []),
+        ]
         return ComputeInfo(
             name="cuda",
             device=torch.cuda.get_device_name(self._device),
             synchronous=False,
             given_images_per_s=None,
-            source="ResNet-50 training steps, bf16 autocast, channels_last, SGD with momentum",
+            source=", ".join(how),
         )
 
     def uuid(self) -> str:
@@ -83,31 +79,74 @@ class CudaCompute:
         return found if found.startswith(("GPU-", "MIG-")) else f"GPU-{found}"
 
     def copy(self, batch: Any) -> Any:
-        """Enqueue the copy to the GPU."""
-        return self._trainer.copy(batch)
+        """Enqueue the copy to the GPU, and an event before it."""
+        self._events.begin()
+        user = torch.cuda.current_stream(self._device)
+        if self._decoder is not None:
+            images, labels = self._decoder.decode(batch, user)
+            return self._trainer.normalised(images).contiguous(memory_format=self._trainer.memory_format), labels
+        if self._side is None:
+            return self._trainer.copy(batch)
+        with torch.cuda.stream(self._side):
+            copied = self._trainer.copy(batch)
+        user.wait_stream(self._side)
+        for tensor in copied:
+            # Their memory belongs to the side stream, which must not use it again before training has.
+            tensor.record_stream(user)
+        return copied
 
     def step(self, batch: Any) -> None:
         """Enqueue one step and an event behind it; never synchronises."""
+        self._events.begin()
         self._trainer.train_step(batch)
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        event.record(torch.cuda.current_stream(self._device))
-        self._events.append(event)
+        self._events.end()
 
     def finish(self) -> tuple[int, ...]:
         """Synchronise once; the events' times, placed on the host clock by the end of the last one."""
-        torch.cuda.synchronize(self._device)
-        end_ns = self._clock.now_ns()
-        events, self._events = self._events, []
-        return tuple(end_ns - round(event.elapsed_time(events[-1]) * 1e6) for event in events)
+        return self._events.finish()
+
+    def begun(self) -> tuple[int, ...]:
+        """When the GPU came to each of those steps."""
+        return self._events.begun
+
+    def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:
+        """One window of torch's profiler. Raises MissingPart on ROCm, and whatever the profiler raises."""
+        if _on_rocm():
+            raise MissingPart(ON_ROCM, hint="use an NVIDIA GPU to see kernels")
+        stage = Stage(
+            step=lambda batch: self.step(self.copy(batch)),
+            synchronize=lambda: torch.cuda.synchronize(self._device),
+            activities=(ProfilerActivity.CUDA,),
+        )
+        device = Device(
+            name=torch.cuda.get_device_name(self._device),
+            index=self._device.index,
+            limits=DeviceLimits.of(torch.cuda.get_device_properties(self._device)),
+            backward_threads=lambda: self._trainer.backward_threads,
+        )
+        try:
+            return record_window(feed, stage, device, steps=steps, warm_up=warm_up, batch_size=batch_size)
+        finally:
+            self.finish()
 
 
 class CpuCompute:
-    """Training on the CPU in float32 with torch's own threads; a step ends before the host goes on."""
+    """Training on the CPU, by default in float32, with torch's own threads; a step ends before the host goes on."""
 
-    def __init__(self, argument: str, clock: Clock) -> None:
+    def __init__(self, argument: str, clock: Clock, options: TrainOptions | None = None) -> None:
         self._clock = clock
-        self._trainer = _Trainer(torch.device("cpu"))
+        self._trainer = Trainer(torch.device("cpu"), options or TrainOptions())
         self._finished: list[int] = []
+
+    @staticmethod
+    def check(options: TrainOptions) -> None:
+        """Raises BadValue for options that only a GPU has."""
+        usual = TrainOptions(**{name: getattr(options, name) for name in OF_CPU})
+        beyond = [name for name in options.changed() if name not in usual.changed()]
+        if beyond:
+            raise BadValue(f"{join_words(beyond)} need{'s' * (len(beyond) == 1)} a GPU", hint="use --compute cuda")
+        if options.precision not in ("auto", "bf16", "fp32"):
+            raise BadValue(f"--precision {options.precision} needs a GPU", hint="the CPU trains in fp32 or bf16")
 
     def info(self) -> ComputeInfo:
         """The processor and the number of threads."""
@@ -116,7 +155,7 @@ class CpuCompute:
             device=f"CPU ({platform.machine()}), {torch.get_num_threads()} threads",
             synchronous=True,
             given_images_per_s=None,
-            source="ResNet-50 training steps, float32, channels_last, SGD with momentum",
+            source=self._trainer.words(),
         )
 
     def copy(self, batch: Any) -> Any:

@@ -65,3 +65,33 @@ class ImageFiles(Dataset[tuple[torch.Tensor, int]]):
     def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
         """The files that hold the images of a batch."""
         return (self._paths[k % len(self._paths)] for k in batch)
+
+
+class EncodedFiles(Dataset[tuple[torch.Tensor, int]]):
+    """File `k` of a file set that is read round and round, not decoded: (bytes as uint8, class number)."""
+
+    def __init__(self, files: FileSet) -> None:
+        self._paths = files.absolute(0, len(files.paths))
+        self._classes = files.classes
+
+    def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
+        """Read file `k`. Raises BadValue for an empty one."""
+        index = k % len(self._paths)
+        # A tensor may be written to, so it needs memory of its own.
+        content = bytearray(self._paths[index].read_bytes())
+        if not content:
+            raise BadValue(f"{self._paths[index]} is empty")
+        return torch.frombuffer(content, dtype=torch.uint8), self._classes[index]
+
+    def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
+        """The files of a batch."""
+        return (self._paths[k % len(self._paths)] for k in batch)
+
+
+def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A batch of encoded files: (length of each, int64 N; the bytes of all in a row, uint8; labels, int64 N).
+
+    One tensor for all: each tensor that a worker hands over takes a file descriptor.
+    """
+    files, labels = zip(*samples, strict=True)
+    return torch.tensor([len(each) for each in files]), torch.cat(files), torch.tensor(labels)

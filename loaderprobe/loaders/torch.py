@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from loaderprobe.errors import NoSpace
-from loaderprobe.loaders.images import SIDE, ImageFiles
+from loaderprobe.loaders.images import SIDE, EncodedFiles, ImageFiles, pack
 from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
 from loaderprobe.records.config import FileSet, RunConfig, TensorType
 from loaderprobe.system.memory import free_shared_memory_bytes
@@ -27,23 +27,30 @@ class InOrder(Sampler[int]):
         return count()
 
 
-def shared_memory_needed(config: RunConfig) -> int:
+def shared_memory_needed(config: RunConfig, largest_file_bytes: int = 0) -> int:
     """Bytes of shared memory that a configuration's batches in flight take at most."""
-    batch = config.batch_size * 3 * SIDE * SIDE * VALUE_BYTES[config.tensor]
+    image = largest_file_bytes if config.gpu_decode else 3 * SIDE * SIDE * VALUE_BYTES[config.tensor]
+    batch = config.batch_size * image
     # Those ahead, the one in the training thread's hands, and one a worker is making.
     return batch * (config.batches_ahead + 1 + config.workers) if config.workers else 0
 
 
 def image_loader(config: RunConfig, files: FileSet, **options: Any) -> DataLoader[Any]:
-    """The DataLoader of a configuration: (images N x 3 x 224 x 224, labels int64 N), without end, in order."""
+    """The DataLoader of a configuration: (images N x 3 x 224 x 224, labels int64 N), without end, in order.
+
+    For a GPU that decodes: what `pack` makes of the files.
+    """
+    if config.gpu_decode:
+        options["collate_fn"] = pack
     return DataLoader(
-        ImageFiles(files, config.pipeline, config.decoder, config.tensor),
+        EncodedFiles(files) if config.gpu_decode else ImageFiles(files, config.pipeline, config.decoder, config.tensor),
         batch_size=config.batch_size,
         sampler=InOrder(),
         drop_last=True,
         num_workers=config.workers,
         prefetch_factor=config.prefetch_factor or None,
-        pin_memory=config.compute.startswith("cuda"),
+        # The GPU's decoder takes files from ordinary memory.
+        pin_memory=config.compute.startswith("cuda") and config.pin_memory and not config.gpu_decode,
         generator=torch.Generator().manual_seed(config.seed),
         # Workers are tied to this process, whose children they must be.
         multiprocessing_context="fork" if config.workers else None,
@@ -60,12 +67,13 @@ class TorchLoader(SwitchedLoader):
 
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
         self._config = config
+        self._largest_file_bytes = max(files.size_bytes, default=0)
         loader = image_loader(config, files)
         super().__init__(loader, scratch, files_of=loader.dataset.files_of, tied=True)  # type: ignore[attr-defined]  # it is our own data set
 
     def __enter__(self) -> Self:
         free = free_shared_memory_bytes()
-        needed = shared_memory_needed(self._config)
+        needed = shared_memory_needed(self._config, self._largest_file_bytes)
         if free is not None and free < needed:
             raise NoSpace(
                 f"shared memory has {format_bytes(free)} free, but the batches in flight take {format_bytes(needed)}",

@@ -16,10 +16,11 @@ import msgspec
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.options import make_compute
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.session import Parts, Session
 from loaderprobe.measure.trouble import explain_error
-from loaderprobe.plugins import BUILT_IN, resolve, split_name
+from loaderprobe.plugins import BUILT_IN, resolve
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.cpu import cores_available
@@ -33,16 +34,16 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
     clock = SystemClock()
     config = order.config
     location = locate(Path(order.files.root))
-    name, argument = split_name(config.compute)
     on_stage("other ways to decode", 0, 0)
-    known = config.loader in BUILT_IN["alternatives"]
+    # Where the GPU decodes, other ways for the CPU to do so tell nothing.
+    known = config.loader in BUILT_IN["alternatives"] and not config.gpu_decode
     alternatives = resolve("alternatives", config.loader)(config, order.files) if known else ()
     on_stage("starting the loader", 0, 0)
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
         loader = stack.enter_context(resolve("loader", config.loader)(config, order.files, scratch))
         on_stage("starting the device", 0, 0)
-        compute = resolve("compute", name)(argument, clock)
+        compute = make_compute(config, clock)
         sampling = stack.enter_context(
             resolve("sampling", "standard")(
                 clock, location.devices, loader.workers, compute.uuid() if hasattr(compute, "uuid") else None
@@ -67,6 +68,7 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
             alternatives=alternatives,
         )
         session.run()
+        session.profile()
         return session.measurement(*sampling.collected())
 
 

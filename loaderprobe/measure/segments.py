@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loaderprobe.measure.pace import Pace
-from loaderprobe.protocols import Clock, Compute
+from loaderprobe.protocols import Clock, Compute, Timed
+from loaderprobe.records.measurement import Segment, WorkerBatches
 
 
 @dataclass(slots=True)
@@ -19,8 +20,23 @@ class Steps:
     copied_ns: list[int] = field(default_factory=list)
     end_ns: list[int] = field(default_factory=list)
     finished_ns: tuple[int, ...] = ()
+    device_begin_ns: tuple[int, ...] = ()
     closed_ns: int = 0
     thread_cpu_ns: int = 0
+
+    def segment(self, **seen: Any) -> Segment:
+        """As a record, with what the session knows beside the stamps."""
+        return Segment(
+            begin_ns=tuple(self.begin_ns),
+            ready_ns=tuple(self.ready_ns),
+            copied_ns=tuple(self.copied_ns),
+            end_ns=tuple(self.end_ns),
+            finished_ns=self.finished_ns,
+            device_begin_ns=self.device_begin_ns,
+            closed_ns=self.closed_ns,
+            thread_cpu_ns=self.thread_cpu_ns,
+            **seen,
+        )
 
 
 def flush(batches: Iterator[Any], count: int) -> None:
@@ -57,7 +73,7 @@ def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace) ->
 
     steps = Steps()
     _repeat(step, steps, clock, pace)
-    steps.finished_ns = compute.finish()
+    _finish(steps, compute)
     return steps
 
 
@@ -73,8 +89,15 @@ def train_resident(on_device: Any, compute: Compute, clock: Clock, pace: Pace) -
 
     steps = Steps()
     _repeat(step, steps, clock, pace)
-    steps.finished_ns = compute.finish()
+    _finish(steps, compute)
     return steps
+
+
+def _finish(steps: Steps, compute: Compute) -> None:
+    """Wait for the device once, at the end; only then are its own times read."""
+    steps.finished_ns = compute.finish()
+    if isinstance(compute, Timed):
+        steps.device_begin_ns = compute.begun()
 
 
 def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, pace: Pace) -> None:
@@ -87,3 +110,9 @@ def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, pace: Pace) ->
         now_ns = clock.now_ns()
     steps.closed_ns = now_ns
     steps.thread_cpu_ns = clock.thread_cpu_ns() - cpu_ns
+
+
+def blocked_share(records: WorkerBatches) -> float:
+    """Share of the workers' wall time spent waiting for storage: wall minus CPU minus run delay."""
+    wall = sum(records.wall_ns)
+    return 1 - (sum(records.cpu_ns) + sum(records.run_delay_ns)) / wall if wall else 0.0

@@ -9,24 +9,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
-from loaderprobe.measure.segments import Steps, drain, flush, train, train_resident
+from loaderprobe.measure.segments import Steps, blocked_share, drain, flush, train, train_resident
+from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window
 from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache, Switched
 from loaderprobe.records.config import BatchFiles, FileSet, RunConfig
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.measurement import (
-    Activity,
-    Alternative,
-    Measurement,
-    Missing,
-    Mode,
-    Segment,
-    Series,
-    WorkerBatches,
-)
+from loaderprobe.records.measurement import Activity, Alternative, Measurement, Missing, Mode, Segment, Series
+from loaderprobe.records.timeline import Timeline
 
-WARM_UP_STEPS = 20
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
-WARM_UP_SECONDS = 2.0
+WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
 RESIDENCY_FILES = 256
 MIN_COLD_BATCHES = 3
 # Warm a little more than the fastest rate the cores allow would consume.
@@ -75,6 +67,7 @@ class Session:
     _started_utc: str = field(init=False)
     _started_ns: int = field(init=False)
     _first_batch_s: float = field(init=False, default=0.0)
+    _timeline: Timeline | str = field(init=False, default=NOT_ASKED)
 
     @property
     def base_mode(self) -> Mode:
@@ -100,6 +93,31 @@ class Session:
                 self.on_stage(f"round {number + 1}: {mode} {activity}", len(self._segments), total)
                 self._segments.append(self._segment(mode, activity, number))
 
+    def profile(self) -> None:
+        """See what the GPU does, in a window outside all segments; or keep the reason why not."""
+        self._timeline = record_window(
+            self.parts.compute,
+            self.config,
+            self._segments,
+            self._feed,
+            flushed=self._to_flush,
+            left_s=None if self.budget_s is None else self.budget_s - self._spent_s(),
+            on_stage=lambda name: self.on_stage(name, len(self._segments), len(self._segments)),
+        )
+
+    def _feed(self, count: int) -> Iterator[Any]:
+        """So many batches as in a segment of the configuration as asked, in files that are as cold as they were."""
+        self._prepare_cache(self.base_mode, replace(self._pace, min_batches=count))
+        first, size = self.taken, self.config.batch_size
+        self._switch(self.base_mode)
+        for number in range(count):
+            if number == WINDOW_WARM_UP - 1 and self.files is not None and self.base_mode == "C":
+                # A small set comes round within the window: what was read so far is cold again.
+                self.parts.cache.evict(self.files.absolute(first * size, (self.taken - first) * size))
+            self.taken += 1
+            # Without a name of its own here, a batch is released when its step is over.
+            yield next(self._batches)
+
     def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
         """What was seen. Call it while the loader is still entered."""
         return Measurement(
@@ -110,7 +128,7 @@ class Session:
             segments=tuple(self._segments),
             worker_batches=self.parts.loader.records(),
             series=tuple(series),
-            missing=tuple(missing),
+            missing=(*missing, *([no_timeline(self._timeline)] if isinstance(self._timeline, str) else [])),
             cores_available=self.parts.cores_available,
             storage_counts_reads=self.parts.location.counts_reads,
             storage_kind=self.parts.location.kind,
@@ -118,6 +136,7 @@ class Session:
             images=self.images,
             modes=self._modes(),
             alternatives=self.alternatives,
+            timeline=None if isinstance(self._timeline, str) else self._timeline,
             notes=tuple(dict.fromkeys(self._notes)),
             wall_s=self._spent_s(),
         )
@@ -160,19 +179,18 @@ class Session:
         if self.parts.compute.info().given_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
             self._resident = self.parts.compute.copy(first)
-            train_resident(self._resident, self.parts.compute, clock, self._warm_up())
-
-    def _warm_up(self) -> Pace:
-        return Pace(min_s=0.0, min_batches=WARM_UP_STEPS, max_s=WARM_UP_SECONDS)
+            if self.config.compile:
+                # The first step compiles, for minutes.
+                train_resident(self._resident, self.parts.compute, clock, Pace(max_batches=1))
+            train_resident(self._resident, self.parts.compute, clock, WARM_UP)
 
     def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
         if activity == "train" and self._resident is not None:
             # The first step after a pause is slow, and would weigh more in the shorter segment.
             train_resident(self._resident, self.parts.compute, self.parts.clock, Pace(max_batches=1))
         if mode == "resident":
-            steps = train_resident(
-                self._resident, self.parts.compute, self.parts.clock, replace(self._pace, multiple=1)
-            )
+            alone = replace(self._pace, multiple=1)
+            steps = train_resident(self._resident, self.parts.compute, self.parts.clock, alone)
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
         pace = self._paced(mode)
         self._prepare_cache(mode, pace)
@@ -258,19 +276,12 @@ class Session:
     ) -> Segment:  # fmt: skip
         disk_after = self.parts.read_devices() if disk_before is not None else None
         size = self.config.batch_size
-        return Segment(
+        return steps.segment(
             mode=mode,
             activity=activity,
             round=number,
             first_batch=first_batch,
             batch_size=size,
-            begin_ns=tuple(steps.begin_ns),
-            ready_ns=tuple(steps.ready_ns),
-            copied_ns=tuple(steps.copied_ns),
-            end_ns=tuple(steps.end_ns),
-            finished_ns=steps.finished_ns,
-            closed_ns=steps.closed_ns,
-            thread_cpu_ns=steps.thread_cpu_ns,
             delivered_bytes=self._delivered(mode, first_batch * size, len(steps.begin_ns) * size),
             disk_bytes=disk_after - disk_before if disk_after is not None and disk_before is not None else None,
             resident_before=resident,
@@ -280,9 +291,3 @@ class Session:
         if mode == "resident" or self.files is None:
             return None
         return self.files.delivered_bytes(first, count)
-
-
-def blocked_share(records: WorkerBatches) -> float:
-    """Share of the workers' wall time spent waiting for storage: wall minus CPU minus run delay."""
-    wall = sum(records.wall_ns)
-    return 1 - (sum(records.cpu_ns) + sum(records.run_delay_ns)) / wall if wall else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,10 @@ Pipeline = Literal["imagenet", "crop"]
 Decoder = Literal["pillow", "torchvision"]
 TensorType = Literal["float32", "uint8"]
 """What a worker hands over: normalised floats, or bytes that the device normalises."""
+Precision = Literal["auto", "bf16", "fp16", "fp32", "tf32"]
+"""Of the training: bf16 and fp16 by autocast, fp16 with a scaled loss; tf32 is fp32 whose products NVIDIA's tensor
+cores round. auto: bf16 on CUDA, fp32 on the CPU."""
+MemoryFormat = Literal["channels_last", "contiguous"]
 
 # The channel means and deviations of ImageNet that torchvision's models are trained with.
 CHANNEL_MEAN = (0.485, 0.456, 0.406)
@@ -130,7 +134,39 @@ class BatchFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
+class TrainOptions:
+    """How a trainer runs its steps and brings batches to the device."""
+
+    precision: Precision = "auto"
+    memory_format: MemoryFormat = "channels_last"
+    """Of model and images."""
+    compile: bool = False
+    """The model goes through torch.compile."""
+    pin_memory: bool = True
+    """Batches for a GPU are put into pinned memory, from which copies do not hold up the host."""
+    side_stream: bool = False
+    """Batches are copied on a stream of their own, beside the kernels of the step before."""
+    gpu_decode: bool = False
+    """Workers hand over encoded files; the GPU decodes, crops and normalises them."""
+
+    def check_decoding(self, pipeline: Pipeline, decoder: Decoder) -> None:
+        """Raises BadValue when the GPU is to decode, and the CPU is told how to."""
+        if self.gpu_decode and decoder != "pillow":
+            raise BadValue("--decoder says who decodes on the CPU, but with --gpu-decode the GPU does")
+        if self.gpu_decode and pipeline != "imagenet":
+            raise BadValue("with --gpu-decode the GPU crops, by the imagenet pipeline only")
+
+    def changed(self) -> tuple[str, ...]:
+        """The options that are not as usual, as they are written on the command line."""
+        return tuple(_written(each.name) for each in fields(TrainOptions) if getattr(self, each.name) != each.default)
+
+
+def _written(name: str) -> str:
+    return "--no-pin-memory" if name == "pin_memory" else f"--{name.replace('_', '-')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig(TrainOptions):
     """One configuration to measure. Two configurations with the same `key` measure the same thing."""
 
     data: str
@@ -156,15 +192,18 @@ class RunConfig:
             raise BadValue("workers must be 0 or more, batch size and rounds 1 or more")
         if self.prefetch_factor < 0 or (self.workers == 0) != (self.prefetch_factor == 0):
             raise BadValue("the prefetch factor is 0 for the serial loader and 1 or more for workers")
+        self.check_decoding(self.pipeline, self.decoder)
 
     @property
     def key(self) -> str:
         """The content hash that names this configuration's files and lets a sweep resume."""
-        fields = asdict(self)
+        content = asdict(self)
         # Younger than the first runs, whose keys must stay what they were.
-        if fields["tensor"] == "float32":
-            del fields["tensor"]
-        return content_hash(fields)
+        young = {"tensor", *(each.name for each in fields(TrainOptions))}
+        for each in fields(self):
+            if each.name in young and content[each.name] == each.default:
+                del content[each.name]
+        return content_hash(content)
 
     @property
     def batches_ahead(self) -> int:

@@ -65,6 +65,9 @@ class Segment:
     end_ns: tuple[int, ...]
     finished_ns: tuple[int, ...]
     """When the device finished each step; empty for a drain."""
+    device_begin_ns: tuple[int, ...] = ()
+    """When the device, done with all before, came to the copy of each step; empty where only the host is stamped.
+    From `finished_ns[i]` to `device_begin_ns[i + 1]` it had nothing to do."""
     closed_ns: int
     """When the last batch had been released."""
     thread_cpu_ns: int

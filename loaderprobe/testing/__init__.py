@@ -10,11 +10,13 @@ from loaderprobe.testing.fakes import (
     example_files,
 )
 from loaderprobe.testing.machine import example_environment, example_location
+from loaderprobe.testing.profiled import ProfiledCompute
 from loaderprobe.testing.reports import example_report, example_row
 
 __all__ = [
     "FakeClock",
     "FakePageCache",
+    "ProfiledCompute",
     "ScriptedLoader",
     "Service",
     "example_bandwidth",

@@ -70,6 +70,7 @@ def test_a_step_on_the_cpu_ends_when_it_returns() -> None:
         compute.step(compute.copy(torch.zeros(2)))
     assert compute.finish() == tuple(begin_ns + round(number * STEP_S * 1e9) for number in (1, 2, 3))
     assert compute.finish() == ()
+    assert compute.begun() == ()
     info = compute.info()
     assert (info.synchronous, info.given_images_per_s, info.device) == (True, None, "CPU")
 
@@ -82,6 +83,8 @@ def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> Non
     ended = compute.finish()
     assert [round((b - a) / 1e6) for a, b in pairwise(ended)] == [10, 10, 10, 10]
     assert ended[-1] == gpu.clock.now_ns()
+    # The device is never out of work: it comes to each step when the one before has ended.
+    assert compute.begun()[1:] == ended[:-1]
     assert (compute.info().synchronous, compute.info().device) == (False, "Fake GPU")
 
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torchvision.transforms import v2
 
+from loaderprobe.compute.decode import crop, split
+from loaderprobe.compute.profile import thread_numbers
+from loaderprobe.compute.resnet import FORMATS, Trainer
 from loaderprobe.compute.torch import CpuCompute, CudaCompute
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, TrainOptions
 
 
 def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
     """Weights change with a step, and its end is stamped."""
     clock = SystemClock()
     device = CpuCompute("", clock)
-    before = [parameter.detach().clone() for parameter in device._trainer._model.parameters()]
+    before = [parameter.detach().clone() for parameter in device._trainer.parameters()]
     device.step(device.copy((torch.randn(2, 3, 224, 224), torch.tensor([1, 2]))))
     (finished,) = device.finish()
     assert finished <= clock.now_ns()
-    after = list(device._trainer._model.parameters())
+    after = list(device._trainer.parameters())
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     assert device.info().given_images_per_s is None
 
@@ -53,3 +58,51 @@ def test_bytes_are_normalised_on_the_device_as_floats_are_in_the_workers() -> No
     worker = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION)])
     images, _ = CpuCompute("", SystemClock()).copy((pixels, torch.zeros(2, dtype=torch.int64)))
     assert torch.allclose(images, worker(pixels), atol=1e-5)
+
+
+def test_rocm_has_no_window_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps and their events are the same there; kernels are recorded with NVIDIA's library."""
+    monkeypatch.setattr(torch.version, "hip", "6.3", raising=False)
+    compute = object.__new__(CudaCompute)
+    with pytest.raises(MissingPart, match="ROCm: steps and their events are timed"):
+        compute.profile(lambda count: iter(()), steps=20, warm_up=3, batch_size=4)
+
+
+@pytest.mark.parametrize("options", [{"precision": "bf16"}, {"memory_format": "contiguous"}, {"precision": "fp32"}])
+def test_options_of_the_cpu_train(options: dict[str, Any]) -> None:
+    """Whichever is asked for is used, and weights change; the thread of the backward pass is known then."""
+    trainer = Trainer(torch.device("cpu"), TrainOptions(**options))
+    seen: list[Any] = []
+    trainer._model.conv1.register_forward_hook(lambda module, given, made: seen.append((given[0], made)))
+    before = trainer.parameters()[0].detach().clone()
+    trainer.train_step(trainer.copy((torch.randn(2, 3, 64, 64), torch.tensor([1, 2]))))
+    (given, made), *_ = seen
+    assert made.dtype == (torch.bfloat16 if options.get("precision") == "bf16" else torch.float32)
+    assert given.is_contiguous(memory_format=FORMATS[options.get("memory_format", "channels_last")])
+    assert not torch.equal(before, trainer.parameters()[0])
+    assert trainer.backward_threads == thread_numbers()
+
+
+def test_a_compiled_model_is_the_one_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile is given the model, and what it returns is called."""
+    calls: list[Any] = []
+
+    def compiled(model: Any) -> Any:
+        def forward(images: Any) -> Any:
+            calls.append(images)
+            return model(images)
+
+        return forward
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    trainer = Trainer(torch.device("cpu"), TrainOptions(compile=True))
+    trainer.train_step(trainer.copy((torch.randn(2, 3, 64, 64), torch.tensor([1, 2]))))
+    assert len(calls) == 1
+    assert "torch.compile" in trainer.words()
+
+
+def test_files_in_a_row_come_apart_and_crops_are_square() -> None:
+    """What workers pack for the GPU; each file is where its length says."""
+    files = split(torch.tensor([2, 3]), torch.tensor([1, 2, 3, 4, 5], dtype=torch.uint8))
+    assert [each.tolist() for each in files] == [[1, 2], [3, 4, 5]]
+    assert crop()(torch.zeros(3, 300, 500, dtype=torch.uint8)).shape == (3, 224, 224)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,8 @@ import torch
 
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders import torch as torch_loader
-from loaderprobe.loaders.images import ImageFiles, decode
-from loaderprobe.loaders.torch import TorchLoader, shared_memory_needed
+from loaderprobe.loaders.images import EncodedFiles, ImageFiles, decode
+from loaderprobe.loaders.torch import TorchLoader, image_loader, shared_memory_needed
 from loaderprobe.records.config import Decoder, FileSet, Pipeline
 from loaderprobe.testing import example_config
 
@@ -101,3 +102,39 @@ def test_bytes_are_handed_over_where_they_are_asked_for(photographs: FileSet, tm
     assert shared_memory_needed(replace(config, workers=1, prefetch_factor=2)) * 4 == shared_memory_needed(
         replace(config, workers=1, prefetch_factor=2, tensor="float32")
     )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_files_stay_encoded_for_a_gpu_that_decodes(photographs: FileSet, tmp_path: Path, workers: int) -> None:
+    """A batch is the files' bytes in a row, in one tensor, and every mode can be measured with it."""
+    config = example_config(data=photographs.fingerprint, workers=workers, batch_size=4, gpu_decode=True)
+    with TorchLoader(config, photographs, tmp_path) as loader:
+        batches = loader.batches()
+        lengths, packed, labels = next(batches)
+        assert lengths.tolist() == list(photographs.size_bytes[:4])
+        contents = [path.read_bytes() for path in photographs.absolute(0, 4)]
+        assert bytes(packed.tolist()) == b"".join(contents)
+        assert tuple(labels.tolist()) == photographs.classes[:4]
+        if workers:
+            loader.switch("T")
+            assert any(isinstance(batch, int) for batch in islice(batches, 7))
+    largest = max(photographs.size_bytes)
+    needed = shared_memory_needed(replace(config, workers=2, prefetch_factor=2), largest)
+    assert needed == 4 * largest * (4 + 1 + 2)
+
+
+def test_an_empty_file_is_named(photographs: FileSet, tmp_path: Path) -> None:
+    """It has no bytes to hand over."""
+    (tmp_path / "none.JPEG").write_bytes(b"")
+    files = replace(photographs, root=str(tmp_path), paths=("none.JPEG",), classes=(0,), size_bytes=(0,))
+    with pytest.raises(BadValue, match=r"none\.JPEG is empty"):
+        EncodedFiles(files)[0]
+
+
+def test_memory_is_pinned_for_a_gpu_unless_it_is_not_wanted(photographs: FileSet) -> None:
+    """Nor for the CPU, which copies nothing, nor for a GPU that decodes."""
+    configs = [
+        example_config(compute="cuda"), example_config(compute="cuda", pin_memory=False), example_config(compute="cpu"),
+        example_config(compute="cuda", gpu_decode=True),
+    ]  # fmt: skip
+    assert [image_loader(config, photographs).pin_memory for config in configs] == [True, False, False, False]

@@ -1,0 +1,119 @@
+"""How full a kernel keeps the multiprocessors, from its launch and the device's limits. Needs no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+WARP = 32
+# CUDA allots registers to a warp in units of 256, and keeps 1 KiB of shared memory a block for itself.
+REGISTER_UNIT = 256
+RESERVED_BYTES = 1024
+# Above this a kernel asks for its shared memory, which the profiler's own calculation does not know of: it says 0.
+PLAIN_SHARED_BYTES = 49152
+# Blocks that a multiprocessor can hold, by compute capability (CUDA C++ Programming Guide, technical specifications).
+BLOCKS_PER_SM = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24}
+MOST_BLOCKS_PER_SM = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceLimits:
+    """What one multiprocessor (SM) of a device can hold."""
+
+    sm_count: int
+    threads_per_sm: int = 2048
+    registers_per_sm: int = 65536
+    shared_bytes_per_sm: int = 233472
+    blocks_per_sm: int = MOST_BLOCKS_PER_SM
+
+    @classmethod
+    def of(cls, properties: Any) -> DeviceLimits | None:
+        """From torch's device properties; None where this torch does not tell enough of them."""
+        names = ("multi_processor_count", "max_threads_per_multi_processor", "regs_per_multiprocessor",
+                 "shared_memory_per_multiprocessor")  # fmt: skip
+        if any(not getattr(properties, name, 0) for name in names):
+            return None
+        count, threads, registers, shared = (int(getattr(properties, name)) for name in names)
+        capability = (getattr(properties, "major", 0), getattr(properties, "minor", 0))
+        return cls(
+            sm_count=count,
+            threads_per_sm=threads,
+            registers_per_sm=registers,
+            shared_bytes_per_sm=shared,
+            blocks_per_sm=BLOCKS_PER_SM.get(capability, MOST_BLOCKS_PER_SM),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """The shape of one launch of a kernel."""
+
+    blocks: int
+    threads: int
+    """Of each block."""
+    registers: int
+    """Of each thread."""
+    shared_bytes: int
+    """Of each block, static and dynamic."""
+
+    @classmethod
+    def of(cls, details: Mapping[str, Any]) -> Launch | None:
+        """From the profiler's fields of a kernel; None where one of them is not there."""
+        try:
+            return cls(
+                blocks=math.prod(details["grid"]),
+                threads=math.prod(details["block"]),
+                registers=int(details["registers per thread"]),
+                shared_bytes=int(details["shared memory"]),
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def resident_blocks(launch: Launch, limits: DeviceLimits) -> int:
+    """Blocks of this kernel that one SM can hold: the least that warps, registers and shared memory leave.
+
+    The occupancy calculation of CUDA's cuda_occupancy.h, without its rarer limits.
+    """
+    warps = math.ceil(launch.threads / WARP)
+    fits = [limits.blocks_per_sm, limits.threads_per_sm // WARP // warps]
+    if launch.registers:
+        of_warp = math.ceil(launch.registers * WARP / REGISTER_UNIT) * REGISTER_UNIT
+        fits.append(limits.registers_per_sm // (of_warp * warps))
+    if launch.shared_bytes:
+        fits.append(limits.shared_bytes_per_sm // (launch.shared_bytes + RESERVED_BYTES))
+    return min(fits)
+
+
+def blocks_per_sm(details: Mapping[str, Any], limits: DeviceLimits | None) -> float | None:
+    """Blocks of the launch over the number of SMs: below 1 some stay empty. None where it cannot be computed."""
+    told = details.get("blocks per SM")
+    if isinstance(told, int | float):
+        return float(told)
+    launch = Launch.of(details)
+    return None if launch is None or limits is None else launch.blocks / limits.sm_count
+
+
+def occupancy(details: Mapping[str, Any], limits: DeviceLimits | None) -> float | None:
+    """Estimated share of an SM's warps that the kernel keeps active, 0 to 1; None where it cannot be computed.
+
+    min(resident blocks, blocks per SM) x threads of a block / threads of an SM: the formula of torch's profiler,
+    whose own figure stands in only where the launch is not known in full. Its 0 above 48 KiB of shared memory
+    counts as unknown: its calculation leaves out that a kernel may ask for more.
+    """
+    launch = Launch.of(details)
+    if launch is not None and limits is not None and launch.threads:
+        active = min(resident_blocks(launch, limits), launch.blocks / limits.sm_count)
+        # No kernel runs with no block on an SM: then a limit is not what we think.
+        return min(1.0, active * launch.threads / limits.threads_per_sm) if active > 0 else None
+    told = details.get("est. achieved occupancy %")
+    if not isinstance(told, int | float) or (told == 0 and _beyond_plain(details)):
+        return None
+    return min(1.0, told / 100)
+
+
+def _beyond_plain(details: Mapping[str, Any]) -> bool:
+    shared = details.get("shared memory")
+    return not isinstance(shared, int | float) or shared > PLAIN_SHARED_BYTES

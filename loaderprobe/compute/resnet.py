@@ -1,0 +1,96 @@
+"""ResNet-50 on one device: forward, backward, SGD with momentum, with the options of a real trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torchvision.models import resnet50
+
+from loaderprobe.compute.profile import thread_numbers
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, Precision, TrainOptions
+
+LEARNING_RATE = 0.1
+MOMENTUM = 0.9
+CLASSES = 1000
+
+AUTOCAST: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+
+
+def precision_on(device: torch.device, asked: Precision) -> Precision:
+    """What `auto` means there."""
+    if asked != "auto":
+        return asked
+    return "bf16" if device.type == "cuda" else "fp32"
+
+
+class Trainer:
+    """A ResNet-50, its optimizer and its loss on one device."""
+
+    def __init__(self, device: torch.device, options: TrainOptions) -> None:
+        self.device = device
+        self.precision = precision_on(device, options.precision)
+        self.memory_format = FORMATS[options.memory_format]
+        self.options = options
+        self.backward_threads: frozenset[int] = frozenset()
+        """The thread in which autograd runs, as profilers may number it; empty before the first step."""
+        if device.type == "cuda" and self.precision in ("fp32", "tf32"):
+            _round_products(self.precision == "tf32")
+        model = resnet50(num_classes=CLASSES).to(device, memory_format=self.memory_format).train()
+        self._parameters = list(model.parameters())
+        self._model: Any = torch.compile(model) if options.compile else model
+        # A scaled loss is looked at before each step, which waits for the GPU, unless the optimizer itself looks.
+        fused = {"fused": True} if self.precision == "fp16" and device.type == "cuda" else {}
+        self._optimizer = torch.optim.SGD(self._parameters, lr=LEARNING_RATE, momentum=MOMENTUM, **fused)
+        self._scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "fp16")
+        self._loss = torch.nn.CrossEntropyLoss()
+        self._mean, self._deviation = (
+            torch.tensor(values, device=device).reshape(1, 3, 1, 1) for values in (CHANNEL_MEAN, CHANNEL_DEVIATION)
+        )
+
+    def parameters(self) -> list[torch.Tensor]:
+        """The weights."""
+        return list(self._parameters)
+
+    def copy(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Images (N x 3 x 224 x 224) and labels on the device; asynchronous from pinned memory.
+
+        Bytes are normalised there, as floats are in the workers.
+        """
+        images, labels = batch
+        images = images.to(self.device, non_blocking=True, memory_format=self.memory_format)
+        return self.normalised(images), labels.to(self.device, non_blocking=True)
+
+    def normalised(self, images: torch.Tensor) -> torch.Tensor:
+        """Floats as they are; bytes as floats with ImageNet's means and deviations taken out."""
+        return images if images.is_floating_point() else (images.float() / 255 - self._mean) / self._deviation
+
+    def train_step(self, batch: Any) -> None:
+        """One step. The loss stays on the device: reading it would wait for the GPU."""
+        images, labels = batch
+        dtype = AUTOCAST.get(self.precision)
+        with torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+            loss = self._loss(self._model(images), labels)
+        if not self.backward_threads:
+            loss.register_hook(self._note_thread)
+        self._scaler.scale(loss).backward()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def words(self) -> str:
+        """How it trains, for the report."""
+        how = {"bf16": "bf16 autocast", "fp16": "fp16 autocast with a scaled loss", "tf32": "TF32", "fp32": "float32"}
+        layout = self.options.memory_format
+        compiled = ", torch.compile" if self.options.compile else ""
+        return f"ResNet-50 training steps, {how[self.precision]}, {layout}{compiled}, SGD with momentum"
+
+    def _note_thread(self, gradient: torch.Tensor) -> None:
+        self.backward_threads = thread_numbers()
+
+
+def _round_products(allowed: bool) -> None:
+    """Whether float32 convolutions and matrix products may be rounded to TF32: convolutions are, unless told."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed

@@ -1,0 +1,86 @@
+"""The profiler window of a session: how long it may be, and why there may be none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.protocols import Compute, Profiling
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Segment
+from loaderprobe.records.timeline import Timeline
+
+TIMELINE = "gpu_timeline"
+NOT_ASKED = "no profiler window was asked for"
+# The first steps under a profiler are slow, and it may lose their first records.
+WINDOW_WARM_UP = 3
+USUAL_STEPS = 20
+LEAST_STEPS = 5
+# Assumed: what a configuration's picture is worth. The steps without the profiler take as long again.
+MOST_SECONDS = 45.0
+
+
+def no_timeline(reason: str) -> Missing:
+    """Why there is no timeline."""
+    return Missing(name=TIMELINE, reason=reason)
+
+
+def record_window(
+    compute: Compute, config: RunConfig, segments: Sequence[Segment], feed: Callable[[int], Iterator[Any]], *,
+    flushed: int, left_s: float | None, on_stage: Callable[[str], None],
+) -> Timeline | str:  # fmt: skip
+    """The window, or the reason why there is none: whatever goes wrong in it does not cost the measurement.
+
+    `feed(count)` flushes `flushed` batches and gives `count`; `left_s` is what is left of the budget.
+    """
+    step_s = seconds_a_step(segments)
+    if not isinstance(compute, Profiling):
+        return why_not_profiled(compute.info())
+    if step_s is None:
+        return "nothing was trained on"
+    limit_s = MOST_SECONDS if left_s is None else min(MOST_SECONDS, left_s / 2)
+    steps = window_steps(config, step_s, flushed, limit_s)
+    if isinstance(steps, str):
+        return steps
+    on_stage("profiler window")
+    try:
+        return compute.profile(feed, steps=steps, warm_up=WINDOW_WARM_UP, batch_size=config.batch_size)
+    except Exception as error:  # noqa: BLE001  # a profiler's trouble must not cost the measurement
+        why = error.message if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {error}"
+        return f"the profiler window failed: {why}"
+
+
+def why_not_profiled(info: ComputeInfo) -> str:
+    """For a compute that cannot tell what its device did."""
+    if info.name == NO_STEP:
+        return "no step was given, so no GPU trained"
+    if info.given_images_per_s is not None:
+        return "an emulated accelerator runs no kernels"
+    if info.name == "step":
+        return "only this product's own training steps are recorded kernel by kernel, not a step of yours"
+    return f"training ran on {info.device}, whose work is not recorded kernel by kernel"
+
+
+def seconds_a_step(segments: Sequence[Segment]) -> float | None:
+    """Of the last segment that trained from the loader; None without one."""
+    trained = [s for s in segments if s.activity == "train" and s.mode != "resident" and s.steps]
+    if not trained:
+        return None
+    last = trained[-1]
+    return (max(last.closed_ns, *last.finished_ns[-1:], 0) - last.begin_ns[0]) / last.steps / 1e9
+
+
+def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float) -> int | str:
+    """Steps of the window: enough to see past what was made ahead, as many as usual where time allows.
+
+    A window of fewer than twice the batches ahead would live on them, and look compute-bound. Returns the reason
+    when so many steps would take longer than `limit_s`; `flushed` batches and the warm-up go before them.
+    """
+    least = max(LEAST_STEPS, 2 * config.batches_ahead)
+    usual = max(USUAL_STEPS, least)
+    fit = int(limit_s / step_s) - flushed - WINDOW_WARM_UP if step_s > 0 else usual
+    if fit < least:
+        needed_s = (least + flushed + WINDOW_WARM_UP) * step_s
+        return f"a profiler window of {least} steps would take {needed_s:.0f} s, of {limit_s:.0f} s that it may take"
+    return min(usual, fit)

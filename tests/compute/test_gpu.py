@@ -1,0 +1,148 @@
+"""What only a GPU can show: events and profiler agree, nothing is lost, NVML knows the GPU by our UUID."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity
+
+from loaderprobe.analyze.gaps import attribute
+from loaderprobe.compute.occupancy import DeviceLimits
+from loaderprobe.compute.profile import Device, Stage, record_window
+from loaderprobe.compute.torch import CudaCompute
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, TrainOptions
+from loaderprobe.records.timeline import Timeline
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
+
+STEPS, WARM_UP, SIZE = 20, 3, 64
+LOADING_S = 0.05
+
+
+@dataclass(frozen=True)
+class Starved:
+    """A window behind a slow loader, and the same steps by their events."""
+
+    timeline: Timeline
+    idle_ns: tuple[int, ...]
+    """From the end of each step to the begin of the next."""
+
+
+def host_batch() -> Any:
+    images, labels = torch.randint(0, 256, (SIZE, 3, 224, 224), dtype=torch.uint8), torch.arange(SIZE)
+    return images.pin_memory(), labels.pin_memory()
+
+
+@pytest.fixture(scope="module")
+def starved() -> Starved:
+    """One session of the profiler in this process: a later one may lose records."""
+    compute = CudaCompute("", SystemClock())
+    batch = host_batch()
+
+    def feed(count: int) -> Iterator[Any]:
+        for _ in range(count):
+            time.sleep(LOADING_S)  # the loader that is planted
+            yield batch
+
+    for _ in range(10):
+        compute.step(compute.copy(batch))
+    compute.finish()
+    properties = torch.cuda.get_device_properties(0)
+    device = Device(
+        name=properties.name,
+        index=0,
+        limits=DeviceLimits.of(properties),
+        backward_threads=lambda: compute._trainer.backward_threads,
+    )
+    stage = Stage(
+        step=lambda given: compute.step(compute.copy(given)),
+        synchronize=torch.cuda.synchronize,
+        activities=(ProfilerActivity.CUDA,),
+    )
+    timeline = record_window(feed, stage, device, steps=STEPS, warm_up=WARM_UP, batch_size=SIZE)
+    ended, begun = compute.finish()[-STEPS:], compute.begun()[-STEPS:]
+    return Starved(timeline, tuple(b - e for e, b in zip(ended, begun[1:], strict=False)))
+
+
+def test_events_and_profiler_agree_on_the_exposed_wait(starved: Starved) -> None:
+    """Within 2 % of the time of a step."""
+    gaps = attribute(starved.timeline).gaps_of(STEPS)
+    by_events_ns = sum(starved.idle_ns) / len(starved.idle_ns)
+    assert by_events_ns == pytest.approx(gaps.input_ns / STEPS, abs=0.02 * gaps.window_ns / STEPS)
+
+
+def test_a_starved_gpu_is_idle_for_its_input(starved: Starved) -> None:
+    """The wait that was planted is the main cause."""
+    gaps = attribute(starved.timeline).gaps_of(STEPS)
+    assert gaps.share("input") > 0.5
+
+
+def test_every_launch_left_a_record(starved: Starved) -> None:
+    """At most 1 % may be missing; nothing that cannot be true; each kernel has its occupancy."""
+    timeline = starved.timeline
+    assert timeline.launches > STEPS * 100
+    assert timeline.launches_without_record <= 0.01 * timeline.launches
+    assert sum(each.count for each in timeline.rejected) <= 0.01 * timeline.launches
+    kernels = [n for n, kind in enumerate(timeline.records.kind) if kind == "kernel"]
+    assert all(timeline.records.occupancy[n] is not None for n in kernels)
+    assert not any(timeline.records.loader[n] for n in kernels)
+    assert timeline.records.kind.count("h2d") >= STEPS
+
+
+def test_nvml_knows_the_gpu_by_our_uuid() -> None:
+    """Its name is torch's."""
+    nvml = import_module("pynvml")
+    nvml.nvmlInit()
+    try:
+        handle = nvml.nvmlDeviceGetHandleByUUID(CudaCompute("", SystemClock()).uuid())
+        assert str(nvml.nvmlDeviceGetName(handle)) == torch.cuda.get_device_name()
+    finally:
+        nvml.nvmlShutdown()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"precision": "fp16"}, {"precision": "fp32"}, {"precision": "tf32"}, {"memory_format": "contiguous"},
+        {"side_stream": True},
+    ],
+)  # fmt: skip
+def test_options_train_without_waiting_for_the_gpu(options: dict[str, Any]) -> None:
+    """A step of them is handed over, and torch sees no call that synchronises."""
+    compute = CudaCompute("", SystemClock(), TrainOptions(**options))
+    batch = host_batch()
+    for _ in range(3):
+        compute.step(compute.copy(batch))
+    compute.finish()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(3):
+            compute.step(compute.copy(batch))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(compute.finish()) == 3
+
+
+def test_jpeg_files_are_decoded_on_the_gpu() -> None:
+    """A picture of one colour keeps it, whatever is cropped, and is normalised as by the workers."""
+    from torchvision.io import encode_jpeg
+
+    color = torch.tensor([120, 60, 200], dtype=torch.uint8)
+    pixels = color.reshape(3, 1, 1).repeat(1, 320, 400)
+    file = encode_jpeg(pixels, quality=95)
+    compute = CudaCompute("", SystemClock(), TrainOptions(gpu_decode=True))
+    batch = torch.tensor([len(file)] * 4), torch.cat([file] * 4), torch.arange(4)
+    images, labels = compute.copy(batch)
+    assert images.shape == (4, 3, 224, 224)
+    assert labels.tolist() == [0, 1, 2, 3]
+    expected = (color / 255 - torch.tensor(CHANNEL_MEAN)) / torch.tensor(CHANNEL_DEVIATION)
+    assert torch.allclose(images.mean((0, 2, 3)).cpu(), expected, atol=0.05)
+    compute.step((images, labels))
+    assert len(compute.finish()) == 1

@@ -1,0 +1,66 @@
+"""Occupancy from the shape of a launch."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from loaderprobe.compute.occupancy import DeviceLimits, blocks_per_sm, occupancy
+
+HOPPER = DeviceLimits(sm_count=132)
+
+
+def launch(**changes: Any) -> dict[str, Any]:
+    """Enough blocks of 256 threads for every SM."""
+    return {"grid": [1320, 1, 1], "block": [256, 1, 1], "registers per thread": 32, "shared memory": 0} | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 1.0),
+        ({"registers per thread": 128}, 0.25),
+        ({"shared memory": 65536}, 0.375),
+        ({"shared memory": 65536, "registers per thread": 128}, 0.25),
+        ({"shared memory": 200 * 1024, "block": [384, 1, 1]}, 0.1875),
+        ({"block": [32, 1, 1]}, 10 * 32 / 2048),
+        ({"block": [32, 1, 1], "grid": [132 * 64, 1, 1]}, 0.5),
+        ({"grid": [66, 1, 1]}, 0.0625),
+    ],
+)
+def test_the_scarcest_resource_decides(changes: dict[str, Any], expected: float) -> None:
+    """Worked out by hand for an SM of 64 warps, 65536 registers, 228 KiB and 32 blocks."""
+    assert occupancy(launch(**changes), HOPPER) == pytest.approx(expected)
+
+
+def test_above_48_kib_the_profilers_zero_is_not_believed() -> None:
+    """It is computed anew, and unknown where the device is not known; a zero below may be true."""
+    told = launch(**{"shared memory": 65536, "est. achieved occupancy %": 0})
+    assert occupancy(told, HOPPER) == pytest.approx(0.375)
+    assert occupancy(told, None) is None
+    assert occupancy(launch(**{"est. achieved occupancy %": 0}), None) == 0.0
+    assert occupancy(launch(**{"est. achieved occupancy %": 37}), None) == pytest.approx(0.37)
+    assert occupancy({"est. achieved occupancy %": 0}, HOPPER) is None
+
+
+def test_what_is_not_known_is_none() -> None:
+    """No fields, no device, or a launch that fits no SM as we know it."""
+    assert occupancy({}, HOPPER) is None
+    assert blocks_per_sm({}, HOPPER) is None
+    assert occupancy(launch(**{"shared memory": 300 * 1024}), HOPPER) is None
+    assert blocks_per_sm(launch(), HOPPER) == 10.0
+    assert blocks_per_sm({"blocks per SM": 2.5}, None) == 2.5
+
+
+def test_limits_come_from_the_device() -> None:
+    """Consumer GPUs hold fewer blocks; a torch that tells too little gives none."""
+    properties = SimpleNamespace(
+        multi_processor_count=128, max_threads_per_multi_processor=1536, regs_per_multiprocessor=65536,
+        shared_memory_per_multiprocessor=102400, major=8, minor=9,
+    )  # fmt: skip
+    assert DeviceLimits.of(properties) == DeviceLimits(
+        sm_count=128, threads_per_sm=1536, shared_bytes_per_sm=102400, blocks_per_sm=24
+    )
+    assert DeviceLimits.of(SimpleNamespace(multi_processor_count=128)) is None
