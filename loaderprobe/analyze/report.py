@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.advice import Counsel, Place
+from loaderprobe.analyze.gpu_window import Seen, held_against, look
 from loaderprobe.analyze.groups import Known, counsel_groups
 from loaderprobe.analyze.rounds import why
 from loaderprobe.analyze.service import Storage
@@ -48,9 +49,10 @@ def build_report(
     )
     for config, result in results:
         if isinstance(result, Measurement):
-            judged = verdict(result, ceilings.get(config.data))
-            rows.append(_measured_row(result, judged, counsels[config.key]))
-            details.append(_detail(result, judged))
+            seen = look(result)
+            judged = verdict(result, ceilings.get(config.data), seen)
+            rows.append(_measured_row(result, judged, counsels[config.key], seen))
+            details.append(_detail(result, judged, seen))
         else:
             rows.append(_unmeasured_row(config, result))
     run = _run_info(name, created_utc, command, files, [result for _, result in results])
@@ -114,7 +116,7 @@ def _known(
     )
 
 
-def _measured_row(measurement: Measurement, judged: Verdict, advised: Counsel) -> ConfigurationRow:
+def _measured_row(measurement: Measurement, judged: Verdict, advised: Counsel, seen: Seen) -> ConfigurationRow:
     emulated = measurement.compute.given_images_per_s is not None
     return replace(
         _row(measurement.config, "measured", None, emulated=emulated),
@@ -137,6 +139,7 @@ def _measured_row(measurement: Measurement, judged: Verdict, advised: Counsel) -
         advice=advised.advice,
         forecasts=advised.forecasts,
         unavailable=judged.unavailable,
+        gpu_window=held_against(seen.window, judged.accelerator_utilization),
     )
 
 
@@ -186,7 +189,7 @@ def _row(config: RunConfig, status: Status, reason: str | None, *, emulated: boo
     )
 
 
-def _detail(measurement: Measurement, judged: Verdict) -> Detail:
+def _detail(measurement: Measurement, judged: Verdict, seen: Seen) -> Detail:
     return Detail(
         key=measurement.config.key,
         step_time=judged.step_time,
@@ -196,4 +199,5 @@ def _detail(measurement: Measurement, judged: Verdict) -> Detail:
         first_batch_s=measurement.first_batch_s,
         notes=measurement.notes,
         decided=why(measurement),
+        picture=seen.picture,
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loaderprobe.analyze.gains import Experiments
+from loaderprobe.records.gaps import GpuWindow
 from loaderprobe.records.verdict import Cause, Evidence, Gain, Side
 from loaderprobe.stats import half_width, mean, median, standard_error
 
@@ -30,6 +31,8 @@ MOST_RESIDUAL = 0.25
 MOST_NOISE = 0.5
 # With fewer rounds there is no telling noise from gain, and a gain must be as large as an estimate's.
 LEAST_ROUNDS = 3
+# What keeps the device idle for less of its time is no cause.
+LEAST_IDLE = 0.1
 INPUT_RESOURCES = ("storage", "preprocess", "transport")
 
 
@@ -74,6 +77,30 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
         "compute": "compute", "storage": "storage", "preprocess": "preprocess", "transport": "transport"
     }  # fmt: skip
     return Judgement(side=side, cause=causes[top], evidence=(*evidence, *cpu_evidence))
+
+
+def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
+    """The judgement by rates, unless the device's gaps show a cause that no rate can see: copying, or the host.
+
+    Compute alone runs on the same host, so a late host looks like a slow device; a copy is in no rate of the loader.
+    Where rates name an input, or the gaps leave a doubt, nothing changes.
+    """
+    if judgement.side == "input" or window is None or window.gaps is None or window.doubts:
+        return judgement
+    gaps = window.gaps
+    waiting, copying, late = gaps.share("input", "loader"), gaps.share("copy"), gaps.share("launch", "sync")
+    largest = max(waiting * OPEN_LEAD, copying, late, gaps.share("device", "other"))
+    if max(copying, late) < largest or largest <= LEAST_IDLE:
+        return judgement
+    evidence = (
+        _evidence("share of the device's time idle for copies to it", copying, LEAST_IDLE, ""),
+        _evidence("share of the device's time idle for the host: launching", gaps.share("launch"), LEAST_IDLE, ""),
+        _evidence("share of the device's time idle for the host: synchronising", gaps.share("sync"), LEAST_IDLE, ""),
+        _evidence("share of the device's time idle for the loader", waiting, None, ""),
+    )
+    side: Side = "input" if copying >= late else "compute"
+    cause: Cause = "copy" if copying >= late else "host"
+    return Judgement(side=side, cause=cause, evidence=(*judgement.evidence, *evidence))
 
 
 def contenders(found: Experiments) -> tuple[str, ...]:

@@ -8,25 +8,29 @@ from loaderprobe.analyze.advice import Surroundings, advise
 from loaderprobe.analyze.disk import DiskUse, disk_use
 from loaderprobe.analyze.estimate import UNBOUNDED
 from loaderprobe.analyze.gains import Experiments, run_experiments
+from loaderprobe.analyze.gpu_counters import gpu_figures
+from loaderprobe.analyze.gpu_window import Seen, held_against, look
 from loaderprobe.analyze.rates import interval, segment_seconds, segments_of, step_time
-from loaderprobe.analyze.rule import judge, residual_of
+from loaderprobe.analyze.rule import judge, residual_of, with_gaps
 from loaderprobe.analyze.service import Storage
 from loaderprobe.analyze.wording import Figures, sentence
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.gaps import GpuWindow
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment
 from loaderprobe.records.verdict import Bound, Evidence, Gains, Rates, Verdict
-from loaderprobe.stats import mean, median
+from loaderprobe.stats import median
 
 # The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.
 UTILIZATION_BAR = 0.9
 WAIT_MODERATE = 0.05
 
 
-def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Verdict:
+def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, seen: Seen | None = None) -> Verdict:
     """Judge one measurement, with the ceiling of its storage where there is one.
 
-    Raises BadValue when the measurement holds no end-to-end segment.
+    `seen` is what `look` found in its profiler window, where that was looked at before. Raises BadValue when the
+    measurement holds no end-to-end segment.
     """
     found = run_experiments(measurement, ceiling)
     if not found.end_to_end or not found.loader:
@@ -34,6 +38,7 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> 
     trained = segments_of(measurement, found.base, "train")
     rates = _rates(found, measurement.cores_available)
     disk = disk_use(measurement, trained, ceiling)
+    seen = seen or look(measurement)
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     return Verdict(
@@ -50,24 +55,28 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> 
         disk_ceiling_fraction=disk.ceiling_fraction,
         read_amplification=disk.amplification,
         foreign_read_bytes_per_s=disk.foreign_bytes_per_s,
-        gpu=_gpu(measurement, trained),
-        bound=_bound(measurement, found, disk, _shares(wait, utilization)),
+        gpu=gpu_figures(measurement, trained),
+        bound=_bound(measurement, found, disk, _shares(wait, utilization), held_against(seen.window, utilization)),
         advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
         step_time=step_time(trained),
         worker_time=found.cost.per_image() if found.cost else None,
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
-        unavailable=_unavailable(found, rates, disk),
+        unavailable=_unavailable(found, rates, disk) | seen.missing,
     )
 
 
-def _bound(measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...]) -> Bound:
-    judgement = judge(found, workers=measurement.config.workers, cores_available=measurement.cores_available)
+def _bound(
+    measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None
+) -> Bound:
+    by_rates = judge(found, workers=measurement.config.workers, cores_available=measurement.cores_available)
+    judgement = with_gaps(by_rates, window)
     figures = Figures(
         training=median(list(found.end_to_end.values())),
         compute=found.compute,
         loader=median(list(found.loader.values())),
         emulated=measurement.compute.given_images_per_s is not None,
         alone=measurement.compute.name == NO_STEP,
+        gaps=window.gaps if window else None,
     )
     return Bound(
         side=judgement.side,
@@ -123,22 +132,6 @@ def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
 def _bytes_per_image(segments: Sequence[Segment]) -> float | None:
     images = sum(s.steps * s.batch_size for s in segments if s.delivered_bytes is not None)
     return sum(s.delivered_bytes or 0 for s in segments) / images if images else None
-
-
-def _gpu(measurement: Measurement, segments: Sequence[Segment]) -> dict[str, float | str]:
-    for series in measurement.series:
-        if series.name != "gpu_utilization":
-            continue
-        values = [
-            value
-            for time_ns, value in zip(series.time_ns, series.values, strict=True)
-            if any(s.begin_ns[0] <= time_ns <= s.closed_ns for s in segments)
-        ]
-        if values:
-            return {"utilization": mean(values), "source": series.source}
-        return {"unavailable": "no reading fell into a training segment"}
-    reason = next((m.reason for m in measurement.missing if m.name == "gpu_utilization"), "no GPU was sampled")
-    return {"unavailable": reason}
 
 
 def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, str]:

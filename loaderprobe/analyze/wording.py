@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from loaderprobe.analyze.gains import Experiments
 from loaderprobe.analyze.rule import WORTH, Judgement
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.gaps import Gaps
 from loaderprobe.records.verdict import Gain
 from loaderprobe.units import join_words, significant
 
@@ -29,6 +30,8 @@ class Figures:
     emulated: bool
     alone: bool = False
     """True without a step: the loader alone is judged."""
+    gaps: Gaps | None = None
+    """Why the device was idle, where that was seen."""
 
     @property
     def accelerator(self) -> str:
@@ -44,7 +47,7 @@ def sentence(
         why = judgement.why.replace("training ran", "a second look ran") if figures.alone else judgement.why
         return f"Undecided: {why}."
     said = _said(judgement, found, figures, config, disk_clause)
-    if not found.by_waiting or judgement.cause in ("compute", "balanced"):
+    if not found.by_waiting or judgement.cause in ("compute", "balanced", "copy", "host"):
         return said
     return f"{said} Cold reads were told from warm ones by how long workers waited: this file system counts no bytes."
 
@@ -58,6 +61,8 @@ def _said(judgement: Judgement, found: Experiments, figures: Figures, config: Ru
             f"{'is given' if figures.emulated else 'reaches'} {significant(figures.compute or 0.0)}, "
             f"and the loader alone delivers {significant(figures.loader)}; {_beside_compute(found)}."
         )
+    if judgement.cause in ("copy", "host") and figures.gaps:
+        return _seen_in_gaps(judgement, figures.gaps, figures)
     if judgement.cause == "balanced":
         return f"Balanced: at {rate} images/s no single change gains {WORTH - 1:.0%}."
     if judgement.cause == "either":
@@ -75,6 +80,18 @@ def _said(judgement: Judgement, found: Experiments, figures: Figures, config: Ru
         f"{'' if figures.alone else f', {_share(figures)} of what the {figures.accelerator} can do'}; {tail}"
         f"{disk_clause if resource == 'storage' else ''}."
     )
+
+
+def _seen_in_gaps(judgement: Judgement, gaps: Gaps, figures: Figures) -> str:
+    rate, compute = significant(figures.training), significant(figures.compute or 0.0)
+    runs = f"training runs at {rate} images/s, where compute alone reaches {compute}"
+    if judgement.cause == "copy":
+        from_where = ", mostly from pageable memory" if 2 * gaps.pageable_ns > gaps.copy_ns else ""
+        idle = f"{gaps.share('copy'):.0%} of its time while batches were copied to it{from_where}"
+        return f"Copying to the device binds: it was idle for {idle}; {runs}."
+    idle = f"{gaps.share('launch', 'sync'):.0%} of its time for want of work that was issued too late"
+    parts = f"launching {gaps.share('launch'):.0%}, synchronising {gaps.share('sync'):.0%}"
+    return f"The host binds: the device was idle for {idle} ({parts}); {runs} on the same host."
 
 
 def _beside_compute(found: Experiments) -> str:

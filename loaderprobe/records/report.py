@@ -8,6 +8,7 @@ from typing import Literal
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
+from loaderprobe.records.gaps import GpuWindow, Picture
 from loaderprobe.records.verdict import Advice, Bound, Gains, Interval, Rates, StepTime, WorkerTime
 
 Status = Literal["measured", "failed", "skipped"]
@@ -17,7 +18,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # 2  2026-11  read_amplification, foreign_read_bytes_per_s; disk_ceiling_fraction is measured
 # 3  2026-11  tensor, instrument_cpu_fraction, forecasts, knees; advice has a command, its rates before and after,
 #             how it is known and what binds then
-SUMMARY_VERSION = 3
+# 4  2026-11  gpu_window: why the GPU was idle, and estimates of how full it was; more counters in gpu
+SUMMARY_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,8 @@ class ConfigurationRow:
     """Of every change that was looked at, whether worth making, not, or beyond what the data can tell."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Field name to reason, for figures that could not be measured."""
+    gpu_window: GpuWindow | None = None
+    """One profiler window; estimates, where `gpu` has what counters measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,8 @@ class Detail:
     notes: tuple[str, ...]
     decided: str = ""
     """Why resources were, or were not, taken away for real."""
+    picture: Picture | None = None
+    """The profiler window, to be drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render import charts, counsel, overview, wording
+from loaderprobe.render import charts, counsel, gpu, overview, timeline, wording
 from loaderprobe.render.overview import Group
 from loaderprobe.units import format_bytes, format_duration, significant
 
@@ -87,11 +87,13 @@ def _context(report: Report) -> dict[str, Any]:
         "knees": lambda group: counsel.knees(report, group),
         "advised": counsel.advised,
         "devices": _devices(report),
+        "windows": [(group, found) for group in overview.groups(report) if (found := gpu.windows(report, group))],
+        "shades": (timeline.KERNELS, *timeline.SHADES.values()),
         "details": {detail.key: detail for detail in report.details},
         "missing": overview.missing(report),
         "machine": overview.environment_facts(report),
         "how_to_read": overview.HOW_TO_READ,
-        # The only text that is not escaped: SVG that vl-convert made, in which it escaped what came from outside.
+        # The only text that is not escaped: SVG, in which its makers escaped what came from outside.
         "inline": lambda svg: Markup(_inlined(svg)),
     }
 

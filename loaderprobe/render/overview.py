@@ -37,6 +37,9 @@ FIGURES = {
     "instrument_cpu_fraction": "CPU taken by recording",
     "worker_time": "worker time",
     "gpu": "GPU counters",
+    "gpu_window": "GPU timeline",
+    "gpu_window.use.sm_efficiency_estimated": "estimated SM efficiency",
+    "gpu_window.use.occupancy_estimated": "estimated occupancy",
 }
 
 HOW_TO_READ = (

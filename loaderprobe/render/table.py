@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 from io import StringIO
 
+from loaderprobe.records.gaps import GAP_CAUSES
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice, Rates
 from loaderprobe.render.counsel import advised, knees
+from loaderprobe.render.gpu import profiled
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
     HOW_TO_READ,
@@ -89,6 +91,7 @@ def _flat(row: ConfigurationRow) -> dict[str, Cell]:
             cells[name] = getattr(gain, part) if gain else None
     cells.update({name: getattr(row, name) for name in _FIGURES})
     cells.update({f"gpu_{name}": value for name, value in row.gpu.items() if name != "unavailable"})
+    cells.update(_window(row))
     cells["sentence"] = row.bound.sentence if row.bound else None
     best = next((each for each in row.advice if worth_making(each)), None)
     cells["advice"] = "; ".join(advice.action for advice in row.advice) or None
@@ -101,6 +104,15 @@ def _flat(row: ConfigurationRow) -> dict[str, Cell]:
         reasons.setdefault("gpu", str(row.gpu["unavailable"]))
     cells["unavailable"] = "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or None
     return cells
+
+
+def _window(row: ConfigurationRow) -> dict[str, Cell]:
+    """Shares of the profiler window; no columns where there is none."""
+    window = row.gpu_window
+    if window is None or window.gaps is None or window.use is None:
+        return {}
+    use = {f"gpu_{field.name}": getattr(window.use, field.name) for field in fields(window.use)}
+    return use | {f"gpu_idle_{cause}": window.gaps.share(cause) for cause in GAP_CAUSES}
 
 
 class MarkdownReport:
@@ -149,6 +161,7 @@ def _group_blocks(report: Report, group: Group) -> list[str]:
         _pipe_table(head, lines, right=range(1, 6)),
         *_bullets([(f"Knee of {subject}", sentence) for subject, sentence in knees(report, group)]),
         *_bullets(sentences(group.rows)),
+        *_bullets([(f"GPU of {subject}", words) for subject, words in profiled(group)]),
         *_bullets([(f"Advice for {labels}", _advice(advice)) for labels, advice in advised(group)]),
     ]
 

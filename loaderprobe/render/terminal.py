@@ -9,6 +9,7 @@ from rich.text import Text
 
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.counsel import advised, knees
+from loaderprobe.render.gpu import profiled
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
     Group,
@@ -88,6 +89,8 @@ class TerminalReport:
             page.item(f"Knee of {subject}", sentence)
         for labels, sentence in sentences(group.rows):
             page.item(labels, sentence)
+        for subject, words in profiled(group):
+            page.item(f"GPU of {subject}", words)
         for labels, advice in advised(group):
             page.item(f"Advice for {labels}", advice_words(advice))
             if advice.command:

@@ -68,7 +68,7 @@ def tone(row: ConfigurationRow) -> str:
         return row.status if row.status != "measured" else "undecided"
     if row.bound.cause == "either":
         return "either"
-    return row.bound.side if row.bound.side != "input" else row.bound.cause
+    return row.bound.cause if row.bound.side == "input" or row.bound.cause == "host" else row.bound.side
 
 
 def gain_of(row: ConfigurationRow, resource: str) -> Gain | None:

@@ -1,0 +1,168 @@
+"""What a GPU did in the profiler windows of a report: which are shown beside each other, and in which words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loaderprobe.records.gaps import GAP_CAUSES, Gaps, Picture
+from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.render.overview import Group, detail_of
+from loaderprobe.render.timeline import SHADES, common_length_ns, timeline_chart
+from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
+from loaderprobe.units import significant
+
+MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
+"""Figures of the GPU's counters, by their name in `gpu`."""
+PICTURES = 3
+"""Side by side: serial, few workers, many workers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Figures by configuration: a column for each, a line for each figure."""
+
+    head: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """The profiler windows of one data set in one group."""
+
+    title: str
+    emulated: bool
+    pictures: tuple[tuple[str, str], ...]
+    """(title, SVG) of up to three, on one axis of time."""
+    table: Table | None
+    notes: tuple[tuple[str, str], ...]
+    """(configuration, what must be known to read its figures, or why it has none)."""
+
+
+def windows(report: Report, group: Group) -> tuple[Windows, ...]:
+    """One for each data set of which at least one configuration was profiled."""
+    found: dict[str, list[ConfigurationRow]] = {}
+    for row in group.rows:
+        if row.gpu_window is not None:
+            found.setdefault(row.resolution, []).append(row)
+    return tuple(_windows(report, group, title, rows) for title, rows in found.items())
+
+
+def _windows(report: Report, group: Group, resolution: str, rows: Sequence[ConfigurationRow]) -> Windows:
+    drawn = [(row, picture) for row in _side_by_side(rows) if (picture := _picture(report, row))]
+    length_ns = common_length_ns([picture for _, picture in drawn]) if drawn else 0
+    shown = [row for row in rows if row.gpu_window and row.gpu_window.gaps]
+    return Windows(
+        title=resolution,
+        emulated=group.emulated,
+        pictures=tuple(
+            (title, timeline_chart(picture, title, length_ns))
+            for row, picture in drawn
+            for title in [f"{resolution}, {_name(row, rows)}"]
+        ),
+        table=_table(shown) if shown else None,
+        notes=tuple(note for row in rows for note in _notes(row, rows)),
+    )
+
+
+def _picture(report: Report, row: ConfigurationRow) -> Picture | None:
+    detail = detail_of(report, row)
+    return detail.picture if detail else None
+
+
+def _side_by_side(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
+    """Fewest workers, most workers, and the one in the middle, of the configurations that are otherwise alike."""
+    alike: dict[tuple[object, ...], dict[int, ConfigurationRow]] = {}
+    for row in rows:
+        if row.gpu_window and row.gpu_window.gaps:
+            same = (row.batch_size, row.loader, row.pipeline, row.decoder, row.tensor)
+            alike.setdefault(same, {}).setdefault(row.workers, row)
+    if not alike:
+        return []
+    # What was measured with the most worker counts shows best what they do.
+    by_workers = max(alike.values(), key=len)
+    counts = sorted(by_workers)
+    chosen = sorted({counts[0], counts[(len(counts) - 1) // 2], counts[-1]})
+    return [by_workers[count] for count in chosen][:PICTURES]
+
+
+def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
+    return ", ".join(part for part in (loading(row), variation(row, among)) if part)
+
+
+def _table(rows: Sequence[ConfigurationRow]) -> Table:
+    lines = [("busy: kernels of the training", tuple(_use(row, "training_busy") for row in rows))]
+    if any(w.use and w.use.kernel_busy > w.use.training_busy for row in rows if (w := row.gpu_window)):
+        lines.append(("busy: any kernel", tuple(_use(row, "kernel_busy") for row in rows)))
+    lines.append(("SM efficiency, estimated", tuple(_use(row, "sm_efficiency_estimated") for row in rows)))
+    lines.append(("occupancy, estimated", tuple(_occupancy(row) for row in rows)))
+    for name, words in MEASURED.items():
+        if any(name in row.gpu for row in rows):
+            lines.append((words, tuple(_measured(row, name) for row in rows)))
+    all_gaps = [row.gpu_window.gaps for row in rows if row.gpu_window and row.gpu_window.gaps]
+    lines += [
+        (f"{SHADES[cause].name} ({SHADES[cause].letter})", tuple(_idle(gaps, gaps.of(cause)) for gaps in all_gaps))
+        for cause in GAP_CAUSES
+        if any(gaps.of(cause) for gaps in all_gaps)
+    ]
+    if any(gaps.pageable_ns for gaps in all_gaps):
+        lines.append(("… of the copies, from pageable memory", tuple(_idle(g, g.pageable_ns) for g in all_gaps)))
+    return Table(head=tuple(_name(row, rows) for row in rows), lines=tuple(lines))
+
+
+def _use(row: ConfigurationRow, name: str) -> str:
+    use = row.gpu_window.use if row.gpu_window else None
+    return percent(getattr(use, name)) if use else MISSING
+
+
+def _occupancy(row: ConfigurationRow) -> str:
+    """With the share of the kernels' time that it covers, where that is not all of it."""
+    use = row.gpu_window.use if row.gpu_window else None
+    if use is None or use.occupancy_estimated is None or use.occupancy_coverage > 0.995:
+        return _use(row, "occupancy_estimated")
+    return f"{percent(use.occupancy_estimated)} (of {percent(use.occupancy_coverage)} of the kernels' time)"
+
+
+def _measured(row: ConfigurationRow, name: str) -> str:
+    value = row.gpu.get(name)
+    return percent(value) if isinstance(value, float) else MISSING
+
+
+def _idle(gaps: Gaps, nanoseconds: int) -> str:
+    """`60 %, 60.1 ms`: of the window, and of one step."""
+    if 0 < nanoseconds < 0.0005 * gaps.window_ns:
+        return "< 0.1 %"
+    return f"{percent(nanoseconds / gaps.window_ns)}, {significant(nanoseconds / gaps.steps / 1e6)} ms"
+
+
+def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
+    window = row.gpu_window
+    if window is None:
+        return []
+    texts = [window.refused] if window.refused else list(window.doubts)
+    texts += [f"{counted(each.count, 'record')} of the profiler left out: {each.reason}" for each in window.rejected]
+    return [(_name(row, among), text) for text in texts if text]
+
+
+def idle_words(row: ConfigurationRow) -> str:
+    """`busy 38 %; idle 60 % waiting for input, 2 % copy to the device; ...`; empty without figures."""
+    window = row.gpu_window
+    if window is None or window.gaps is None or window.use is None:
+        return ""
+    gaps, use = window.gaps, window.use
+    # Below half a percent a share is not worth a word here; the table has it.
+    shares = [(SHADES[cause].name.removeprefix("idle: "), gaps.share(cause)) for cause in GAP_CAUSES]
+    idle = ", ".join(f"{percent(share)} {name}" for name, share in shares if share >= 0.005)
+    estimates = [
+        f"{words} {percent(value)} estimated"
+        for words, value in (("SM efficiency", use.sm_efficiency_estimated), ("occupancy", use.occupancy_estimated))
+        if value is not None
+    ]
+    measured = [f"{words} {_measured(row, name)}" for name, words in MEASURED.items() if name in row.gpu]
+    parts = [f"busy {percent(use.training_busy)}", f"idle {idle}" if idle else "", ", ".join(estimates + measured)]
+    return "; ".join(part for part in (*parts, *window.doubts) if part) + "."
+
+
+def profiled(group: Group) -> list[tuple[str, str]]:
+    """(label, busy and idle in words) for each configuration of a group that was profiled."""
+    return [(label(row, group.rows), words) for row in group.rows if (words := idle_words(row))]

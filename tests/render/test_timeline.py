@@ -1,0 +1,201 @@
+"""The timeline of a GPU, as a picture and in words."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from loaderprobe.analyze.gpu_window import look
+from loaderprobe.records.gaps import Picture
+from loaderprobe.records.report import Report
+from loaderprobe.records.timeline import Rejected, Timeline
+from loaderprobe.render.gpu import windows
+from loaderprobe.render.html import HtmlReport
+from loaderprobe.render.json import summary_json
+from loaderprobe.render.overview import groups
+from loaderprobe.render.table import CsvTable, MarkdownReport
+from loaderprobe.render.terminal import TerminalReport
+from loaderprobe.render.timeline import common_length_ns, timeline_chart, typical_begin_ns
+from loaderprobe.testing import example_report, timelines
+from tests.analyze.runs import Cost, alike, run
+from tests.render.test_html import Page
+from tests.render.test_json import validator
+
+MS = 1_000_000
+EVIL = '<script>alert("1")</script>'
+
+
+def seen(timeline: Timeline) -> Any:
+    return look(run(alike(C=800, W=800), Cost(), facts={"timeline": timeline}))
+
+
+def drawn(timeline: Timeline) -> Picture:
+    picture = seen(timeline).picture
+    assert isinstance(picture, Picture)
+    return picture
+
+
+def with_windows(*made: Timeline) -> Report:
+    """The example, in which the first so many rows of 500x375 were profiled."""
+    report = example_report()
+    chosen = [r for r in report.summary.configurations if r.resolution == "500x375" and r.status == "measured"]
+    # The example has two worker counts on each device; here they are one device with as many counts as windows.
+    rows = tuple(
+        replace(chosen[0], key=f"k{number}", workers=2 * number, gpu_window=seen(each).window)
+        for number, each in enumerate(made)
+    )
+    details = tuple(
+        replace(report.details[0], key=row.key, picture=seen(each).picture)
+        for row, each in zip(rows, made, strict=True)
+    )
+    return replace(report, summary=replace(report.summary, configurations=rows), details=details)
+
+
+def areas(svg: str) -> dict[str, float]:
+    """Square pixels of each part of the GPU's row."""
+    found = {}
+    for name, path in re.findall(r'<path class="(\w+)"[^>]* d="(M[^"]*)"', svg):
+        boxes = re.findall(r"M[\d.]+ [\d.]+h(\d+)v([\d.]+)h", path)
+        found[name] = sum(int(width) * float(height) for width, height in boxes)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("timeline", "cause", "share"),
+    [
+        (timelines.starved(), "input", 0.6),
+        (timelines.launch_bound(), "launch", 0.645),
+        (timelines.copied_pageable(), "copy", 0.4),
+    ],
+)
+def test_areas_are_shares_of_time(timeline: Timeline, cause: str, share: float) -> None:
+    """Whether a gap is hundreds of columns wide or a tenth of one, its area is right."""
+    picture = drawn(timeline)
+    found = areas(timeline_chart(picture, "", picture.window_ns))
+    assert found[cause] / sum(found.values()) == pytest.approx(share, abs=0.03)
+
+
+def test_a_picture_is_well_formed_and_small() -> None:
+    """XML without addresses, and few elements even for thousands of kernels."""
+    picture = drawn(timelines.launch_bound(100))
+    for length_ns in (picture.window_ns, picture.window_ns // 100, 40_000):
+        svg = timeline_chart(picture, EVIL, length_ns)
+        assert len(list(ElementTree.fromstring(svg).iter())) < 300
+        assert len(svg) < 60_000
+        assert not re.search(r"http|url\(|<script|href", svg)
+
+
+def test_wide_gaps_carry_their_letter() -> None:
+    """Printed without colour, a gap is still told by its letter."""
+    svg = timeline_chart(drawn(timelines.starved()), "", 125 * MS)
+    assert re.findall(r">(\w)</text>", svg).count("I") == 2
+
+
+def test_hidden_waits_and_copies_are_drawn_but_not_as_gaps() -> None:
+    """They have thin rows of their own."""
+    svg = timeline_chart(drawn(timelines.copied_beside()), "", 50 * MS)
+    assert svg.count('class="lane"') == 2
+    assert not {"input", "copy"} & set(areas(svg))
+
+
+def test_all_share_an_axis_that_fits_a_step_of_the_slowest() -> None:
+    """A step of 100 ms and one of 40 ms are drawn on 125 ms; a window that is much shorter holds that down."""
+    slow, fast = drawn(timelines.starved()), drawn(timelines.compute_bound())
+    assert common_length_ns([slow, fast]) == 125 * MS
+    assert common_length_ns([slow, drawn(timelines.launch_bound(1))]) == 16 * MS
+
+
+def test_the_stretch_shown_is_a_typical_one() -> None:
+    """Waits come in bursts: a stretch without any would mislead when half of the time is waiting."""
+    script = timelines.TimelineScript(unit_ns=MS)
+    for at in range(0, 40, 10):
+        script.step(at)
+        script.kernel(at, at + 10, 0)
+    for at in range(40, 100, 20):
+        script.step(at)
+        script.wait(at, at + 14)
+        script.kernel(at + 14, at + 20, at + 14)
+    assert typical_begin_ns(drawn(script.build(100)), 30 * MS) >= 20 * MS
+
+
+def test_a_window_that_ends_early_is_blank_from_there() -> None:
+    """Nothing is drawn, not even the background, for time that nobody saw."""
+    svg = timeline_chart(drawn(timelines.compute_bound(1)), "", 80 * MS)
+    assert 'width="150" height="68"' in svg
+
+
+def test_three_of_many_are_drawn_and_all_are_in_the_table() -> None:
+    """Serial, the middle and the most workers beside each other; the table has every configuration."""
+    report = with_windows(*[timelines.starved()] * 5)
+    (found,) = windows(report, groups(report)[0])
+    assert [title for title, _ in found.pictures] == ["500x375, serial", "500x375, 4 workers", "500x375, 8 workers"]
+    assert found.table
+    assert found.table.head == ("serial", "2 workers", "4 workers", "6 workers", "8 workers")
+
+
+def test_the_page_shows_the_timelines() -> None:
+    """Pictures, legend, table, and nothing that loads or runs."""
+    html = HtmlReport().render(with_windows(timelines.starved(), timelines.copied_pageable()))
+    page = Page(html)
+    labels = [value for name, value in page.attributes if name == "aria-label"]
+    assert sum(label.startswith("GPU timeline of") for label in labels) == 2
+    assert "60 %, 60.0 ms" in page.text
+    assert "from pageable memory" in page.text
+    assert "http" not in html
+    assert "url(" not in html
+    assert "script" not in page.tags
+
+
+def test_measured_and_estimated_have_their_own_names() -> None:
+    """A counter's occupancy is never shown as the estimate, nor the other way round."""
+    report = with_windows(timelines.starved())
+    (row,) = report.summary.configurations
+    counted = replace(row, gpu={"sm_occupancy": 0.21, "source": "NVML"})
+    html = Page(HtmlReport().render(replace(report, summary=replace(report.summary, configurations=(counted,)))))
+    words = re.sub(r"\s+", " ", html.text)
+    assert re.search(r"occupancy, estimated\s*50 %", words)
+    assert re.search(r"occupancy, measured \(GPM\)\s*21 %", words)
+    assert "measured (GPM)" not in HtmlReport().render(report)
+
+
+def test_an_estimate_of_some_kernels_says_so() -> None:
+    """The share of the kernels' time stands beside it."""
+    script = timelines.TimelineScript()
+    script.kernel(0, 60, 0, occupancy=0.5)
+    script.kernel(60, 100, 0, occupancy=None)
+    report = with_windows(script.build(100))
+    assert "50 % (of 60 % of the kernels&#39; time)" in HtmlReport().render(report)
+
+
+def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
+    """No picture, no table; the same where records were left out, which is told beside the figures."""
+    page = Page(HtmlReport().render(with_windows(timelines.starved(plain_ns=MS))))
+    assert "refused above 5%" in page.text
+    assert not any(value.startswith("GPU timeline of") for _, value in page.attributes)
+    rejected = (Rejected(reason="stamps of zero", count=3),)
+    kept = HtmlReport().render(with_windows(timelines.starved(rejected=rejected)))
+    assert "3 records of the profiler left out: stamps of zero" in kept
+
+
+def test_without_a_window_there_is_no_word_of_one() -> None:
+    """Reports of runs without a GPU are as before, in every form."""
+    report = example_report()
+    assert "GPU timeline" not in HtmlReport().render(report)
+    assert "GPU of" not in TerminalReport().render(report) + MarkdownReport().render(report)
+    assert "gpu_idle" not in CsvTable().render(report)
+
+
+def test_other_forms_tell_it_in_words() -> None:
+    """Terminal, Markdown, CSV and JSON carry the same shares."""
+    report = with_windows(timelines.starved())
+    for text in (TerminalReport().render(report, width=200), MarkdownReport().render(report)):
+        assert "60 % waiting for input" in text
+    assert "gpu_idle_input" in CsvTable().render(report).splitlines()[0]
+    summary = json.loads(summary_json(report))
+    validator().validate(summary)
+    assert summary["configurations"][0]["gpu_window"]["gaps"]["input_ns"] == timelines.STEPS * 60 * MS
