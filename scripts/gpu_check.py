@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 MISSING, FAILED = 3, 4
-NEEDED = ("torch", "torchvision", "numpy", "PIL", "msgspec", "filelock", "psutil", "pynvml")
+NEEDED = ("torch", "torchvision", "numpy", "PIL", "msgspec", "filelock", "psutil", "xxhash", "pynvml")
 PACKAGES = {"PIL": "pillow", "pynvml": "nvidia-ml-py"}
 # Section: where its function is, and the most seconds it may take.
 SECTIONS: dict[str, tuple[str, float]] = {

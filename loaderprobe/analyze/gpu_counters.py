@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from loaderprobe.analyze.device_steps import step_figures
 from loaderprobe.analyze.rates import NS, segment_seconds
 from loaderprobe.records.measurement import Measurement, Segment, Series
 from loaderprobe.stats import mean
@@ -46,7 +47,8 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     `utilization` is coarse (any kernel at all); `sm_utilization`, `sm_occupancy` and the others of GPM are
     averages over the stretches that lie wholly inside a segment. `power_w` is the energy over its time where the GPU
     counts energy, for NVML's power reading looks back over as much as 1 s. `throttled` is the share of readings with
-    a reason to hold clocks down other than idleness. With no figure at all there is only `unavailable`, the reason.
+    a reason to hold clocks down other than idleness.
+    What the device's own events say is `step_figures`. With no figure at all there is only `unavailable`, the reason.
     """
     series = {each.name: each for each in measurement.series}
     found: Figures = {}
@@ -61,6 +63,7 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     found |= _throttling(_inside(series.get("gpu_throttle"), segments))
     if others := _inside(series.get("gpu_other_processes"), segments):
         found["other_processes"] = max(others)
+    found |= step_figures(segments)
     if not found:
         return {"unavailable": _why_nothing(measurement)}
     return found | _gaps(measurement, found)
