@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.fit import Fit, fit
+from loaderprobe.analyze.fit import DRIFT, Fit, fit
 from loaderprobe.analyze.forecast import (
     accelerator,
     alternative,
@@ -167,15 +167,17 @@ def test_a_loader_that_ran_slower_beside_compute_does_not_slow_compute() -> None
 def test_the_range_is_wide_near_a_knee() -> None:
     """Two limits within 15 % make 20 % of range at least, a limit that stands alone no more than it drifts."""
     near, far = replace(BANKED, compute=210.0).fit(1, 2, anchor=1), replace(BANKED, cpu_s=1e-6).fit(1, 2, anchor=1)
-    for found, expected in ((near, 0.2), (far, 0.1)):
+    down = {}
+    for name, found in (("near", replace(near, drift=0.1, cpu_drift=0.1)), ("far", far)):
         shown = accelerator(found, found.anchor.compute).images_per_s
         assert shown
-        assert 1 - shown.low / shown.value == pytest.approx(expected, rel=0.01)
+        down[name] = 1 - shown.low / shown.value
+    assert down == pytest.approx({"near": 0.2, "far": DRIFT}, rel=0.01)
 
 
 def test_the_range_holds_a_cpu_of_another_speed_where_that_matters() -> None:
     """4 of 5 ms are CPU time, which may be 20 % more: that is in the range of one worker, and not of a full disk."""
-    for count, expected in ((1, math.hypot(0.1, 1 - 5 / 5.8)), (4, 0.1)):
+    for count, expected in ((1, math.hypot(DRIFT, 1 - 5 / 5.8)), (4, DRIFT)):
         shown = accelerator(BANKED.fit(1, 4, anchor=count), 1e5).images_per_s
         assert shown
         assert 1 - shown.low / shown.value == pytest.approx(expected)
