@@ -129,7 +129,8 @@ def test_a_key_changes_with_every_field_and_with_nothing_else() -> None:
     other: dict[str, object] = {
         "data": "x", "resolution": "1x1", "workers": 3, "batch_size": 17, "prefetch_factor": 3, "loader": "x:y",
         "pipeline": "crop", "decoder": "torchvision", "tensor": "uint8", "compute": "cpu", "cache": "warm", "rounds": 4,
-        "seed": 1,
+        "seed": 1, "precision": "fp32", "memory_format": "contiguous", "compile": True, "pin_memory": False,
+        "side_stream": True, "gpu_decode": True,
     }  # fmt: skip
     assert set(other) == {field.name for field in fields(RunConfig)}
     keys = {replace(config, **{name: value}).key for name, value in other.items()}  # type: ignore[arg-type]  # by name

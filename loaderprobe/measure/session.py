@@ -21,8 +21,9 @@ from loaderprobe.records.timeline import Timeline
 WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
 RESIDENCY_FILES = 256
 MIN_COLD_BATCHES = 3
-# Warm a little more than the fastest rate the cores allow would consume.
-WARM_MARGIN = 1.3
+# Warm more than the fastest rate the cores allow would consume: that is reckoned from the images so far, and on others
+# (small ones, or of another quality) the cores are faster.
+WARM_MARGIN = 2.0
 MOST_ROUNDS = 12
 
 OnStage = Callable[[str, int, int], None]
