@@ -10,7 +10,7 @@ import typer
 from loaderprobe.cli.border import command, show, stderr
 from loaderprobe.cli.progress import counting
 from loaderprobe.cli.sweep import RESOLUTIONS
-from loaderprobe.errors import EXIT_DONE, EXIT_SOME_FAILED
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED
 from loaderprobe.units import parse_bytes, parse_list, parse_resolution
 
 NAMED = 20
@@ -51,6 +51,7 @@ def generate(
     """
     from loaderprobe import api
     from loaderprobe.datasets.oddities import parse_oddities
+    from loaderprobe.datasets.work import GO_ON
     from loaderprobe.system.cpu import cores_available
 
     if verify:
@@ -68,10 +69,14 @@ def generate(
         )
         for resolution in parse_list(resolutions, parse_resolution)
     ]
-    with counting(quiet) as on_data:
-        made = api.generate(
-            directory, requests, count=count, processes=max(1, round(cores_available())), progress=on_data
-        )
+    try:
+        with counting(quiet) as on_data:
+            made = api.generate(
+                directory, requests, count=count, processes=max(1, round(cores_available())), progress=on_data
+            )
+    except KeyboardInterrupt:
+        stderr().print(f"interrupted; what was made is kept. To go on, {GO_ON}")
+        return EXIT_INTERRUPTED
     for path in made:
         show(str(path))
     return EXIT_DONE
@@ -83,12 +88,12 @@ def _verify(directory: Path, quiet: bool) -> int:
     with counting(quiet) as on_data:
         found = api.verify(directory, on_data)
     for path, damages in found.items():
-        show(f"{path}: {f'{len(damages)} files are not as they were written' if damages else 'every file is whole'}")
+        show(f"{path}: {f'{len(damages)} not as written' if damages else 'every file is whole'}")
         for damage in damages[:NAMED]:
             show(f"  {damage.path}: {damage.trouble}")
         if len(damages) > NAMED:
             show(f"  and {len(damages) - NAMED} more")
     if any(found.values()):
-        stderr().print("remove the damaged set, and generate it again: the same settings give the same files")
+        stderr().print("remove the damaged files, and generate the set again with the same settings: it is mended")
         return EXIT_SOME_FAILED
     return EXIT_DONE

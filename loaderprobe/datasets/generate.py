@@ -22,14 +22,13 @@ from loaderprobe.datasets.manifest import (
     write_spec,
 )
 from loaderprobe.datasets.oddities import ODDITIES
-from loaderprobe.datasets.pool import Pool, build_pool, load_pool
+from loaderprobe.datasets.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.request import SetRequest
-from loaderprobe.datasets.stock import believed, check_space
+from loaderprobe.datasets.stock import check_space, is_whole, take_stock
 from loaderprobe.datasets.work import GO_ON, Book, Work, hands
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, NoSpace, Refused
 from loaderprobe.store.codec import write_error
 from loaderprobe.store.run_directory import lock_directory
-from loaderprobe.system.sync import sync_filesystem
 from loaderprobe.units import format_resolution
 
 OnImages = Callable[[int, int], None]
@@ -47,7 +46,8 @@ def generate(
     Raises Refused when another set is there, ForeignDirectory when anything else is, Locked when another
     process is at work, NoSpace before writing when there is too little room or midway when it runs out,
     MissingPart without permission, BadValue for impossible numbers. Whatever happens, nothing that was
-    complete is lost, and the same call goes on from there.
+    complete is lost, and the same call goes on from there. Files of a complete set that are gone, or have another
+    size, are made again.
     """
     if min(count, processes) < 1:
         raise BadValue("count and processes must be 1 or more")
@@ -55,7 +55,7 @@ def generate(
     try:
         # Before the lock, so that a complete set can be used where this user may not write.
         manifest = _known(directory, spec)
-        if manifest is None or manifest.images < count:
+        if manifest is None or not is_whole(directory, manifest, count):
             with lock_directory(directory):
                 _make(directory, request, count, processes, progress, on_picture)
     except OSError as error:
@@ -66,7 +66,9 @@ def generate(
 def _known(directory: Path, spec: SetSpec) -> Manifest | None:
     """The manifest of this very set; None while it is not complete. Raises ForeignDirectory and Refused."""
     if not (directory / SPEC).exists():
-        ours = {".lock", f".{SPEC}.part", POOL, f".{POOL}.part"}
+        ours = {".lock", f".{SPEC}.part", f".{POOL}.part"}
+        if is_pool(directory / POOL):
+            ours.add(POOL)
         if directory.exists() and any(entry.name not in ours for entry in directory.iterdir()):
             raise ForeignDirectory(
                 f"{directory} is not empty and not a generated data set", hint="choose another directory"
@@ -110,13 +112,21 @@ def _make(
 ) -> None:
     # Asked again under the lock: another process may have made or enlarged the set meanwhile.
     manifest = _known(directory, request.spec())
-    if manifest is not None and manifest.images >= count:
-        return
-    pool, spec = _pool_of(directory, request, processes, on_picture)
+    if manifest is not None:
+        if is_whole(directory, manifest, count):
+            return
+        # A complete set never shrinks, not even where it is mended.
+        count = max(count, manifest.images)
     journal = Journal(directory)
-    whole = believed(directory, spec, manifest, journal, count)
-    missing = [number for number in range(spec.files(count)) if number not in whole]
-    check_space(directory, spec, pool, [len(spec.images_in(number, count)) for number in missing])
+    stock = take_stock(directory, request.spec(), manifest, journal, count)
+    whole = dict(stock.whole)
+    missing = [number for number in range(request.spec().files(count)) if number not in whole]
+    images = [len(request.spec().images_in(number, count)) for number in missing]
+    # Painting takes a while, so a disk that is far too small is refused before.
+    check_space(directory, request.spec(), expected_mean(request.pool()), images)
+    pool, spec = _pool_of(directory, request, processes, on_picture)
+    check_space(directory, spec, pool.mean_bytes, images)
+    journal.begin([*whole.values(), *stock.beyond])
     for number in range(min(spec.classes if spec.layout == "folder" else 1, count)):
         # A class without images would be an error to torchvision's ImageFolder.
         (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
@@ -131,8 +141,6 @@ def _make(
 
     work = Work(directory=directory, spec=spec, pool=pool, images=count)
     work.write(missing, processes, found, Book(journal))
-    # On the medium before the manifest says so; and only written-back pages can be read cold.
-    sync_filesystem(directory)
     ordered = [whole[number] for number in range(spec.files(count))]
     write_manifest(
         directory,
@@ -144,7 +152,7 @@ def _make(
             odd_images={name: ODDITIES[name].among(count) for name in spec.oddities},
         ),
     )
-    journal.end()
+    journal.end(stock.beyond)
 
 
 def _pool_of(directory: Path, request: SetRequest, processes: int, on_picture: OnImages) -> tuple[Pool, SetSpec]:

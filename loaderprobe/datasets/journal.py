@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from loaderprobe.store.codec import write_atomically
 from loaderprobe.system.sync import sync_filesystem
 
 JOURNAL = "journal.jsonl"
@@ -43,28 +44,31 @@ class Journal:
             found += msgspec.json.decode(body, type=list[Entry])
         return found
 
-    def begin(self, entries: Iterable[Entry]) -> None:
+    def begin(self, entries: Sequence[Entry]) -> None:
         """Start anew with these, which were believed before."""
-        self._path.unlink(missing_ok=True)
-        self._append(list(entries))
+        write_atomically(self._path, _line(entries) if entries else b"")
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        """Make the files of these durable, then say so."""
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Make the files of these durable, then say so. Raises OSError, and then nobody says so of any of them."""
         sync_filesystem(self._directory)
-        self._append(list(entries))
-
-    def end(self) -> None:
-        """The manifest has taken over."""
-        self._path.unlink(missing_ok=True)
-
-    def _append(self, entries: list[Entry]) -> None:
         if not entries:
             return
-        body = msgspec.json.encode(entries) + b"\n"
         with self._path.open("ab") as file:
-            file.write(_checksum(body) + b" " + body)
+            file.write(_line(entries))
             file.flush()
             os.fsync(file.fileno())
+
+    def end(self, beyond: Sequence[Entry]) -> None:
+        """The manifest has taken over all but these, which a larger set will need."""
+        if beyond:
+            self.begin(beyond)
+        else:
+            self._path.unlink(missing_ok=True)
+
+
+def _line(entries: Sequence[Entry]) -> bytes:
+    body = msgspec.json.encode(entries) + b"\n"
+    return _checksum(body) + b" " + body
 
 
 def _checksum(body: bytes) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, get_args
 
 import numpy as np
@@ -67,25 +66,38 @@ def content_at(index: int, asked: Sequence[OddityName]) -> OddityName | None:
     return next((name for name in ("png", "cmyk", "grey") if name in asked and ODDITIES[name].at(index)), None)
 
 
-def segments_at(index: int, asked: Sequence[OddityName]) -> bytes:
-    """The application segments that image `index` has more than others."""
-    found = b""
-    if "exif" in asked and ODDITIES["exif"].at(index):
-        found += _exif(index // ODDITIES["exif"].every % 8 + 1)
-    if "icc" in asked and ODDITIES["icc"].at(index):
-        found += _profile()
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segments:
+    """Application segments, made once: libraries of another version may write them otherwise."""
+
+    exif: tuple[bytes, ...] = ()
+    """One for each of the eight orientations, which come in turn."""
+    icc: bytes = b""
+
+    @classmethod
+    def made(cls, asked: Sequence[OddityName]) -> Segments:
+        """Those that are asked for."""
+        return cls(
+            exif=tuple(_exif(orientation) for orientation in range(1, 9)) if "exif" in asked else (),
+            icc=_profile() if "icc" in asked else b"",
+        )
+
+    def at(self, index: int, asked: Sequence[OddityName]) -> bytes:
+        """What image `index` has more than others."""
+        found = b""
+        if "exif" in asked and ODDITIES["exif"].at(index):
+            found += self.exif[index // ODDITIES["exif"].every % len(self.exif)]
+        if "icc" in asked and ODDITIES["icc"].at(index):
+            found += self.icc
+        return found
 
 
-@cache
 def _exif(orientation: int) -> bytes:
-    """All of the eight orientations come in turn."""
     exif = Image.Exif()
     exif[ORIENTATION] = orientation
     return segment(APP1, exif.tobytes())
 
 
-@cache
 def _profile() -> bytes:
     """sRGB, dated the same whenever it is made."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())

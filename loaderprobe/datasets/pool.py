@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from loaderprobe.datasets.free_bits import Base
 from loaderprobe.datasets.jpeg.encoder import encoded
 from loaderprobe.datasets.mixture import IMAGENET_MEAN_BYTES, Draw, draws, tilted
-from loaderprobe.datasets.oddities import OddityName, content_at, png_file, segments_at
+from loaderprobe.datasets.oddities import OddityName, Segments, content_at, png_file
 from loaderprobe.datasets.picture import Picture
 from loaderprobe.errors import BadValue
 from loaderprobe.store.codec import write_atomically
@@ -54,6 +54,7 @@ class Pool:
     edges: NDArray[np.uint64]
     """Base k takes the part of the circle of 2^64 that ends before `edges[k]`; the last one the rest."""
     png: bytes = b""
+    segments: Segments = field(default_factory=Segments)
     mean_bytes: float = field(default=0.0)
     """Of a file without oddity."""
 
@@ -69,7 +70,7 @@ class Pool:
             base = bases[int(np.searchsorted(self.edges, np.uint64(place), "right"))]
         else:
             base = bases[place * len(bases) // WHOLE]
-        return base.vary(bits, segments_at(index, oddities) if oddities else b"")
+        return base.vary(bits, self.segments.at(index, oddities) if oddities else b"")
 
     @property
     def digest(self) -> str:
@@ -97,8 +98,12 @@ def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], 
     # Neighbours on the circle are of nearly one size, so that few files have nearly the mean of all.
     made[None].sort(key=lambda base: base.size_bytes)
     sizes = [base.size_bytes for base in made[None]]
-    target = request.mean_bytes or (IMAGENET_MEAN_BYTES if request.resolution is None else sum(sizes) / len(sizes))
+    natural = sum(sizes) / len(sizes)
+    target = request.mean_bytes or (IMAGENET_MEAN_BYTES if request.resolution is None else natural)
     weights = tilted(sizes, target)
+    if weights is None and request.mean_bytes is None:
+        # A few pictures may miss the mixture's mean; nobody asked for it.
+        weights = [1 / len(sizes)] * len(sizes)
     if weights is None:
         raise BadValue(
             f"no mixture of these pictures has a mean of {format_bytes(target)}: they have {format_bytes(min(sizes))} "
@@ -106,18 +111,31 @@ def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], 
             hint="ask for a mean between, another resolution, or more pictures with --pool",
         )
     edges = [round(share * WHOLE) for share in np.cumsum(weights)[:-1]]
-    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence([request.seed, 2])))
+    rng = _rng(request.seed, 2)
     return Pool(
         bases={content: tuple(bases) for content, bases in made.items()},
         edges=np.array([min(edge, WHOLE - 1) for edge in edges], np.uint64),
         png=png_file(rng, *(request.resolution or (500, 375))) if "png" in request.oddities else b"",
+        segments=Segments.made(request.oddities),
         mean_bytes=float(np.dot(weights, sizes)),
     )
 
 
+def expected_mean(request: PoolRequest) -> float:
+    """The mean size of a file, as far as it is known before anything is painted; bytes."""
+    if request.mean_bytes:
+        return float(request.mean_bytes)
+    found = draws(request.resolution, request.pictures, _rng(request.seed, 1))
+    return sum(draw.size_bytes for draw in found) / len(found)
+
+
+def _rng(*seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
+
+
 def _wanted(request: PoolRequest) -> Iterator[tuple[Content, Draw, list[int]]]:
     """(content, draw, seed) of every picture."""
-    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence([request.seed, 1])))
+    rng = _rng(request.seed, 1)
     contents: list[tuple[Content, int, int]] = [(None, 3, request.pictures)]
     contents += [(name, count, ODD_BASES) for name, count in (("grey", 1), ("cmyk", 4)) if name in request.oddities]
     for content, components, count in contents:
@@ -131,8 +149,22 @@ def _wanted(request: PoolRequest) -> Iterator[tuple[Content, Draw, list[int]]]:
 
 def _base(wanted: tuple[Content, Draw, list[int]]) -> tuple[Content, Base]:
     content, draw, seed = wanted
-    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
+    rng = _rng(*seed)
     return content, Base.of(encoded(Picture(rng, draw.frame).sized(draw.size_bytes), draw.frame))
+
+
+def _cut(data: bytes, lengths: NDArray[np.int64]) -> tuple[bytes, ...]:
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return tuple(data[begin:end] for begin, end in pairwise(ends))
+
+
+def is_pool(path: Path) -> bool:
+    """True for a file with the columns of a pool; one of somebody else's may have its name."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:
+            return {"content", "heads", "free", "edges"} <= set(columns.files)
+    except (OSError, ValueError, BadZipFile):
+        return False
 
 
 def load_pool(path: Path, digest: str) -> Pool:
@@ -160,6 +192,9 @@ def _columns(pool: Pool) -> dict[str, NDArray[Any]]:
         "scan_bytes": np.array([base.scan_bytes for _, base in ordered], np.int64),
         "edges": pool.edges,
         "png": np.frombuffer(pool.png, np.uint8),
+        "exif": np.frombuffer(b"".join(pool.segments.exif), np.uint8),
+        "exif_bytes": np.array([len(each) for each in pool.segments.exif], np.int64),
+        "icc": np.frombuffer(pool.segments.icc, np.uint8),
         "mean_bytes": np.array([pool.mean_bytes]),
     }
 
@@ -167,8 +202,7 @@ def _columns(pool: Pool) -> dict[str, NDArray[Any]]:
 def _pool(columns: dict[str, NDArray[Any]]) -> Pool:
     heads, scan_bytes = columns["heads"].tobytes(), columns["scan_bytes"]
     words = np.concatenate([[0], np.cumsum(-(-scan_bytes // 8))])
-    ends = np.concatenate([[0], np.cumsum(columns["head_bytes"])])
-    pieces = [heads[begin:end] for begin, end in pairwise(ends)]
+    pieces = _cut(heads, columns["head_bytes"])
     bases: dict[Content, list[Base]] = {}
     names: tuple[Content, ...] = (None, "grey", "cmyk")
     for number, (begin, end) in enumerate(pairwise(words)):
@@ -184,5 +218,6 @@ def _pool(columns: dict[str, NDArray[Any]]) -> Pool:
         bases={content: tuple(found) for content, found in bases.items()},
         edges=columns["edges"],
         png=columns["png"].tobytes(),
+        segments=Segments(exif=_cut(columns["exif"].tobytes(), columns["exif_bytes"]), icc=columns["icc"].tobytes()),
         mean_bytes=float(columns["mean_bytes"][0]),
     )

@@ -32,6 +32,8 @@ class SetRequest:
     def __post_init__(self) -> None:
         if min(self.classes, self.shard_images, 1 if self.pictures is None else self.pictures) < 1 or self.seed < 0:
             raise BadValue("classes, images in a shard and pictures must be 1 or more, and the seed 0 or more")
+        if self.mean_bytes is not None and self.mean_bytes < 1:
+            raise BadValue("the mean size of a file must be 1 byte or more")
 
     def spec(self) -> SetSpec:
         """What its files depend on, as far as it is asked for."""

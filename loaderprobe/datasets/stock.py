@@ -4,61 +4,81 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.datasets.files import PART, SHARD_OVERHEAD
 from loaderprobe.datasets.journal import Entry, Journal
 from loaderprobe.datasets.manifest import Manifest, SetSpec
-from loaderprobe.datasets.pool import Pool
 from loaderprobe.errors import NoSpace
 from loaderprobe.units import format_bytes
 
 SPACE_MARGIN = 1.03
 # Files take whole blocks; so many bytes are lost to that per file, on average.
 HALF_BLOCK = 2048
-OUR_FILE = re.compile(r"n\d{8}_\d+\.JPEG|shard-\d{6}\.tar")
+NUMBERED = re.compile(r"\.(?:n\d{8,}_(\d+)\.JPEG|shard-(\d{6,})\.tar)" + re.escape(PART))
 
 
-def believed(
-    directory: Path, spec: SetSpec, manifest: Manifest | None, journal: Journal, count: int
-) -> dict[int, Entry]:
-    """The files that are whole, by number; all others, half or of doubtful content, are removed."""
-    known = []
-    if manifest is not None:
-        known = [
-            Entry(number=number, images=len(spec.images_in(number, manifest.images)), size_bytes=size, xxh3=digest)
-            for number, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.xxh3, strict=True))
-        ]
-    journaled = journal.entries()
-    present = _present(directory)
-    whole = {
-        entry.number: entry
-        for entry in (*known, *journaled)
-        if spec.path(entry.number) in present and entry.images == len(spec.images_in(entry.number, count))
-    }
-    kept = {spec.path(number) for number in whole}
-    for path in present - kept:
-        # The last shard of a complete set stays until a longer one takes its name.
-        if manifest is None or spec.layout == "folder":
-            (directory / path).unlink()
-    journal.begin(whole[entry.number] for entry in journaled if whole.get(entry.number) == entry)
-    return whole
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """The files of a set that are known to be whole."""
+
+    whole: dict[int, Entry]
+    """By number, of the set of so many images as it is asked for now."""
+    beyond: tuple[Entry, ...]
+    """Of a larger set that was begun before: they are kept, and taken when the set grows."""
 
 
-def _present(directory: Path) -> set[str]:
-    """Paths of our files that are there; what a killed process left half-written is removed."""
-    found = set()
-    for path in (directory / "train").rglob("*"):
-        if path.name.endswith(PART) and OUR_FILE.fullmatch(path.name[1 : -len(PART)]):
-            path.unlink()
-        elif OUR_FILE.fullmatch(path.name):
-            found.add(path.relative_to(directory).as_posix())
-    return found
+def take_stock(directory: Path, spec: SetSpec, manifest: Manifest | None, journal: Journal, count: int) -> Stock:
+    """Believe the manifest and the journal, as far as the files still have their sizes.
+
+    Nothing is removed but what a killed process left half-written: a file that nobody vouches for is written anew.
+    """
+    _remove_halves(directory, spec)
+    known = _entries(manifest) if manifest else []
+    found = {entry.number: entry for entry in (*known, *journal.entries()) if _has_size(directory, spec, entry)}
+    inside = {number for number in found if number < spec.files(count)}
+    return Stock(
+        whole={n: found[n] for n in sorted(inside) if found[n].images == len(spec.images_in(n, count))},
+        beyond=tuple(found[n] for n in sorted(found.keys() - inside)),
+    )
 
 
-def check_space(directory: Path, spec: SetSpec, pool: Pool, images: list[int]) -> None:
-    """Refuse before writing files of so many images each."""
-    each = pool.mean_bytes + (SHARD_OVERHEAD if spec.layout == "shards" else 0)
+def is_whole(directory: Path, manifest: Manifest, count: int) -> bool:
+    """True when the files of the first `count` images are there, with their sizes."""
+    files = manifest.spec.files(count)
+    return manifest.images >= count and all(
+        _has_size(directory, manifest.spec, entry) for entry in _entries(manifest)[:files]
+    )
+
+
+def _entries(manifest: Manifest) -> list[Entry]:
+    columns = zip(manifest.size_bytes, manifest.xxh3, strict=True)
+    return [
+        Entry(number=k, images=len(manifest.spec.images_in(k, manifest.images)), size_bytes=size, xxh3=digest)
+        for k, (size, digest) in enumerate(columns)
+    ]
+
+
+def _has_size(directory: Path, spec: SetSpec, entry: Entry) -> bool:
+    try:
+        return (directory / spec.path(entry.number)).stat().st_size == entry.size_bytes
+    except FileNotFoundError:
+        return False
+
+
+def _remove_halves(directory: Path, spec: SetSpec) -> None:
+    """Only those with the very names that files of this set have while they are written."""
+    for part in (directory / "train").rglob(f".*{PART}"):
+        match = NUMBERED.fullmatch(part.name)
+        if match and part.with_name(part.name[1 : -len(PART)]) == directory / spec.path(int(match[1] or match[2])):
+            part.unlink()
+
+
+def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: Sequence[int]) -> None:
+    """Refuse before files of so many images each are written. Raises NoSpace."""
+    each = mean_bytes + (SHARD_OVERHEAD if spec.layout == "shards" else 0)
     needed = round((sum(images) * each + len(images) * HALF_BLOCK) * SPACE_MARGIN)
     stat = os.statvfs(directory)
     free = stat.f_bavail * stat.f_frsize

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import xxhash
 
-from loaderprobe.datasets.manifest import read_manifest
-from loaderprobe.errors import BadValue
+from loaderprobe.datasets.manifest import MANIFEST, read_manifest
+from loaderprobe.errors import MissingPart
 
 BUFFER = 1 << 20
 
@@ -23,12 +23,16 @@ class Damage:
 
 
 def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[Damage, ...]:
-    """All files that are missing or differ, from reading every one. Raises BadValue without a complete set."""
-    manifest = read_manifest(directory)
+    """All files that are missing or differ, from reading every one; of an incomplete set, its manifest.
+
+    Raises MissingPart when the manifest may not be read.
+    """
+    try:
+        manifest = read_manifest(directory)
+    except OSError as error:
+        raise MissingPart(f"{directory} cannot be read: {error.strerror}", hint="run as a user who may") from error
     if manifest is None:
-        raise BadValue(
-            f"{directory} holds no complete generated data set", hint="run `loaderprobe generate` again: it goes on"
-        )
+        return (Damage(path=MANIFEST, trouble="missing: the set is not complete"),)
     found = []
     for number, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.xxh3, strict=True)):
         path = manifest.spec.path(number)

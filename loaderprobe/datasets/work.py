@@ -53,8 +53,13 @@ class Work:
                     found(entries)
             else:
                 self._write_together(chunks, processes, found, book)
-        finally:
-            book.close()
+        except BaseException:
+            # Ctrl-C as much as a full disk, which has no room for a line either: files that no line names are only
+            # made again.
+            with suppress(OSError):
+                book.close()
+            raise
+        book.close()
 
     def _write_together(
         self, chunks: Sequence[Sequence[int]], processes: int, found: Callable[[list[Entry]], None], book: Book
@@ -88,13 +93,13 @@ class Book:
         """These files are whole. Raises OSError when they cannot be made durable."""
         self._fresh += entries
         if time.monotonic() - self._last_s > SYNC_S:
-            self.journal.add(self._fresh)
-            self._fresh, self._last_s = [], time.monotonic()
+            self.close()
+            self._last_s = time.monotonic()
 
     def close(self) -> None:
-        """A full disk may have no room for a line either: files that no line names are only made again."""
-        with suppress(OSError):
-            self.journal.add(self._fresh)
+        """Enter all of them. Raises OSError: a write that failed is told of once, so they are never entered then."""
+        fresh, self._fresh = self._fresh, []
+        self.journal.add(fresh)
 
 
 @contextmanager

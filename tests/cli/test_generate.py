@@ -25,13 +25,13 @@ def test_the_mean_size_is_that_which_is_asked(loaderprobe: Run, tmp_path: Path) 
     assert done.returncode == 0
     sizes = [path.stat().st_size for path in tmp_path.rglob("*.JPEG")]
     assert abs(sum(sizes) / len(sizes) / 3000 - 1) < 0.01
-    done = loaderprobe("generate", tmp_path / "other", *SMALL, "--mean-size", "1GB")
+    done = loaderprobe("generate", tmp_path / "other", *SMALL, "--mean-size", "1MB")
     assert (done.returncode, done.stdout) == (2, "")
     assert "they have" in done.stderr
 
 
 def test_verify_says_what_is_damaged(loaderprobe: Run, tmp_path: Path) -> None:
-    """A whole set ends with 0; a damaged one names the file and ends with 4; no set at all is a bad path."""
+    """A whole set ends with 0; a damaged one names the file, ends with 4 and can be mended; no set is a bad path."""
     loaderprobe("generate", tmp_path, *SMALL)
     done = loaderprobe("generate", tmp_path, "--verify")
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / '64x48'}: every file is whole\n")
@@ -40,7 +40,9 @@ def test_verify_says_what_is_damaged(loaderprobe: Run, tmp_path: Path) -> None:
     done = loaderprobe("generate", tmp_path, "--verify")
     assert done.returncode == 4
     assert victim.name in done.stdout
-    assert "generate it again" in done.stderr
+    assert "mended" in done.stderr
+    assert loaderprobe("generate", tmp_path, *SMALL).returncode == 0
+    assert loaderprobe("generate", tmp_path, "--verify").returncode == 0
     assert loaderprobe("generate", tmp_path / "64x48" / "train", "--verify").returncode == 2
 
 

@@ -171,8 +171,37 @@ def test_the_pool_is_painted_once(tmp_path: Path, make: Make) -> None:
         make(tmp_path, count=90)
 
 
+def test_asking_for_fewer_keeps_what_a_larger_set_had(tmp_path: Path, make: Make) -> None:
+    """An interrupted set of 200 is not thrown away for one of 10: files and journal stay, and it grows from there."""
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "cut", count=200, progress=interrupt_at(128, KeyboardInterrupt()))
+    before = identities(tmp_path / "cut")
+    small = make(tmp_path / "cut", count=10)
+    manifest = read_manifest(small)
+    assert manifest is not None
+    assert manifest.images == 10
+    grown = make(tmp_path / "cut", count=200)
+    assert before.items() <= identities(grown).items()
+    assert tree(grown) == tree(make(tmp_path / "whole", count=200))
+
+
+@pytest.mark.parametrize("count", [5, 70])
+def test_a_complete_set_is_mended(tmp_path: Path, make: Make, count: int) -> None:
+    """A file that is gone or cut short is made again, nothing else is touched, and the set does not shrink."""
+    directory = make(tmp_path)
+    whole, before = tree(directory), identities(directory)
+    gone, short = (directory / f"train/n0000000{k}/n0000000{k}_{k}.JPEG" for k in (1, 2))
+    gone.unlink()
+    short.write_bytes(short.read_bytes()[:100])
+    make(tmp_path, count=count)
+    assert tree(directory) == whole
+    assert {name for name, identity in identities(directory).items() if before[name] != identity} == {
+        gone.name, short.name,
+    }  # fmt: skip
+
+
 def test_half_files_of_a_killed_process_are_removed(tmp_path: Path, make: Make) -> None:
-    """A .part file beyond the count that is asked now does not stay for ever."""
+    """A .part file of this set beyond the count that is asked now does not stay for ever."""
     directory = make(tmp_path)
     (directory / "manifest.json").unlink()
     part = directory / "train" / "n00000000" / ".n00000000_99.JPEG.part"

@@ -36,7 +36,9 @@ def test_what_was_added_is_believed_again(tmp_path: Path) -> None:
     journal.add([_entry(1), _entry(2)])
     journal.add([_entry(5)])
     assert Journal(tmp_path).entries() == [_entry(1), _entry(2), _entry(5)]
-    journal.end()
+    journal.end([_entry(5)])
+    assert Journal(tmp_path).entries() == [_entry(5)]
+    journal.end([])
     assert Journal(tmp_path).entries() == []
 
 

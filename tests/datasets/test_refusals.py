@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from loaderprobe.datasets import files
+from loaderprobe.datasets import files, journal, work
 from loaderprobe.datasets.journal import Entry
 from loaderprobe.datasets.manifest import SetSpec, read_manifest
 from loaderprobe.datasets.pool import Pool
@@ -21,7 +21,7 @@ from loaderprobe.store.run_directory import lock_directory
 from tests.datasets.conftest import AsNobody, Make, tree
 
 
-@pytest.mark.parametrize("name", ["thesis.txt", "spec.json", "manifest.json", ".hidden"])
+@pytest.mark.parametrize("name", ["thesis.txt", "spec.json", "manifest.json", ".hidden", "pool.npz"])
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, name: str) -> None:
     """Whatever lies there and is not ours stays as it was, and nothing is added."""
     directory = tmp_path / "64x48"
@@ -45,7 +45,9 @@ def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, cha
     assert tree(tmp_path / "64x48") == before
 
 
-@pytest.mark.parametrize("change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}, {"pictures": 0}])
+@pytest.mark.parametrize(
+    "change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}, {"pictures": 0}, {"mean_bytes": 0}]
+)
 def test_impossible_numbers_are_refused(tmp_path: Path, make: Make, change: dict[str, int]) -> None:
     """A number that cannot be is a bad value, not a traceback from numpy."""
     with pytest.raises(BadValue):
@@ -64,12 +66,12 @@ def test_a_file_in_the_way_is_a_bad_path(tmp_path: Path, make: Make) -> None:
 def test_too_little_room_is_refused_before_writing(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, shortage: dict[str, int]
 ) -> None:
-    """Bytes or inodes short: no image is written."""
+    """Bytes or inodes short: nothing is written, not even the pictures."""
     room = {"f_bavail": 10**9, "f_frsize": 4096, "f_files": 10**9, "f_favail": 10**9}
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**room | shortage))
     with pytest.raises(NoSpace):
         make(tmp_path)
-    assert not list(tmp_path.rglob("*.JPEG"))
+    assert tree(tmp_path) == {}
 
 
 def test_going_on_needs_room_only_for_what_is_missing(
@@ -103,6 +105,44 @@ def test_a_disk_that_fills_up_midway_loses_nothing(tmp_path: Path, make: Make, m
     assert len(list(directory.rglob("*.JPEG"))) == 40
     assert not list(directory.rglob("*.part"))
     assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_write_that_the_medium_refuses_is_never_called_complete(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """The kernel tells once that it could not write back: no manifest then, and no record of those files."""
+    calls = itertools.count(1)
+
+    def refused(_: Path) -> None:
+        if next(calls) == failing:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "sync_filesystem", refused)
+        patch.setattr(work, "SYNC_S", 0.0 if failing == 2 else 1e9)
+        with pytest.raises(MissingPart, match="Input/output"):
+            make(tmp_path / "cut")
+    directory = tmp_path / "cut" / "64x48"
+    assert not (directory / "manifest.json").exists()
+    assert len(journal.Journal(directory).entries()) == (32 if failing == 2 else 0)
+    assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))
+
+
+def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> None:
+    """Names like ours in other places stay, when a set is completed, mended or made larger."""
+    directory = make(tmp_path)
+    others = [
+        "train/n01440764/n01440764_10026.JPEG",
+        "train/mine/shard-000000.tar",
+        "train/mine/.n00000001_4.JPEG.part",
+    ]
+    for name in others:
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_bytes(b"mine")
+    (directory / "train/n00000001/n00000001_1.JPEG").unlink()
+    make(tmp_path, count=100)
+    assert {name: tree(directory)[name] for name in others} == dict.fromkeys(others, b"mine")
 
 
 def test_two_at_once_are_refused(tmp_path: Path, make: Make) -> None:

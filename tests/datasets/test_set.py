@@ -17,18 +17,22 @@ from PIL import Image, JpegImagePlugin
 from loaderprobe.datasets.manifest import read_manifest
 from loaderprobe.datasets.pool import PoolRequest, build_pool
 from loaderprobe.datasets.verify import verify_set
-from loaderprobe.errors import BadValue
 from tests.datasets.conftest import Make, tree
 
-DECODED = 500
+SMALL, MIXED, LARGE = 380, 100, 20
+DECODED = SMALL + MIXED + LARGE
+
+
+def _files(resolution: tuple[int, int] | None, pictures: int, count: int) -> list[bytes]:
+    asked = PoolRequest(resolution=resolution, seed=0, pictures=pictures, mean_bytes=None)
+    pool = build_pool(asked, map, lambda *_: None)
+    return [pool.image(0, index, ()) for index in range(count)]
 
 
 @pytest.fixture(scope="module")
 def files() -> list[bytes]:
-    """500 small images of the real mixture's qualities and samplings."""
-    asked = PoolRequest(resolution=(120, 90), seed=0, pictures=24, mean_bytes=None)
-    pool = build_pool(asked, map, lambda *_: None)
-    return [pool.image(0, index, ()) for index in range(DECODED)]
+    """500 images of the real mixture's qualities and samplings: small ones, those of the mixture itself, large ones."""
+    return _files((120, 90), 24, SMALL) + _files(None, 8, MIXED) + _files((1024, 768), 2, LARGE)
 
 
 def _pillow(data: bytes) -> tuple[int, ...]:
@@ -70,18 +74,18 @@ def _djpeg(data: bytes) -> tuple[int, ...]:
 def test_every_decoder_takes_every_file_without_a_warning(
     files: list[bytes], decode: Callable[[bytes], tuple[int, ...]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """500 files, each 120 x 90; nothing is said on standard error, where libjpeg warns."""
+    """500 files, each of the size that its header says; nothing is said on standard error, where libjpeg warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert {decode(data) for data in files} == {(120, 90)}
+        assert all(decode(data) == Image.open(io.BytesIO(data)).size for data in files)
     assert capfd.readouterr().err == ""
 
 
 def test_qualities_and_samplings_are_a_mixture_and_nothing_is_progressive(files: list[bytes]) -> None:
     """Four in five are sampled in full, two thirds have quality 96, as in ImageNet."""
-    images = [Image.open(io.BytesIO(data)) for data in files]
+    images = [Image.open(io.BytesIO(data)) for data in files[:SMALL]]
     samplings = [JpegImagePlugin.get_sampling(image) for image in images]
-    assert samplings.count(0) / DECODED == pytest.approx(0.8, abs=0.05)
+    assert samplings.count(0) / SMALL == pytest.approx(0.8, abs=0.05)
     assert {0, 2} <= set(samplings)
     assert not any("progressive" in image.info for image in images)
 
@@ -189,12 +193,31 @@ def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
     assert told[-1] == (70, 70)
 
 
-def test_an_incomplete_set_cannot_be_verified(tmp_path: Path, make: Make) -> None:
-    """Without a manifest there is nothing to hold files against."""
+def test_an_incomplete_set_is_damaged(tmp_path: Path, make: Make) -> None:
+    """Without a manifest there is nothing to hold files against, and that is what is wrong."""
     directory = make(tmp_path)
     (directory / "manifest.json").unlink()
-    with pytest.raises(BadValue, match="no complete"):
-        verify_set(directory, lambda *_: None)
+    (damage,) = verify_set(directory, lambda *_: None)
+    assert (damage.path, "not complete" in damage.trouble) == ("manifest.json", True)
+
+
+def test_shards_whose_growth_was_interrupted_are_whole_again_at_their_old_number(tmp_path: Path, make: Make) -> None:
+    """The last shard may be a longer one by then: it is noticed, and made again."""
+
+    def stop(done: int, _: int) -> None:
+        if done >= 40:
+            raise KeyboardInterrupt
+
+    options = {"layout": "shards", "shard_images": 10}
+    directory = make(tmp_path, count=25, **options)
+    whole = tree(directory)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, count=47, progress=stop, **options)
+    make(tmp_path, count=25, **options)
+    assert verify_set(directory, lambda *_: None) == ()
+    assert {name: data for name, data in tree(directory).items() if name in whole and "json" not in name} == {
+        name: data for name, data in whole.items() if "json" not in name
+    }
 
 
 def test_oddities_are_counted_in_the_manifest(tmp_path: Path, make: Make) -> None:
