@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -69,7 +70,7 @@ def attribute(timeline: Timeline, *, latency_ns: int = HARDWARE_LATENCY_NS) -> A
     loading, rest = _take(rest, _on_device(timeline, _makes_batches(timeline)))
     host = intersect(rest, merge([*split.before, *split.unknown]))
     input_wait, host = _take(host, waits)
-    blocked, host = _take(host, _syncs(timeline))
+    blocked, host = _take(host, _held_up(timeline))
     short, long = _by_latency(intersect(rest, split.after), split.after, latency_ns)
     pageable = _is_pageable(timeline)
     return Attribution(
@@ -123,6 +124,25 @@ def _syncs(timeline: Timeline, wanted: Callable[[int], bool] = lambda _: True) -
     calls = timeline.calls
     blocking = [i for i, kind in enumerate(calls.kind) if kind == "sync" and calls.training[i] and wanted(i)]
     return _clipped(timeline, ((calls.begin_ns[i], calls.end_ns[i]) for i in blocking))
+
+
+def _held_up(timeline: Timeline) -> Ranges:
+    """The training thread blocked until the device was there, and then until it had issued anything again.
+
+    While it was blocked it could not run ahead. So the device, having done all that was issued, also waits for the
+    first launch after it.
+    """
+    calls, comes_over = timeline.calls, _comes_over(timeline)
+    staged = {correlation for i, correlation in enumerate(timeline.records.correlation) if comes_over(i)}
+    launched = sorted(begin for begin, kind in zip(calls.begin_ns, calls.kind, strict=True) if kind == "launch")
+    held = [
+        (end, launched[at] if (at := bisect_left(launched, end)) < len(launched) else timeline.end_ns)
+        for end, kind, training, correlation in zip(
+            calls.end_ns, calls.kind, calls.training, calls.correlation, strict=True
+        )
+        if kind == "sync" and training and correlation not in staged
+    ]
+    return merge([*_syncs(timeline), *_clipped(timeline, held)])
 
 
 def _trains(timeline: Timeline) -> Callable[[int], bool]:

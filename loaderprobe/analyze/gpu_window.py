@@ -44,6 +44,7 @@ def look(measurement: Measurement) -> Seen:
         device=timeline.device,
         steps=timeline.steps,
         profiler_overhead=overhead_of(timeline),
+        syncs_per_step=syncs_per_step(timeline),
         gaps=None,
         use=None,
         refused=refused,
@@ -53,9 +54,9 @@ def look(measurement: Measurement) -> Seen:
         return Seen(window=window, missing={"gpu_window": refused})
     found = attribute(timeline)
     gaps, use = found.gaps_of(timeline.steps), use_of(timeline)
-    short = _too_short(measurement, timeline)
+    doubts = (_too_short(measurement, timeline), _too_fast(window))
     return Seen(
-        window=replace(window, gaps=gaps, use=use, doubts=(short,) if short else ()),
+        window=replace(window, gaps=gaps, use=use, doubts=tuple(filter(None, doubts))),
         picture=picture_of(timeline, found),
         missing={f"gpu_window.use.{name}": reason for name, reason in missing_estimates(use).items()},
     )
@@ -73,9 +74,15 @@ def held_against(window: GpuWindow | None, utilization: float | None) -> GpuWind
 
 
 def overhead_of(timeline: Timeline) -> float | None:
-    """By what share of their time the profiler slowed the steps; None when they were not timed without it."""
-    window_ns = timeline.end_ns - timeline.begin_ns
-    return window_ns / timeline.plain_ns - 1 if timeline.plain_ns > 0 else None
+    """By what share of their time the profiler slowed the steps; None when they were not timed without it.
+
+    Without the waits for batches: those differ from one stretch to the next, whatever a profiler does.
+    """
+    if timeline.plain_ns <= 0:
+        return None
+    waits_ns = sum(timeline.wait_end_ns) - sum(timeline.wait_begin_ns)
+    busy_ns = timeline.end_ns - timeline.begin_ns - waits_ns
+    return (busy_ns - (timeline.plain_ns - timeline.plain_wait_ns)) / timeline.plain_ns
 
 
 def why_refused(timeline: Timeline) -> str | None:
@@ -133,6 +140,27 @@ def _too_short(measurement: Measurement, timeline: Timeline) -> str | None:
         f"the window of {timeline.steps} steps is shorter than twice the {least // 2} batches that are loaded ahead, "
         "so input may look faster than it is"
     )
+
+
+def _too_fast(window: GpuWindow) -> str | None:
+    """Steps that were slower without the profiler: something else changed by more than it costs."""
+    if window.profiler_overhead is None or window.profiler_overhead >= -MOST_OVERHEAD:
+        return None
+    return (
+        f"the steps were {-window.profiler_overhead:.1%} slower without the profiler than with it, so its cost is "
+        "not known"
+    )
+
+
+def syncs_per_step(timeline: Timeline) -> float:
+    """How often the training thread waits for the device, but for copies that it stages and the window's own end."""
+    calls, records = timeline.calls, timeline.records
+    copied = {number for kind, number in zip(records.kind, records.correlation, strict=True) if kind == "h2d"}
+    waits = sum(
+        kind == "sync" and training and number not in copied
+        for kind, training, number in zip(calls.kind, calls.training, calls.correlation, strict=True)
+    )
+    return max(0, waits - 1) / timeline.steps if timeline.steps else 0.0
 
 
 def picture_of(timeline: Timeline, found: Attribution) -> Picture:

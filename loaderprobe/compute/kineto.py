@@ -207,7 +207,10 @@ class _Reader:
         """One entry for each kernel, copy and fill."""
         of_kernels = [event for kind, event in work if kind == "kernel"]
         main, limits = self._main_stream(of_kernels, own), self.window.limits
-        trainers = own | self.window.backward_threads if self.window.backward_threads else frozenset()
+        # In a numbering that nobody foresaw no launch is autograd's: then threads tell nothing.
+        seen = {call.resource for call in self.launched.values()}
+        backward = self.window.backward_threads if self.window.backward_threads & seen else frozenset()
+        trainers = own | backward if backward else frozenset()
         events = [event for _, event in work]
         return DeviceRecords(
             kind=tuple(kind for kind, _ in work),

@@ -89,6 +89,7 @@ def record_window(feed: Feed, stage: Stage, device: Device, *, steps: int, warm_
         launches=found.launches,
         launches_without_record=found.launches_without_record,
         plain_ns=plain.end_ns - plain.begin_ns,
+        plain_wait_ns=sum(plain.wait_end_ns) - sum(plain.wait_begin_ns),
         clock_shift_ns=stamps.shift_ns,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
 from loaderprobe.measure.segments import Steps, blocked_share, drain, flush, train, train_resident
-from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window
+from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window, seconds_wanted
 from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache, Switched
 from loaderprobe.records.config import BatchFiles, FileSet, RunConfig
 from loaderprobe.records.environment import StorageLocation
@@ -162,7 +162,8 @@ class Session:
         if self.budget_s is None or not self._segments:
             return True
         each_s = (self.parts.clock.now_ns() - begun_ns) / 1e9 / len(self._segments)
-        if self._spent_s() + each_s * segments <= self.budget_s:
+        window_s = seconds_wanted(self.parts.compute, self.config, self._segments, self._to_flush)
+        if self._spent_s() + each_s * segments + window_s <= self.budget_s:
             return True
         self._notes.append("the budget left no time for another round")
         return False

@@ -8,7 +8,7 @@ from typing import Any
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import Compute, Profiling
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Segment
+from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode, Segment
 from loaderprobe.records.timeline import Timeline
 
 TIMELINE = "gpu_timeline"
@@ -34,11 +34,13 @@ def record_window(
 
     `feed(count)` flushes `flushed` batches and gives `count`; `left_s` is what is left of the budget.
     """
-    step_s = seconds_a_step(segments)
+    step_s = seconds_a_step(segments, "W" if config.cache == "warm" else "C")
     if not isinstance(compute, Profiling):
         return why_not_profiled(compute.info())
     if step_s is None:
         return "nothing was trained on"
+    if left_s is not None and left_s <= 0:
+        return "the budget left no time for a profiler window"
     limit_s = MOST_SECONDS if left_s is None else min(MOST_SECONDS, left_s / 2)
     steps = window_steps(config, step_s, flushed, limit_s)
     if isinstance(steps, str):
@@ -62,9 +64,18 @@ def why_not_profiled(info: ComputeInfo) -> str:
     return f"training ran on {info.device}, whose work is not recorded kernel by kernel"
 
 
-def seconds_a_step(segments: Sequence[Segment]) -> float | None:
-    """Of the last segment that trained from the loader; None without one."""
-    trained = [s for s in segments if s.activity == "train" and s.mode != "resident" and s.steps]
+def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segment], flushed: int) -> float:
+    """What a window of the usual length takes, with as many steps before it; 0 where there will be none."""
+    step_s = seconds_a_step(segments, "W" if config.cache == "warm" else "C")
+    if not isinstance(compute, Profiling) or step_s is None:
+        return 0.0
+    steps = max(USUAL_STEPS, 2 * config.batches_ahead) + flushed + WINDOW_WARM_UP
+    return min(MOST_SECONDS, 2 * steps * step_s)
+
+
+def seconds_a_step(segments: Sequence[Segment], mode: Mode) -> float | None:
+    """Of the last segment that trained from the loader in this mode; None without one."""
+    trained = [s for s in segments if s.activity == "train" and s.mode == mode and s.steps]
     if not trained:
         return None
     last = trained[-1]

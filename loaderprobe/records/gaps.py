@@ -78,6 +78,8 @@ class GpuWindow:
     steps: int
     profiler_overhead: float | None
     """By how much of their time the profiler slowed the steps; None when they were not timed without it."""
+    syncs_per_step: float = 0.0
+    """How often the training thread waited for the device in each step."""
     gaps: Gaps | None
     use: DeviceUse | None
     refused: str | None

@@ -87,6 +87,8 @@ class Timeline:
     launches_without_record: int
     plain_ns: int
     """What as many steps took just before, in the same way, without the profiler."""
+    plain_wait_ns: int = 0
+    """How much of that the training thread was inside `next()`."""
     clock_shift_ns: int = 0
     """By how much the host's clocks moved against each other during the window."""
 

@@ -14,6 +14,8 @@ from loaderprobe.units import significant
 
 MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
 """Figures of the GPU's counters, by their name in `gpu`."""
+OFTEN = 0.5
+"""Syncs a step that are worth a word."""
 PICTURES = 3
 """Side by side: serial, few workers, many workers."""
 
@@ -140,6 +142,11 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
     if window is None:
         return []
     texts = [window.refused] if window.refused else list(window.doubts)
+    if not window.refused and window.syncs_per_step >= OFTEN:
+        texts.append(
+            f"the training thread waits for the GPU {significant(window.syncs_per_step, 2)} times a step (.item(), a "
+            "printed loss, a blocking copy), and cannot run ahead of it"
+        )
     texts += [f"{counted(each.count, 'record')} of the profiler left out: {each.reason}" for each in window.rejected]
     return [(_name(row, among), text) for text in texts if text]
 

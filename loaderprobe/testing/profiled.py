@@ -55,7 +55,7 @@ class ProfiledCompute:
         """One kernel a step, right after its wait."""
         if self.trouble is not None:
             raise self.trouble
-        plain_ns = self._play(feed(warm_up + steps), warm_up)[-1]
+        before, after, *_, plain_ns = self._play(feed(warm_up + steps), warm_up)
         waits, left, ended, begin_ns, span_ns = self._play(feed(warm_up + steps), warm_up)
         count = len(ended)
         kernel: DeviceKind = "kernel"
@@ -83,6 +83,7 @@ class ProfiledCompute:
             launches=count,
             launches_without_record=0,
             plain_ns=plain_ns,
+            plain_wait_ns=sum(after) - sum(before),
         )  # fmt: skip
 
     def _play(self, batches: Iterator[Any], warm_up: int) -> tuple[Any, Any, Any, int, int]:

@@ -85,6 +85,7 @@ class TimelineScript:
             launches=sum(row["kind"] == "launch" for row in calls),
             launches_without_record=0,
             plain_ns=self._at(end) - self.begin_ns,
+            plain_wait_ns=sum(end - begin for begin, end in self._waits),
         )
         return replace(made, **changes)
 

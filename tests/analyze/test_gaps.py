@@ -80,7 +80,7 @@ def _label(timeline: Timeline, at: int) -> str:
         return f"late for {end}"
     if any(b <= at < e for b, e in zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True)):
         return "input"
-    if _blocked(timeline, at, set(timeline.calls.correlation)):
+    if _blocked(timeline, at, set(timeline.calls.correlation)) or _held_up(timeline, at, copies):
         return "sync"
     return "other" if issued is None else "launch"
 
@@ -95,6 +95,17 @@ def _blocked(timeline: Timeline, at: int, numbers: set[int]) -> bool:
         calls.kind[i] == "sync" and calls.training[i] and number in numbers
         and calls.begin_ns[i] <= at < calls.end_ns[i]
         for i, number in enumerate(calls.correlation)
+    )  # fmt: skip
+
+
+def _held_up(timeline: Timeline, at: int, copies: Sequence[int]) -> bool:
+    """Since the training thread was let go by a sync, nobody has launched anything."""
+    calls = timeline.calls
+    rows, staged = range(len(calls.kind)), {timeline.records.correlation[i] for i in copies}
+    return any(
+        calls.kind[i] == "sync" and calls.training[i] and calls.correlation[i] not in staged and calls.end_ns[i] <= at
+        and not any(calls.kind[k] == "launch" and calls.end_ns[i] <= calls.begin_ns[k] <= at for k in rows)
+        for i in rows
     )  # fmt: skip
 
 
@@ -216,7 +227,25 @@ def test_a_sync_of_another_thread_blames_nobody() -> None:
     script.sync(40, 80, training=False)
     script.kernel(100, 200, 100)
     gaps = split(script.build(200))
-    assert (gaps.sync_ns, gaps.launch_ns) == (40, 60)
+    # From 40 to the launch at 100 the training thread, let go, has not launched anything yet.
+    assert (gaps.sync_ns, gaps.launch_ns) == (100, 0)
+    script = TimelineScript(unit_ns=1)
+    script.sync(40, 80, training=False)
+    script.kernel(100, 200, 100)
+    gaps = split(script.build(200))
+    assert (gaps.sync_ns, gaps.launch_ns) == (0, 100)
+
+
+def test_a_figure_read_in_every_step_is_a_sync() -> None:
+    """Kernels of a step, then the host blocked until they are done: what it launches next comes late for that."""
+    script = TimelineScript(unit_ns=1000)
+    for step in range(4):
+        begin = 1000 * step
+        script.kernel(begin + 100, begin + 800, begin + 90)
+        script.sync(begin + 120, begin + 810)
+    gaps = split(script.build(4000), 20_000)
+    assert gaps.share("sync") == pytest.approx((3 * 290 + 200) / 4000, abs=0.01)
+    assert gaps.share("launch") == pytest.approx(90 / 4000, abs=0.001)
 
 
 def test_without_a_record_of_the_call_the_rest_is_not_known() -> None:

@@ -163,7 +163,8 @@ def test_ones_own_photographs_with_rubbish_among_them(loaderprobe: Run, tmp_path
         target.write_bytes(path.read_bytes())
     (data / "class0" / "damaged.jpg").write_bytes(photographs.absolute(0, 1)[0].read_bytes()[:5000])
     (data / "class1" / "notes.txt").write_text("not an image")
-    done = loaderprobe("sweep", data, "--workers", 1, "--compute", "cpu", *SMALL, "--out", tmp_path / "run", "--json")
+    options = ("--no-serial", "--workers", 1, "--compute", "cpu", *SMALL, "--budget", 20)
+    done = loaderprobe("sweep", data, *options, "--out", tmp_path / "run", "--json")
     assert done.returncode == 0, done.stderr
     (info,) = json.loads(done.stdout)["run"]["data"]
     assert (info["images_used"], info["skipped_count"], info["generated"]) == (12, 2, False)

@@ -106,7 +106,15 @@ def test_other_devices_say_why_there_is_no_window() -> None:
 def test_a_window_must_fit_into_the_budget() -> None:
     """What is left of it; else the reason says how long the window would take."""
     clock = FakeClock()
-    assert "would take" in reason(measured(ProfiledCompute(clock, STEP_S), clock, budget_s=0.1))
+    assert "budget left no time" in reason(measured(ProfiledCompute(clock, STEP_S), clock, budget_s=0.1))
+
+
+def test_rounds_leave_time_for_the_window() -> None:
+    """A budget that has room for a few rounds keeps what the window will take."""
+    clock = FakeClock()
+    found = measured(ProfiledCompute(clock, STEP_S), clock, budget_s=60.0)
+    assert found.timeline is not None
+    assert found.wall_s <= 60.0
 
 
 def test_a_window_sees_past_what_was_made_ahead() -> None:

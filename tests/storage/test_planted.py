@@ -91,7 +91,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     summary = _run(
         disk, "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--compute", "emulated:mlperf-h100",
-        "--cache", "cold,warm", "--batch-size", 8, "--rounds", 3, "--out", tmp_path / "run",
+        "--cache", "cold,warm", "--batch-size", 8, "--rounds", 3, "--budget", 50, "--out", tmp_path / "run",
     )  # fmt: skip
     cold, warm = summary["configurations"]
     assert (cold["bound"]["side"], cold["bound"]["cause"]) == ("input", "storage"), cold["bound"]
