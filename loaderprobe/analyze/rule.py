@@ -139,6 +139,11 @@ def _why_undecided(found: Experiments, residual: float | None, tolerance: float)
     """The reason why no firm word is possible; empty when one is."""
     if residual is None or not found.gains:
         return "no round measured both the loader and training on it"
+    if abs(residual) > tolerance and len(found.predicted) == 1:
+        return (
+            f"in the one round that there was time for, training ran at {1 + residual:.0%} of what its parts predict, "
+            "and a single round has no measure of noise"
+        )
     if abs(residual) > tolerance:
         return (
             f"training ran at {1 + residual:.0%} of what its parts predict, more than noise explains, "

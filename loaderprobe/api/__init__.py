@@ -1,16 +1,16 @@
 """The verbs: what loaderprobe does, for the command line and for programs."""
 
+from loaderprobe.api.data import generate, verify
 from loaderprobe.api.verbs import (
     SweepRequest,
     bandwidth,
+    data_to_make,
     doctor,
-    generate,
     plan,
     report,
     save_report,
     start_sweep,
     sweep,
-    verify,
 )
 from loaderprobe.datasets.request import SetRequest
 
@@ -18,6 +18,7 @@ __all__ = [
     "SetRequest",
     "SweepRequest",
     "bandwidth",
+    "data_to_make",
     "doctor",
     "generate",
     "plan",

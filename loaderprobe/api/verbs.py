@@ -1,9 +1,8 @@
-"""The verbs: generate, sweep, report, bandwidth, doctor. The only place that knows both measuring and analysing."""
+"""The verbs: sweep, report, bandwidth, doctor. The only place that knows both measuring and analysing."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+import math
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,13 +11,13 @@ from typing import Any
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.report import build_report
 from loaderprobe.api.ceilings import Ceilings
+from loaderprobe.api.data import OnData, generate
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.datasets.folder import generated_set, scan_folder
-from loaderprobe.datasets.generate import generate as generate_set
-from loaderprobe.datasets.manifest import SPEC, is_generated
+from loaderprobe.datasets.manifest import is_generated
+from loaderprobe.datasets.pool import expected_mean
 from loaderprobe.datasets.request import SetRequest
-from loaderprobe.datasets.verify import Damage, verify_set
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.abilities import abilities
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.nursery import Nursery
@@ -48,7 +47,7 @@ from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.json import summary_json
 from loaderprobe.storage.probe import OnLeg, ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.system.environment import describe_environment
+from loaderprobe.system.environment import describe_environment, list_gpus
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import Resolution, format_resolution
 
@@ -58,9 +57,8 @@ LEAST_IMAGES = 512
 MOST_IMAGES = 20_000
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
-
-OnData = Callable[[str, int, int], None]
-"""Hears what is being prepared, how many images are done, and of how many."""
+# The device of AMD's driver: torch names such GPUs cuda, too, and NVML does not know them.
+ROCM = Path("/dev/kfd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +91,11 @@ class SweepRequest:
     time_limit_s: float = 600.0
     command: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name, seconds in (("budget", self.budget_s), ("time limit", self.time_limit_s)):
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
+
     def batch_size_for(self, compute: str) -> int:
         """The batch size on this device."""
         return self.batch_size or DEFAULT_BATCH_SIZE.get(split_name(compute)[0], USUAL_BATCH_SIZE)
@@ -105,34 +108,16 @@ class SweepRequest:
         return min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
 
 
-def generate(
-    root: Path, requests: Sequence[SetRequest], *, count: int, processes: int, progress: OnData
-) -> tuple[Path, ...]:
-    """Make, complete or enlarge the data sets under `root`. Raises Refused and its kin rather than mix sets."""
-
-    def one(request: SetRequest) -> Path:
-        label = format_resolution(request.resolution)
-        return generate_set(
-            root,
-            request,
-            count=count,
-            processes=processes,
-            progress=lambda done, total: progress(f"generating {label}", done, total),
-            on_picture=lambda done, total: progress(f"painting {label}", done, total),
-        )
-
-    return tuple(one(request) for request in requests)
-
-
-def verify(root: Path, progress: OnData) -> dict[Path, tuple[Damage, ...]]:
-    """What is wrong with each generated set in or directly under `root`. Raises BadValue when there is none."""
-    found = [path for path in (root, *sorted(root.glob("*"))) if os.path.isfile(path / SPEC)]  # noqa: PTH113  # a directory that may not be entered is none of ours, and no error
-    if not found:
-        raise BadValue(f"{root} holds no generated data set", hint="give the directory that `generate` was given")
-    return {
-        path: verify_set(path, lambda done, total, path=path: progress(f"verifying {path.name}", done, total))  # type: ignore[misc]  # mypy cannot type a default argument of a lambda
-        for path in found
-    }
+def data_to_make(request: SweepRequest) -> float:
+    """Bytes, about, of the data sets that a sweep would generate; 0 when it generates none."""
+    if request.data is not None:
+        return 0.0
+    missing = [
+        SetRequest(resolution=resolution, seed=request.seed).pool()
+        for resolution in request.resolutions
+        if not is_generated(request.data_dir / format_resolution(resolution))
+    ]
+    return sum(request.images_needed * expected_mean(pool) for pool in missing)
 
 
 def start_sweep(request: SweepRequest, *, processes: int, on_data: OnData) -> RunDirectory:
@@ -171,6 +156,11 @@ def _check_compute(compute: str, options: TrainOptions) -> None:
     made = resolve("compute", name)
     if name.startswith("emulated"):
         made(argument, SystemClock())
+    if name == "cuda" and not ROCM.exists() and not (found := list_gpus())[0]:
+        raise MissingPart(
+            f"there is no GPU to train on: {found[1]}",
+            hint="run `loaderprobe doctor`; or use --compute cpu, or --compute emulated:mlperf-h100",
+        )
 
 
 def _file_sets(request: SweepRequest, processes: int, on_data: OnData) -> list[FileSet]:

@@ -58,7 +58,7 @@ def complain(error: LoaderprobeError) -> int:
 
 def stderr() -> Console:
     """The console for progress and complaints."""
-    return Console(stderr=True)
+    return Console(stderr=True, emoji=False)
 
 
 def show(text: str) -> None:

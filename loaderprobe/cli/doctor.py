@@ -29,9 +29,9 @@ def doctor(
     table.add_column("measured", width=26)
     table.add_column("here")
     table.add_column("why", ratio=1)
-    for ability in api.doctor(path):
+    for ability in api.doctor(path if path.is_dir() else path.parent):
         why = escape(ability.why) + (f"\n[dim]to get it: {escape(ability.next_step)}[/]" if ability.next_step else "")
         table.add_row(ability.name, _MARKS[ability.state], why)
     width, color = width_and_color()
-    Console(width=width, no_color=not color, highlight=False).print(table)
+    Console(width=width, no_color=not color, highlight=False, emoji=False).print(table)
     return EXIT_DONE

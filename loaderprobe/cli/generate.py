@@ -84,6 +84,8 @@ def generate(
 
 def _verify(directory: Path, quiet: bool) -> int:
     from loaderprobe import api
+    from loaderprobe.datasets.manifest import MANIFEST
+    from loaderprobe.datasets.work import GO_ON
 
     with counting(quiet) as on_data:
         found = api.verify(directory, on_data)
@@ -93,7 +95,8 @@ def _verify(directory: Path, quiet: bool) -> int:
             show(f"  {damage.path}: {damage.trouble}")
         if len(damages) > NAMED:
             show(f"  and {len(damages) - NAMED} more")
-    if any(found.values()):
+    if any(damage.path == MANIFEST for damages in found.values() for damage in damages):
+        stderr().print(f"an incomplete set: {GO_ON}")
+    elif any(found.values()):
         stderr().print("remove the damaged files, and generate the set again with the same settings: it is mended")
-        return EXIT_SOME_FAILED
-    return EXIT_DONE
+    return EXIT_SOME_FAILED if any(found.values()) else EXIT_DONE

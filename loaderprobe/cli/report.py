@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
-from loaderprobe.errors import EXIT_DONE, BadValue
+from loaderprobe.errors import EXIT_DONE, BadValue, MissingPart, NoSpace
 from loaderprobe.store.codec import write_atomically
 
 
@@ -38,7 +38,11 @@ def report(
         raise BadValue("which run?", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
     shown = api.report(RunDirectory.open(run))
     if html is not None:
-        write_atomically(html, HtmlReport().render(shown).encode())
+        try:
+            write_atomically(html, HtmlReport().render(shown).encode())
+        except (NoSpace, MissingPart) as error:
+            error.hint = "give --html another place"
+            raise
         show(f"Report: {html}")
         return EXIT_DONE
     width, color = width_and_color()

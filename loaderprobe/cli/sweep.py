@@ -13,7 +13,7 @@ import typer
 from loaderprobe.cli.border import command, show, stderr, width_and_color
 from loaderprobe.cli.progress import counting, sweeping
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
-from loaderprobe.units import parse_count, parse_list, parse_resolution
+from loaderprobe.units import format_bytes, parse_count, parse_list, parse_resolution
 
 if TYPE_CHECKING:
     from loaderprobe.api import SweepRequest
@@ -127,6 +127,10 @@ def _start(request: SweepRequest, quiet: bool) -> RunDirectory:
     from loaderprobe import api
     from loaderprobe.system.cpu import cores_available
 
+    size = api.data_to_make(request)
+    if size and not quiet:
+        text = f"Data: about {format_bytes(size)} of images are generated under {request.data_dir}, and kept there."
+        stderr().print(text, highlight=False, markup=False)
     with counting(quiet) as on_data:
         return api.start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data)
 

@@ -83,7 +83,7 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
     if found is not None and found.asks_for() != spec:
         raise Refused(
             f"{directory} holds another data set: {_differences(found, spec)}",
-            hint="choose another directory, or remove it",
+            hint="ask for the settings that it has (pictures are --pool), choose another directory, or remove it",
         )
     return read_manifest(directory)
 
@@ -91,10 +91,15 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
 def _differences(found: SetSpec, asked: SetSpec) -> str:
     names = [name for name in SetSpec.__dataclass_fields__ if name != "pool_sha256"]
     return ", ".join(
-        f"{name.replace('_', ' ')} {getattr(found, name)}, not {getattr(asked, name)}"
+        f"{name.replace('_', ' ')} {_plain(getattr(found, name))}, not {_plain(getattr(asked, name))}"
         for name in names
         if getattr(found, name) != getattr(asked, name)
     )
+
+
+def _plain(value: object) -> str:
+    text = " and ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return "none" if text in ("", "None") else text
 
 
 def _trouble(error: OSError, directory: Path) -> LoaderprobeError:
@@ -117,15 +122,18 @@ def _make(
             return
         # A complete set never shrinks, not even where it is mended.
         count = max(count, manifest.images)
+    if manifest is None and not (directory / "train").exists():
+        # At once, whatever number is asked for.
+        check_space(directory, request.spec(), expected_mean(request.pool()), count, request.spec().files(count))
     journal = Journal(directory)
     stock = take_stock(directory, request.spec(), manifest, journal, count)
     whole = dict(stock.whole)
     missing = [number for number in range(request.spec().files(count)) if number not in whole]
-    images = [len(request.spec().images_in(number, count)) for number in missing]
+    images = sum(len(request.spec().images_in(number, count)) for number in missing)
     # Painting takes a while, so a disk that is far too small is refused before.
-    check_space(directory, request.spec(), expected_mean(request.pool()), images)
+    check_space(directory, request.spec(), expected_mean(request.pool()), images, len(missing))
     pool, spec = _pool_of(directory, request, processes, on_picture)
-    check_space(directory, spec, pool.mean_bytes, images)
+    check_space(directory, spec, pool.mean_bytes, images, len(missing))
     journal.begin([*whole.values(), *stock.beyond])
     for number in range(min(spec.classes if spec.layout == "folder" else 1, count)):
         # A class without images would be an error to torchvision's ImageFolder.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,16 +75,16 @@ def _remove_halves(directory: Path, spec: SetSpec) -> None:
             part.unlink()
 
 
-def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: Sequence[int]) -> None:
-    """Refuse before files of so many images each are written. Raises NoSpace."""
+def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: int, files: int) -> None:
+    """Refuse before so many images in so many files are written. Raises NoSpace."""
     each = mean_bytes + (SHARD_OVERHEAD if spec.layout == "shards" else 0)
-    needed = round((sum(images) * each + len(images) * HALF_BLOCK) * SPACE_MARGIN)
+    needed = round((images * each + files * HALF_BLOCK) * SPACE_MARGIN)
     stat = os.statvfs(directory)
     free = stat.f_bavail * stat.f_frsize
     if free < needed:
         raise NoSpace(
-            f"{directory} has {format_bytes(free)} free, and {sum(images)} images take about {format_bytes(needed)}",
+            f"{directory} has {format_bytes(free)} free, and {images} images take about {format_bytes(needed)}",
             hint="choose another directory, or fewer images",
         )
-    if stat.f_files and stat.f_favail < len(images) + spec.classes:
+    if stat.f_files and stat.f_favail < files + spec.classes:
         raise NoSpace(f"{directory} has room for only {stat.f_favail} more files", hint="choose another file system")

@@ -50,8 +50,8 @@ class Plan:
             return f"It stays within the budget of {share}."
         fits = int(self.configurations * self.budget_s / self.least_s)
         return (
-            f"The budget of {share}, is less than the {least} that all would take: segments get short, and some "
-            f"{self.configurations - fits} configurations may be left for --resume."
+            f"The budget of {share}, is less than the {least} that all would take: segments get short, there may be "
+            f"a single round, and {self.configurations - fits or 'none'} of them may be left for --resume."
         )
 
 

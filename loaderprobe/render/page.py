@@ -49,7 +49,7 @@ class Page:
     def item(self, subject: str, text: str) -> None:
         """`subject: text`, wrapped, further lines indented."""
         line = Text(overflow="fold")
-        line.append(f"{visible(subject)}: ", style="bold")
+        line.append(f"{visible(subject)}: " if text else visible(subject), style="bold")
         line.append(visible(text))
         for number, part in enumerate(line.wrap(self._console, max(8, self._console.width - 4), overflow="fold")):
             self._console.print(Padding(part, (0, 0, 0, 4 if number else 2)))

@@ -198,3 +198,13 @@ def test_cores_at_their_limit_make_the_cause_the_cpu() -> None:
 def test_the_serial_loader_is_not_called_cpu_bound() -> None:
     """Without workers, more of them may help."""
     assert judge(experiments(preprocess=3.0), workers=0, cores_available=0.5).cause == "preprocess"
+
+
+def test_a_single_round_has_no_noise_to_explain_with() -> None:
+    """Training at half of what its parts predict is undecided; with one round the reason is that there is but one."""
+    three = experiments(preprocess=3.0, end_to_end={0: 50.0, 1: 50.0, 2: 50.0})
+    one = replace(three, end_to_end={0: 50.0}, predicted={0: 100.0}, loader={0: 100.0})
+    for found, words in ((three, "more than noise explains"), (one, "a single round has no measure of noise")):
+        judgement = judge(found, workers=2, cores_available=4.0)
+        assert judgement.cause == "undecided"
+        assert words in judgement.why

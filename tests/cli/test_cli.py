@@ -16,8 +16,10 @@ import jsonschema
 import pytest
 
 from loaderprobe import __version__
+from loaderprobe.api.verbs import ROCM
 from loaderprobe.records.config import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
+from loaderprobe.system.environment import list_gpus
 from tests.conftest import Run
 
 SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 60)
@@ -68,6 +70,9 @@ def test_the_version_is_printed(loaderprobe: Run) -> None:
         (("sweep", "/nowhere/at/all", "--compute", "emulated:1"), 2, "/nowhere/at/all"),
         (("sweep", "--resume", "/nowhere"), 2, "not a run"),
         (("sweep", "--batch-size", "0"), 2, "batch-size"),
+        (("sweep", "--compute", "emulated:1", "--budget", "0"), 2, "above 0"),
+        (("sweep", "--compute", "emulated:1", "--budget", "nan"), 2, "above 0"),
+        (("sweep", "--compute", "emulated:100", "--precision", "fp16"), 2, "emulated:100: an emulated"),
         (("report", "/nowhere"), 2, "not a run"),
         (("report",), 2, "which run"),
         (("report", "--md", "--csv"), 2, "exclude"),
@@ -87,6 +92,30 @@ def test_bad_input_is_refused_with_a_message_and_its_code(
     assert says in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
+
+
+def test_a_gpu_that_is_not_there_is_missed_before_any_data_are_made(loaderprobe: Run, tmp_path: Path) -> None:
+    """Exit code 3, and not a file was written."""
+    if list_gpus()[0] or ROCM.exists():
+        pytest.skip("there is a GPU")
+    done = loaderprobe("sweep", "--compute", "cuda", "--data-dir", tmp_path / "data", "--out", tmp_path / "run")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "no GPU" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_takes_a_file_for_the_folder_around_it(loaderprobe: Run, tmp_path: Path) -> None:
+    """As bandwidth does, a path on the storage in question may be a file."""
+    (tmp_path / "file").write_text("x")
+    assert loaderprobe("doctor", tmp_path / "file").returncode == 0
+
+
+def test_what_a_sweep_will_generate_is_said_before(loaderprobe: Run, tmp_path: Path) -> None:
+    """How many bytes, and where; not for a folder of one's own."""
+    options = ("--workers", 1, "--no-serial", "--resolutions", "64x48", "--compute", "emulated:100", *SMALL)
+    done = loaderprobe("sweep", *options, "--budget", 5, "--data-dir", tmp_path / "data", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("Data: about ")
 
 
 def test_json_is_the_summary_and_nothing_else(small_run: tuple[Path, dict[str, object]], loaderprobe: Run) -> None:
