@@ -88,6 +88,7 @@ class Book:
     journal: Journal
     _fresh: list[Entry] = field(default_factory=list)
     _last_s: float = field(default_factory=time.monotonic)
+    _failed: bool = False
 
     def add(self, entries: list[Entry]) -> None:
         """These files are whole. Raises OSError when they cannot be made durable."""
@@ -97,9 +98,18 @@ class Book:
             self._last_s = time.monotonic()
 
     def close(self) -> None:
-        """Enter all of them. Raises OSError: a write that failed is told of once, so they are never entered then."""
+        """Enter all of them. Raises OSError when they cannot be made durable.
+
+        The kernel tells once that a write failed, and not whose: after that nothing more is entered.
+        """
+        if self._failed:
+            return
         fresh, self._fresh = self._fresh, []
-        self.journal.add(fresh)
+        try:
+            self.journal.add(fresh)
+        except OSError:
+            self._failed = True
+            raise
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,7 +22,7 @@ from loaderprobe.records.timeline import Timeline
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 
 STEPS, WARM_UP, SIZE = 20, 3, 64
-LOADING_S = 0.05
+HOST_WORK = 30_000_000
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,8 @@ def starved() -> Starved:
 
     def feed(count: int) -> Iterator[Any]:
         for _ in range(count):
-            time.sleep(LOADING_S)  # the loader that is planted
+            # The loader that is planted works on the host for longer than the GPU takes for a step.
+            torch.rand(HOST_WORK)
             yield batch
 
     for _ in range(10):

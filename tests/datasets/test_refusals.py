@@ -129,6 +129,24 @@ def test_a_write_that_the_medium_refuses_is_never_called_complete(
     assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))
 
 
+def test_nothing_is_entered_after_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel told of it once, and it may have been any file: the next sync, which succeeds, proves nothing."""
+    calls = itertools.count(1)
+
+    def refused_once(_: Path) -> None:
+        if next(calls) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(journal, "sync_filesystem", refused_once)
+    book = work.Book(journal.Journal(tmp_path))
+    book.add([Entry(number=0, images=1, size_bytes=1, xxh3="")])
+    with pytest.raises(OSError, match="Input/output"):
+        book.close()
+    book.add([Entry(number=1, images=1, size_bytes=1, xxh3="")])
+    book.close()
+    assert journal.Journal(tmp_path).entries() == []
+
+
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> None:
     """Names like ours in other places stay, when a set is completed, mended or made larger."""
     directory = make(tmp_path)

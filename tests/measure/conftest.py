@@ -11,7 +11,8 @@ from loaderprobe.analyze.rounds import next_round
 from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute
 from loaderprobe.measure.session import Parts, Session
 from loaderprobe.plugins import split_name
-from loaderprobe.records.config import FileSet
+from loaderprobe.protocols import Compute
+from loaderprobe.records.config import FileSet, RunConfig
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import (
     FakeClock,
@@ -24,6 +25,29 @@ from loaderprobe.testing import (
 )
 
 Measure = Callable[..., Measurement]
+
+
+def scripted_session(
+    service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: FileSet, cache: FakePageCache,
+    **options: Any,
+) -> Session:  # fmt: skip
+    """A session on a scripted loader and a fake clock; `options` are those of the session."""
+    return Session(
+        config=config,
+        files=files,
+        parts=Parts(
+            loader=ScriptedLoader(config, files, clock, cache, service),
+            compute=compute,
+            clock=clock,
+            cache=cache,
+            location=example_location("/nowhere"),
+            cores_available=64.0,
+            read_devices=lambda: None,
+            next_round=next_round,
+        ),
+        on_stage=lambda *_: None,
+        **options,
+    )
 
 
 @pytest.fixture
@@ -40,25 +64,10 @@ def measure_fake() -> Measure:
     ) -> Measurement:
         clock, cache, files = FakeClock(), page_cache or FakePageCache(), files or example_files()
         config = example_config(data=files.fingerprint, **changes)
-        loader = ScriptedLoader(config, files, clock, cache, service)
         name, argument = split_name(config.compute)
         made = SynchronousCompute if name == "emulated-sync" else EmulatedCompute
-        session = Session(
-            config=config,
-            files=files,
-            parts=Parts(
-                loader=loader,
-                compute=made(argument, clock),
-                clock=clock,
-                cache=cache,
-                location=example_location("/nowhere"),
-                cores_available=64.0,
-                read_devices=lambda: None,
-                next_round=next_round,
-            ),
-            on_stage=lambda *_: None,
-            thorough=thorough,
-        )
+        compute: Compute = made(argument, clock)
+        session = scripted_session(service, clock, compute, config, files, cache, thorough=thorough)
         session.run()
         return session.measurement((), ())
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loaderprobe.analyze.rounds import next_round
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.session import Parts, Session
 from loaderprobe.measure.window import window_steps
 from loaderprobe.protocols import Compute
 from loaderprobe.records.measurement import Measurement
@@ -17,12 +15,11 @@ from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
     ProfiledCompute,
-    ScriptedLoader,
     Service,
     example_config,
     example_files,
-    example_location,
 )
+from tests.measure.conftest import scripted_session
 
 SERVICE = Service(cpu_s=0.002, blocked_s=0.002)
 STEP_S = 0.004
@@ -35,22 +32,7 @@ def measured(
     """With the window, as the child does it."""
     files, cache = example_files(count), cache or FakePageCache()
     config = example_config(data=files.fingerprint, compute="cuda", workers=workers)
-    session = Session(
-        config=config,
-        files=files,
-        parts=Parts(
-            loader=ScriptedLoader(config, files, clock, cache, SERVICE),
-            compute=compute,
-            clock=clock,
-            cache=cache,
-            location=example_location("/nowhere"),
-            cores_available=64.0,
-            read_devices=lambda: None,
-            next_round=next_round,
-        ),
-        on_stage=lambda *_: None,
-        budget_s=budget_s,
-    )
+    session = scripted_session(SERVICE, clock, compute, config, files, cache, budget_s=budget_s)
     session.run()
     session.profile()
     return session.measurement((), ())
