@@ -22,7 +22,7 @@ from loaderprobe.datasets.request import SetRequest
 work.SYNC_S = 0.0
 say = lambda done, _: print(done, flush=True)
 request = SetRequest(resolution=(64, 48), classes=3, pictures=4)
-generate(Path(sys.argv[1]), request, count=1500, processes=2, progress=say)
+generate(Path(sys.argv[1]), request, count=600, processes=2, progress=say)
 """
 
 
@@ -66,7 +66,7 @@ def test_a_changed_line_is_not_believed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("moment", range(10))
 def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, make: Make, moment: int) -> None:
     """kill -9 of all its processes once a random number of files is written, then resumed: the same bytes."""
-    after = random.Random(moment).randrange(0, 1400)
+    after = random.Random(moment).randrange(0, 560)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "cut")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
@@ -75,5 +75,5 @@ def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, m
                 break
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    resumed = make(tmp_path / "cut", count=1500)
-    assert tree(resumed) == tree(make(tmp_path / "whole", count=1500, processes=2))
+    resumed = make(tmp_path / "cut", count=600)
+    assert tree(resumed) == tree(make(tmp_path / "whole", count=600, processes=2))
