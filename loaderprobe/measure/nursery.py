@@ -24,7 +24,7 @@ import msgspec
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.child import main as measure_in_child
 from loaderprobe.plugins import resolve
-from loaderprobe.system.process import die_with_parent
+from loaderprobe.system.process import child_environment, die_with_parent
 
 MOST_BYTES = 65536
 GONE = "the process that starts the measuring processes has ended"
@@ -119,11 +119,6 @@ class Nursery:
             finally:
                 os.close(write_end)
         return NurseryChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
-
-
-def child_environment() -> dict[str, str]:
-    """Ours, with our module search path: what a plug-in's name means must not depend on the current directory."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)}
 
 
 def _receive_number(link: socket.socket) -> int:

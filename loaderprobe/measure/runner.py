@@ -18,12 +18,13 @@ from typing import IO
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.nursery import Child, Start, child_environment
+from loaderprobe.measure.nursery import Child, Start
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.trouble import explain_death
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.process import child_environment
 
 LOG_LINES = 40
 END_OF_OUTPUT = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +71,11 @@ def die_with_parent(parent: int) -> None:
     if os.getppid() != parent:
         # The parent ended before we asked.
         os._exit(1)
+
+
+def child_environment() -> dict[str, str]:
+    """Ours, with our module search path: what a plug-in's name means must not depend on the current directory."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)}
 
 
 def signal_name(number: int) -> str:

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loaderprobe.system.process import die_with_parent, read_process, signal_name
+import pytest
+
+from loaderprobe.system.process import child_environment, die_with_parent, read_process, signal_name
 from loaderprobe.system.thread import ThreadMeter
 
 
@@ -87,6 +89,13 @@ def test_a_child_of_the_right_parent_lives() -> None:
         die_with_parent(os.getppid())
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_child_finds_the_modules_of_its_parent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The search path is handed down, each entry whole, so that the current directory means nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", "/opt/modules"])
+    assert child_environment()["PYTHONPATH"] == f"{tmp_path}:/opt/modules"
 
 
 def test_thread_meter_never_falls() -> None:
