@@ -32,9 +32,11 @@ class WaitSamples:
     subject: tuple[int, ...]
     """Index into `subjects`; -1 where it is not known for what."""
     subjects: tuple[str, ...]
-    """Paths of files, peers (`10.0.0.5:443`), names of locks."""
+    """Paths of files, locked ones too, and peers (`10.0.0.5:443`); of other waiting the device, the system call or the
+    function of the kernel. The first 2000."""
     letters_only: str | None
-    """Why only the state letter could be read, so that `storage` and others are `uninterruptible` and `other`."""
+    """Why system calls could not be read, at the end: kinds rest on the state's letter and the function of the kernel,
+    where that is told, else they are `uninterruptible` and `other`; no file or peer is known. None where they were."""
     cpu_ns: int
     """CPU time that the sampler took since it began to look."""
     wall_ns: int

@@ -1,0 +1,150 @@
+"""What a thread waits for at this moment, read from /proc: no root, no eBPF, no patched library.
+
+`/proc/PID/task/TID/syscall` is read first. It tells in one reading whether the thread runs and, if not, in which
+call it waits and with which arguments. To read the state's letter before that would cost more, and a wait that
+ends between the two readings would count as running: 10 us of each wait, a tenth of a read from NVMe.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from loaderprobe.records.waits import WaitKind
+from loaderprobe.system.descriptors import Descriptors
+from loaderprobe.system.sockets import TableBudget
+from loaderprobe.system.syscalls import Call, calls_of
+from loaderprobe.system.thread_files import ThreadFiles, ThreadGone, ThreadTable
+from loaderprobe.system.wait_kinds import RUNNING, CallWaits, Wait, by_channel, outside_calls
+
+# Documentation/admin-guide/LSM/Yama.rst: "Yama" in ASCII.
+PR_SET_PTRACER = 0x59616D61
+REFUSED = "/proc/PID/syscall may not be read"
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+# Each costs some 5 us; a process with more threads than these is seen in part.
+MOST_THREADS = 64
+# What threads do on behalf of one that waits for them. The first counts most: a pool of which one thread reads and
+# another decodes is waited for because of the read.
+_WORK: tuple[WaitKind, ...] = ("storage", "metadata", "network", "memory", "uninterruptible", "running")
+
+
+def let_be_read_by(pid: int) -> None:
+    """Let process `pid` and its descendants see what this process waits for; 0 takes that back.
+
+    Needed where Yama lets only ancestors look (`kernel.yama.ptrace_scope` is 1, as on Ubuntu), ignored elsewhere.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
+
+
+def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
+    """When a process began, in clock ticks since the machine did: with its number it names the process for good."""
+    try:
+        return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def yama_scope(yama: Path = YAMA) -> int:
+    """Who may look at whom, by Yama: 0 all of the same user, 1 ancestors, 2 with a capability, 3 no one."""
+    with suppress(OSError, ValueError):
+        return int(yama.read_text())
+    return 0
+
+
+class WatchedProcess:
+    """A process whose threads can be looked at. Raises ThreadGone where it has ended, or is not the one meant."""
+
+    def __init__(
+        self,
+        pid: int,
+        *,
+        started: int | None = None,
+        proc: Path = Path("/proc"),
+        budget: TableBudget | None = None,
+        machine: str | None = None,
+    ) -> None:
+        machine = machine or platform.machine()
+        calls = calls_of(machine)
+        self._calls: Mapping[int, Call] = calls or {}
+        self._unknown = None if calls is not None else f"the numbers of system calls of {machine} are not known here"
+        self.letters_only: str | None = None
+        """Why the last look saw no system call; None while they are seen."""
+        path = proc / str(pid)
+        try:
+            self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise ThreadGone from error
+        self._threads = ThreadTable(self._directory)
+        self._descriptors = Descriptors(self._directory, str(path), budget or TableBudget())
+        self._waits = CallWaits(self._descriptors)
+        # From here on the folder is that of the process it shows now, whatever becomes of the number.
+        if started is not None and start_ticks(pid, proc) != started:
+            self.close()
+            raise ThreadGone
+
+    def close(self) -> None:
+        """Give back all descriptors."""
+        self._threads.close()
+        self._descriptors.close()
+        os.close(self._directory)
+
+    def look(self, tid: int) -> Wait:
+        """What this thread does now or, where it waits for others of its process, what those do. Raises ThreadGone."""
+        seen = self._look(tid)
+        return self._look_at_others(tid, seen) if seen.inside else seen
+
+    def _look_at_others(self, tid: int, own: Wait) -> Wait:
+        """The work that is waited for; `own` where the other threads do none."""
+        best, rank = own, len(_WORK)
+        for other in islice(self._threads.others(tid), MOST_THREADS):
+            with suppress(ThreadGone):
+                seen = self._look(other)
+                if seen.kind in _WORK[:rank]:
+                    best, rank = seen, _WORK.index(seen.kind)
+            if not rank:
+                break
+        return best
+
+    def _look(self, tid: int) -> Wait:
+        files = self._threads.files(tid)
+        try:
+            try:
+                text = files.read("syscall")
+            except OSError as error:
+                return self._by_letter(files, error)
+            self.letters_only = self._unknown
+            return RUNNING if text.startswith(b"running") else self._in_call(files, text.split())
+        except ThreadGone:
+            self._threads.forget(tid)
+            raise
+
+    def _in_call(self, files: ThreadFiles, fields: list[bytes]) -> Wait:
+        number = int(fields[0])
+        if number < 0:
+            return outside_calls(files)
+        call = self._calls.get(number)
+        if call is None:
+            return by_channel(files.channel(), files.letter(), f"system call {number}")
+        return self._waits.read(files, call, [int(field, 16) for field in fields[1:5]])
+
+    def _by_letter(self, files: ThreadFiles, error: OSError) -> Wait:
+        """Without the system call: by the letter and, where that may be read, the function of the kernel."""
+        letter = files.letter()
+        self.letters_only = _why_refused(error)
+        if letter == "R":
+            return RUNNING
+        return by_channel(files.channel(), letter, None)
+
+
+def _why_refused(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "this kernel has no /proc/PID/syscall"
+    scope = yama_scope()
+    if scope:
+        return f"{REFUSED}: kernel.yama.ptrace_scope is {scope}"
+    return f"{REFUSED}: no permission to trace, as in hardened containers"
