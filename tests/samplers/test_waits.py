@@ -1,0 +1,219 @@
+"""The process that looks at what workers wait for, and what its parent reads of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
+from loaderprobe.samplers.waits import WaitsSampler
+from loaderprobe.system.thread_files import ThreadGone
+from loaderprobe.system.wait_kinds import Wait
+from loaderprobe.system.wait_rows import MOST_SUBJECTS, ROW, ROWS, RowWriter, read_rows
+from loaderprobe.system.waits import WatchedProcess, start_ticks
+from loaderprobe.system.waits_process import Watcher, watch
+
+DEADLINE_S = 60.0
+FAST_HZ = 500.0
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that sleeps until it is killed."""
+    with subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(1000)"]) as child:
+        yield child
+        child.kill()
+
+
+def _until(sampler: WaitsSampler, found: Callable[[WaitSamples], bool]) -> WaitSamples:
+    """The samples as soon as they are as wanted."""
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        samples = sampler.samples()
+        assert isinstance(samples, WaitSamples), samples
+        if found(samples):
+            return samples
+        os.sched_yield()
+    pytest.fail("not seen in time")
+
+
+def _kinds(samples: WaitSamples) -> set[tuple[int, str]]:
+    return {(worker, WAIT_KINDS[kind]) for worker, kind in zip(samples.worker, samples.kind, strict=True)}
+
+
+def _word(pid: int) -> str:
+    return f"{pid},{pid},{start_ticks(pid)}"
+
+
+def test_workers_are_seen_while_they_wait(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    """Samples come while the sampler is open, by worker, on the measuring clock, and stay after it."""
+    before = time.perf_counter_ns()
+    own = (os.getpid(), threading.get_native_id())
+    with WaitsSampler(lambda: [(sleeper.pid, sleeper.pid), own], tmp_path, rate_hz=FAST_HZ) as sampler:
+        samples = _until(sampler, lambda seen: {(0, "sleep"), (1, "running")} <= _kinds(seen))
+    after = sampler.samples()
+    assert isinstance(after, WaitSamples) and after.time_ns[: len(samples.time_ns)] == samples.time_ns
+    assert list(after.time_ns) == sorted(after.time_ns)
+    assert before < after.time_ns[0] and after.time_ns[-1] < time.perf_counter_ns()
+    assert after.cpu_ns > 0 and after.wall_ns > 0 and after.letters_only is None
+
+
+def test_threads_may_be_others_later(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    """Workers that come after the sampler began are seen when it asks again."""
+    workers: list[tuple[int, int]] = []
+    with WaitsSampler(lambda: workers, tmp_path, rate_hz=FAST_HZ) as sampler:
+        samples = sampler.samples()
+        assert isinstance(samples, WaitSamples) and samples.time_ns == ()
+        workers.append((sleeper.pid, sleeper.pid))
+        sampler.follow_threads()
+        _until(sampler, lambda seen: (0, "sleep") in _kinds(seen))
+
+
+def test_a_worker_that_ends_leaves_the_others(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    """The sampler outlives its workers; those that are left keep their numbers."""
+    own = (os.getpid(), threading.get_native_id())
+    with WaitsSampler(lambda: [(sleeper.pid, sleeper.pid), own], tmp_path, rate_hz=FAST_HZ) as sampler:
+        _until(sampler, lambda seen: (0, "sleep") in _kinds(seen))
+        sleeper.kill()
+        sleeper.wait()
+        count = len(_until(sampler, lambda seen: True).worker)
+        samples = _until(sampler, lambda seen: len(seen.worker) > count + 10)
+    assert set(samples.worker[-5:]) == {1}
+
+
+def test_leaving_ends_and_reaps_the_process(tmp_path: Path) -> None:
+    """Nothing is left running, and no zombie."""
+    with WaitsSampler(lambda: [], tmp_path) as sampler:
+        process = sampler._process
+        assert process is not None and process.poll() is None
+    assert process.returncode is not None
+
+
+def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
+    """The measurement goes on without samples, and says why."""
+    with WaitsSampler(lambda: [], tmp_path, command=lambda folder, rate_hz: ["/no/such/program"]) as sampler:
+        reason = sampler.samples()
+    assert isinstance(reason, str) and "could not be started" in reason and reason == sampler.samples()
+
+
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [("raise ValueError('broken')", "ValueError: broken"), ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+     ("import sys; sys.exit(3)", "exit code 3")],
+)  # fmt: skip
+def test_a_process_that_ends_is_a_reason(tmp_path: Path, code: str, last: str) -> None:
+    """The reason holds the last line that it wrote, or how it ended."""
+    with WaitsSampler(lambda: [], tmp_path, command=lambda folder, hz: [sys.executable, "-I", "-c", code]) as sampler:
+        assert sampler.samples() == f"the process that looks at what workers wait for ended: {last}"
+
+
+def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:
+    """Samples of a part of the measurement are none."""
+    with WaitsSampler(lambda: [], tmp_path) as sampler:
+        process = sampler._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        reason = sampler.samples()
+        sampler.follow_threads()
+    assert isinstance(reason, str) and reason.endswith("SIGKILL")
+
+
+def test_before_it_is_entered_there_is_a_reason(tmp_path: Path) -> None:
+    """No samples without looking."""
+    assert isinstance(WaitsSampler(lambda: [], tmp_path).samples(), str)
+
+
+def test_it_ends_with_its_orders(tmp_path: Path) -> None:
+    """A process whose parent closes its input has nothing left to do."""
+    read, write = os.pipe()
+    os.write(write, f"{_word(os.getpid())}\n{_word(os.getpid())} -\n".encode())
+    os.close(write)
+    watch(Watcher(RowWriter(tmp_path)), read, 1e6)
+    os.close(read)
+
+
+def test_the_process_imports_no_libraries() -> None:
+    """It starts in a tenth of a second since it needs nothing but the standard library."""
+    code = "import sys, loaderprobe.system.waits_process; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "numpy", "msgspec", "psutil"} & set(done.stdout.split())
+
+
+def test_processes_that_stay_are_not_opened_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another order keeps the descriptors of workers that it names again, and gives back the others'."""
+    opened: list[int] = []
+    closed: list[int] = []
+
+    class Opened(WatchedProcess):
+        def __init__(self, pid: int, **options: object) -> None:
+            opened.append(pid)
+            self.pid = pid
+
+        def close(self) -> None:
+            closed.append(self.pid)
+
+        def look(self, tid: int) -> Wait:
+            raise ThreadGone
+
+    monkeypatch.setattr("loaderprobe.system.waits_process.WatchedProcess", Opened)
+    watcher = Watcher(RowWriter(tmp_path))
+    watcher.follow("1,1,5 2,2,5")
+    watcher.follow("3,3,5 - 1,1,5")
+    assert (opened, closed) == ([1, 2, 3], [2])
+    watcher.look()
+    watcher.look()
+    assert closed == [2, 3, 1]
+
+
+def test_rows_come_back_as_written(tmp_path: Path) -> None:
+    """Subjects are shared; names that are no text are escaped; own time begins with the first row."""
+    rows = RowWriter(tmp_path)
+    rows.end_round(1000, 50, None)
+    rows.add(1100, 0, Wait("storage", "/data/\udcff.jpg"))
+    rows.add(1110, 1, Wait("network"))
+    rows.end_round(1120, 80, "hidden")
+    rows.add(1200, 0, Wait("storage", "/data/\udcff.jpg"))
+    rows.end_round(1220, 90, "hidden")
+    assert read_rows(tmp_path) == WaitSamples(
+        time_ns=(1100, 1110, 1200), worker=(0, 1, 0),
+        kind=tuple(WAIT_KINDS.index(kind) for kind in ("storage", "network", "storage")), subject=(0, -1, 0),
+        subjects=("/data/\\udcff.jpg", "hidden"), letters_only="hidden", cpu_ns=40, wall_ns=220,
+    )  # fmt: skip
+
+
+def test_calls_seen_again_are_no_letters(tmp_path: Path) -> None:
+    """Leave that a worker gives after its first looks is enough."""
+    rows = RowWriter(tmp_path)
+    rows.end_round(0, 0, "hidden")
+    rows.end_round(1, 0, None)
+    assert read_rows(tmp_path).letters_only is None
+
+
+def test_half_a_row_is_not_read(tmp_path: Path) -> None:
+    """What is being written counts when it is whole."""
+    rows = RowWriter(tmp_path)
+    rows.add(5, 0, Wait("sleep"))
+    rows.end_round(6, 0, None)
+    with (tmp_path / ROWS).open("ab") as file:
+        file.write(ROW.pack(7, -1, 0, 0)[:-1])
+    assert read_rows(tmp_path).time_ns == (5,)
+
+
+def test_subjects_are_bounded(tmp_path: Path) -> None:
+    """A million images must not be a million names; the reason for letters is never left out."""
+    rows = RowWriter(tmp_path)
+    for number in range(MOST_SUBJECTS + 5):
+        rows.add(number, 0, Wait("storage", f"/data/{number}.jpg"))
+    rows.end_round(0, 0, None)
+    samples = read_rows(tmp_path)
+    assert len(samples.subjects) == MOST_SUBJECTS and samples.subject[-5:] == (-1,) * 5
+    rows.end_round(0, 0, "hidden")
+    assert read_rows(tmp_path).letters_only == "hidden"
