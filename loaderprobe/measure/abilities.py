@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +24,8 @@ from loaderprobe.system.memory import free_shared_memory_bytes
 from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
 from loaderprobe.system.process import read_process
 from loaderprobe.system.thread import ThreadMeter
+from loaderprobe.system.thread_files import ThreadGone
+from loaderprobe.system.waits import REFUSED, WatchedProcess, yama_scope
 from loaderprobe.units import format_bytes, significant
 
 PROBE_BYTES = 1 << 20
@@ -40,6 +44,7 @@ def abilities(path: Path) -> tuple[Ability, ...]:
         _cold_reads(path, location),
         _device_reads(location),
         _own_reads(location),
+        _waits(),
         _run_delay(),
         _cores(),
         _shared_memory(),
@@ -99,6 +104,35 @@ def _own_reads(location: StorageLocation) -> Ability:
     if not location.counts_reads:
         return Ability(name=name, state="limited", why=f"the kernel does not account reads of {location.filesystem}")
     return Ability(name=name, state="yes", why="/proc/PID/io and getrusage count bytes fetched from storage")
+
+
+def _waits() -> Ability:
+    """Tried on a child, which a process may look at wherever it may look at its workers."""
+    name = "what workers wait for"
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        reason = _why_letters_only(child.pid)
+        child.kill()
+    if reason is None:
+        return Ability(name=name, state="yes", why="/proc/PID/task/TID/syscall shows files, sockets and locks")
+    if not Path("/proc/self/task").is_dir():
+        return Ability(name=name, state="no", why="there is no /proc here")
+    step = ""
+    if REFUSED in reason:
+        step = "sysctl kernel.yama.ptrace_scope=1" if yama_scope() > 1 else "docker run --cap-add=SYS_PTRACE"
+    return Ability(
+        name=name, state="limited", why=f"{reason}; states and kernel functions tell kinds of waiting, not files",
+        next_step=step,
+    )  # fmt: skip
+
+
+def _why_letters_only(pid: int) -> str | None:
+    try:
+        process = WatchedProcess(pid)
+    except ThreadGone:
+        return "there is no /proc of processes here"
+    with closing(process), suppress(ThreadGone):
+        process.look(pid)
+    return process.letters_only
 
 
 def _run_delay() -> Ability:
