@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -42,6 +43,22 @@ def samples_without_collation(item: Any) -> int:
 def holds_images(batch: Any) -> bool:
     """True when some tensor or array of a batch has four dimensions, as images have: N x C x H x W."""
     return any(len(getattr(leaf, "shape", ())) == IMAGES_DIMENSIONS for leaf in _leaves(batch))
+
+
+def size_bytes(batch: Any) -> int:
+    """Of the tensors and arrays of a batch."""
+    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in _leaves(batch))
+
+
+def copied(batch: Any) -> Any:
+    """The batch in memory of its own: what a worker hands over holds shared memory as long as it is kept.
+
+    Batches that cannot be copied are returned as they are.
+    """
+    try:
+        return copy.deepcopy(batch)
+    except Exception:  # noqa: BLE001  # whatever a batch's own copying raises; keeping it costs shared memory only
+        return batch
 
 
 def _leaves(batch: Any) -> Iterator[Any]:

@@ -24,6 +24,10 @@ class Clock(Protocol):
         """CPU time of the calling thread."""
         ...
 
+    def process_cpu_ns(self) -> int:
+        """CPU time of all threads of this process."""
+        ...
+
 
 class Loader(Protocol):
     """Serves the batches of one file set in one configuration, without end.
@@ -65,6 +69,32 @@ class Switched(Protocol):
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
         """True when a batch from `first_batch` on, of those asked for by now, was begun before `time_ns`."""
+        ...
+
+
+@runtime_checkable
+class Renewing(Protocol):
+    """What a `Loader` has beyond that when it can be kept from meeting the same files warm again."""
+
+    def batches(self) -> Iterator[Any]: ...
+    def release(self) -> None:
+        """Ask this process and all workers to unmap the pages of mapped files: those could not be evicted."""
+        ...
+
+    def released(self) -> bool:
+        """True when all have done so; workers do it before their next batch."""
+        ...
+
+    def take_new(self) -> None:
+        """From now on make batches that were not made before."""
+        ...
+
+    def repeat(self, batches: int) -> bool:
+        """From now on make the last so many batches again and again; False for a loader that cannot."""
+        ...
+
+    def new_left(self) -> float:
+        """Batches that were never made, as far as it knows how many there are; below 0 when some came again."""
         ...
 
 

@@ -1,6 +1,6 @@
 """What a loader would deliver without one resource, from what batches cost its workers.
 
-Where a mode was not performed, the time that the resource takes is taken off a worker's time. For storage that is
+Where a mode was not performed, the time that the resource takes is taken off a worker's time. For waiting that is
 close to the truth. For preprocessing and transport it is the most that can be had: on a device at its limit the
 workers would wait for it all the longer.
 """
@@ -35,11 +35,13 @@ def without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> flo
     collate_s = min(cost.collate_s / cost.images, busy_s)
     # Of putting a batch together, as much is CPU time as of the rest that does not wait for storage.
     collate_cpu_s = collate_s * per_image.cpu_s / busy_s if busy_s else 0.0
-    gone_s, cpu_s, most = {
-        "storage": (per_image.blocked_s, per_image.cpu_s, math.inf),
-        "preprocess": (busy_s - collate_s, collate_cpu_s, limits.storage_images_per_s),
-        "transport": (collate_s, per_image.cpu_s - collate_cpu_s, limits.storage_images_per_s),
-    }[resource]
+    whole_cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images
+    helped_s = cost.helped_s / cost.images
+    by_resource = {
+        "preprocess": (busy_s - collate_s + helped_s, collate_cpu_s, limits.storage_images_per_s),
+        "transport": (collate_s, whole_cpu_s - collate_cpu_s, limits.storage_images_per_s),
+    }
+    gone_s, cpu_s, most = by_resource.get(resource) or (_waited(resource, cost), whole_cpu_s, math.inf)
     # The serial loader is its only worker, and also works outside of fetching.
     left_s = wall_s - gone_s if limits.workers else 1 / rate - gone_s
     parent_s = 0.0 if resource == "transport" else limits.parent_s
@@ -51,6 +53,15 @@ def without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> flo
         UNBOUNDED * rate,
     )
     return max(rate, min(bounds))
+
+
+def _waited(resource: str, cost: WorkerCost) -> float:
+    """Seconds an image that a worker waits for this: as it was seen, or (`most storage`) as much as it can be."""
+    most = resource.removeprefix("most ")
+    if most != resource:
+        return cost.waited_at_most_s(most) / cost.images
+    waited_s = cost.waited_s(resource)
+    return (cost.blocked_s if waited_s is None else waited_s) / cost.images
 
 
 def _per_second(supply: float, demand: float) -> float:

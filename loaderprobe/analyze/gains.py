@@ -11,25 +11,21 @@ from loaderprobe.analyze.disk import ceiling_leg
 from loaderprobe.analyze.model import Loop
 from loaderprobe.analyze.rates import (
     WorkerCost,
+    attributed_cost,
+    cores_in_training,
     interval,
     parent_overhead_s,
     rates_by_round,
     segments_of,
     worker_cost,
 )
-from loaderprobe.analyze.validity import as_found, base_mode, by_waiting, waiting_evidence, why_not_as_asked
+from loaderprobe.analyze.validity import base_mode, by_waiting, waiting_evidence, why_not_as_asked
+from loaderprobe.analyze.waiting import Waiting
+from loaderprobe.analyze.without import MODE_WITHOUT, Parts, Without, possible_modes
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.verdict import Evidence, Gain, How
 from loaderprobe.stats import median
-
-# Waiting for less than this share of the time cannot make a gain worth a word.
-NEGLIGIBLE_WAIT = 0.05
-# Of storage an image, below which a data set does not read its samples from there.
-LEAST_BYTES = 512
-
-MODE_WITHOUT: dict[str, Mode] = {"storage": "W", "preprocess": "Q", "transport": "T"}
-"""The mode in which an input resource is taken away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,21 +54,24 @@ class Experiments:
     """Resource to the reason why its gain is not known."""
     at_most: frozenset[str] = frozenset()
     """Resources whose estimated gain is only the most that can be had: storage at its limit would leave less."""
+    bounds: dict[str, float] = field(default_factory=dict)
+    """Resource that is missing to the most that its gain can be, where that is known."""
+    open: frozenset[str] = frozenset()
+    """Resources that are only estimated, and whose mode could be run."""
+    in_training: bool = False
+    """True where resources were taken away in training itself: no law of how parts make a whole is needed then."""
+    free_gain: float | None = None
+    """Compute alone over training, both measured: what an input without cost would gain."""
+    starved_gain: float | None = None
+    """The loader alone over training, both measured: what compute without cost would gain."""
+    training_cores: float | None = None
+    """Cores that training keeps busy, workers and training process together."""
+    waiting: Waiting | None = None
+    """What workers were seen waiting for."""
     by_waiting: bool = False
     """True where cold and warm files were told apart only by how long workers waited for them."""
     evidence: tuple[Evidence, ...] = ()
     """By what they were told apart then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Without:
-    """The loader without one resource: images/s by round and how they are known; or the reason why they are not."""
-
-    rates: dict[int, float] = field(default_factory=dict)
-    how: How = "performed"
-    missing: str | None = None
-    overhead_s: float | None = None
-    """Seconds a batch that the training thread then works on receiving it; None leaves it as it is."""
 
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
@@ -81,10 +80,12 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     drains = segments_of(measurement, base, "drain")
     overhead_s = parent_overhead_s(drains) if measurement.config.workers else 0.0
     loader = rates_by_round(measurement, base, "drain")
-    costs = {s.round: worker_cost(measurement.worker_batches, [s]) for s in drains}
+    cost = attributed_cost(measurement, drains)
+    waiting = cost.waiting if cost else None
+    costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in drains}
     limits = _limits(measurement, overhead_s, ceiling)
-    parts = _Parts(measurement=measurement, loader=loader, costs=costs, limits=limits)
-    taken = {"storage": parts.storage(), "preprocess": parts.preprocess(), "transport": parts.transport()}
+    parts = Parts(measurement=measurement, loader=loader, costs=costs, limits=limits)
+    taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
     alone = _compute_rates(measurement, loader)
     loops = {number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()}
@@ -94,8 +95,18 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     ratios = {name: _ratios(loops, predicted, each, most) for name, each in known.items()}
     ratios["compute"] = {n: loader[n] / rate for n, rate in predicted.items()}
     how: dict[str, How] = {name: each.how for name, each in known.items()} | {"compute": "performed"}
+    trained = in_training(measurement, base, loader, end_to_end)
+    ratios |= trained
+    how |= dict.fromkeys(trained, "performed")
     free = [replace(loops[n], overhead_s=0.0).end_to_end(math.inf) / predicted[n] for n in predicted]
     asked = base == "C" and measurement.storage_kind != "memory" and math.isinf(limits.storage_images_per_s)
+    possible = [name for name, mode in MODE_WITHOUT.items() if mode in possible_modes(measurement)]
+    bounds = {
+        name: median(list(_ratios(loops, predicted, replace(each, rates=each.at_most), most).values()))
+        for name, each in taken.items()
+        if each.missing is not None and each.at_most and predicted
+    }
+    both = sorted(loader.keys() & end_to_end.keys())
     return Experiments(
         base=base,
         compute=median(list(alone.values())) if alone else None,
@@ -107,14 +118,46 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         end_to_end=end_to_end,
         predicted=predicted,
         ceiling_gain=min(median(free), most) if free else math.inf,
-        cost=worker_cost(measurement.worker_batches, drains),
+        cost=cost,
         overhead_s=overhead_s,
         batch_size=measurement.config.batch_size,
-        missing={name: each.missing for name, each in taken.items() if each.missing is not None},
+        missing={
+            name: each.missing for name, each in taken.items() if each.missing is not None and name not in trained
+        },
         at_most=frozenset(n for n in ("preprocess", "transport") if asked and how.get(n) == "estimated"),
+        bounds=bounds,
+        open=frozenset(name for name in possible if how.get(name) == "estimated"),
+        in_training=bool(trained),
+        free_gain=most if math.isfinite(most) else None,
+        starved_gain=median([loader[n] / end_to_end[n] for n in both]) if both else None,
+        training_cores=cores_in_training(measurement, segments_of(measurement, base, "train")),
+        waiting=waiting,
         by_waiting=by_waiting(measurement),
         evidence=waiting_evidence(measurement),
     )
+
+
+def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None:
+    """What workers waited for is known of all rounds together: one has too few looks."""
+    return None if cost is None else replace(cost, waiting=waiting)
+
+
+def in_training(
+    measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
+) -> dict[str, dict[int, float]]:
+    """Speed-ups by round where resources were taken away in training itself; empty where none was."""
+    found: dict[str, dict[int, float]] = {}
+    for name, mode in MODE_WITHOUT.items():
+        rates = rates_by_round(measurement, mode, "train") if mode != base else {}
+        beside = {n: rate / end_to_end[n] for n, rate in rates.items() if n in end_to_end}
+        if beside and why_not_as_asked(measurement, mode) is None:
+            found[name] = beside
+    if not found:
+        return {}
+    rounds = set.union(*(set(each) for each in found.values()))
+    if base == "W":
+        found["storage"] = dict.fromkeys(rounds, 1.0)
+    return found | {"compute": {n: loader[n] / end_to_end[n] for n in rounds if n in loader}}
 
 
 def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
@@ -143,86 +186,15 @@ def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling
     drains = segments_of(measurement, base_mode(measurement), "drain")
     images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
+    cost = worker_cost(measurement.worker_batches, drains)
+    if not images and cost is not None:
+        bytes_per_image = cost.read_bytes / cost.images
     return estimate.Limits(
         workers=workers,
         cores=measurement.cores_available,
         parent_s=overhead_s / measurement.config.batch_size,
         storage_images_per_s=leg.bw_bytes / bytes_per_image if leg and bytes_per_image else math.inf,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """The loader of one measurement with one resource after the other taken away.
-
-    Performed where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
-    was run but was not what it was to be is no experiment, and no estimate stands in.
-    """
-
-    measurement: Measurement
-    loader: dict[int, float]
-    costs: dict[int, WorkerCost | None]
-    """Of the batches of each round."""
-    limits: estimate.Limits
-
-    def storage(self) -> Without:
-        """The same files from memory; as files are found, nobody knows what comes from there."""
-        if as_found(self.measurement):
-            reason = self._why_not_storage()
-            return Without(missing=reason) if reason else self._estimated("storage")
-        reason = why_not_as_asked(self.measurement, base_mode(self.measurement))
-        if reason:
-            return Without(missing=reason)
-        if base_mode(self.measurement) == "W":
-            return Without(rates=self.loader)
-        return self._performed("W") or self._estimated("storage")
-
-    def _why_not_storage(self) -> str | None:
-        """Where the files are not known, workers may wait for anything: only bytes from storage say that it is that."""
-        costs = [cost for cost in self.costs.values() if cost is not None]
-        waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
-        read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
-        if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
-            return None
-        return f"workers wait {waited:.0%} of their time, and nothing shows that it is for storage"
-
-    def preprocess(self) -> Without:
-        """Files read, samples that were made before handed over."""
-        return self._performed("Q") or self._estimated("preprocess")
-
-    def transport(self) -> Without:
-        """Samples made, and neither put into a batch nor handed over; without workers there is nobody to hand to.
-
-        What little the training thread still does is measured where it was done, and nothing in an estimate.
-        """
-        if not self.limits.workers:
-            return Without(rates=self.loader)
-        performed = self._performed("T")
-        if performed is not None:
-            return replace(performed, overhead_s=parent_overhead_s(segments_of(self.measurement, "T", "drain")))
-        return replace(self._estimated("transport"), overhead_s=0.0)
-
-    def _performed(self, mode: Mode) -> Without | None:
-        """None when the mode was not run."""
-        rates = rates_by_round(self.measurement, mode, "drain")
-        if not rates:
-            return None
-        beside = {number: rate for number, rate in rates.items() if number in self.loader}
-        reason = None if beside else "no round measured it beside the configuration as asked"
-        return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
-
-    def _estimated(self, resource: str) -> Without:
-        """Each round from what its own batches cost."""
-        rates = {
-            number: estimate.without(resource, self.loader[number], cost, self.limits)
-            for number, cost in self.costs.items()
-            if cost is not None
-        }
-        return (
-            Without(rates=rates, how="estimated")
-            if rates
-            else Without(missing="the workers left no record of their time")
-        )
 
 
 def _most_gain(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:

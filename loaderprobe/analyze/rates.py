@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from loaderprobe.analyze.waiting import RESOURCES, Waiting, waiting_of
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
 from loaderprobe.stats import half_width, median
 
 NS = 1e9
+# Of a worker's time: threads of its own that compute less do not hold it up.
+HELPERS_AT_LEAST = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,32 @@ class WorkerCost:
     """Wall time of putting samples together into batches; 0 in runs that did not record it."""
     instrument_s: float | None = None
     """CPU time of the recording itself; None in runs that did not record it."""
+    process_cpu_s: float | None = None
+    """CPU time of all threads of the workers; None in runs that did not record it."""
+    waiting: Waiting | None = None
+    """What the workers waited for; None where they were not looked at."""
+
+    @property
+    def helped_s(self) -> float:
+        """Waiting for other threads of the worker that compute: no waiting for anything outside it."""
+        if self.waiting is None or self.process_cpu_s is None:
+            return 0.0
+        # A look at a thread that waits for such threads is one at a running worker.
+        computed = self.blocked_s - self.wall_s * self.waiting.waited / self.waiting.looks
+        busy = self.process_cpu_s - self.cpu_s > HELPERS_AT_LEAST * self.wall_s
+        return max(0.0, computed) if busy else 0.0
+
+    def waited_s(self, resource: str) -> float | None:
+        """For `storage`, `network`, `lock` or `wait`; None where workers were not looked at."""
+        if self.waiting is None:
+            return None
+        return (self.blocked_s - self.helped_s) * self.waiting.share(resource)
+
+    def waited_at_most_s(self, resource: str) -> float:
+        """The most that it can be, with 95 % probability; all waiting where workers were not looked at."""
+        if self.waiting is None:
+            return self.blocked_s
+        return (self.blocked_s - self.helped_s) * self.waiting.most(resource)
 
     @property
     def instrument_cpu_fraction(self) -> float | None:
@@ -39,10 +68,12 @@ class WorkerCost:
 
     def per_image(self) -> WorkerTime:
         """Mean seconds an image in one worker."""
+        known = {} if self.waiting is None else {name: self.waited_s(name) or 0.0 for name in RESOURCES}
         return WorkerTime(
             cpu_s=self.cpu_s / self.images,
             run_delay_s=self.run_delay_s / self.images,
             blocked_s=self.blocked_s / self.images,
+            waits={name: seconds / self.images for name, seconds in known.items()},
         )
 
 
@@ -111,13 +142,35 @@ def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCo
         read_bytes=sum(records.read_bytes[i] for i in rows),
         collate_s=sum(records.collate_ns[i] for i in rows) / NS if records.collate_ns else 0.0,
         instrument_s=sum(records.instrument_ns[i] for i in rows) / NS if records.instrument_ns else None,
+        process_cpu_s=sum(records.process_cpu_ns[i] for i in rows) / NS if records.process_cpu_ns else None,
     )
+
+
+def attributed_cost(measurement: Measurement, segments: Iterable[Segment]) -> WorkerCost | None:
+    """The same, with what the workers waited for."""
+    chosen = list(segments)
+    cost = worker_cost(measurement.worker_batches, chosen)
+    return None if cost is None else replace(cost, waiting=waiting_of(measurement, chosen))
+
+
+def cores_in_training(measurement: Measurement, segments: Iterable[Segment]) -> float | None:
+    """Cores that workers and the training process together keep busy; None in runs that did not record it."""
+    chosen = list(segments)
+    cost = worker_cost(measurement.worker_batches, chosen)
+    own = [segment.process_cpu_ns for segment in chosen]
+    seconds = sum(segment_seconds(segment) for segment in chosen)
+    if cost is None or cost.process_cpu_s is None or None in own or not seconds:
+        return None
+    workers_s = cost.process_cpu_s if measurement.config.workers else 0.0
+    return (workers_s + sum(each or 0 for each in own) / NS) / seconds
 
 
 def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
     """Bytes read from storage over bytes delivered; None where reads are not accounted."""
     cost = worker_cost(measurement.worker_batches, segments)
-    delivered = sum(segment.delivered_bytes or 0 for segment in segments)
+    # A file that is drawn twice comes from storage once.
+    distinct = (s.delivered_bytes if s.distinct_bytes is None else s.distinct_bytes for s in segments)
+    delivered = sum(each or 0 for each in distinct)
     if cost is None or not delivered or not measurement.storage_counts_reads:
         return None
     return cost.read_bytes / delivered

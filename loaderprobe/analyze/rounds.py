@@ -6,11 +6,10 @@ resources taken away for real, and only those that may be the cause.
 
 from __future__ import annotations
 
-from loaderprobe.analyze.gains import MODE_WITHOUT, Experiments, run_experiments
+from loaderprobe.analyze.gains import Experiments, run_experiments
 from loaderprobe.analyze.rates import segments_of
 from loaderprobe.analyze.rule import (
     CLEAR_LEAD,
-    INPUT_RESOURCES,
     MOST_NOISE,
     OPEN_LEAD,
     WORTH,
@@ -20,7 +19,8 @@ from loaderprobe.analyze.rule import (
     noise_of,
     residual_of,
 )
-from loaderprobe.analyze.validity import as_found, base_mode, by_waiting
+from loaderprobe.analyze.validity import base_mode, by_waiting
+from loaderprobe.analyze.without import MODE_WITHOUT, possible_modes
 from loaderprobe.analyze.wording import NOUN
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.units import join_words, significant
@@ -29,8 +29,6 @@ from loaderprobe.units import join_words, significant
 LEAST_ROUNDS = 3
 # What is still ambiguous then gets so many times the rounds, and after that stays what it is.
 MOST_TIMES = 2
-# A whole that is so many times further from its parts than noise explains stays so in further rounds.
-HOPELESS = 2.0
 
 Round = tuple[tuple[Mode, Activity], ...]
 
@@ -38,17 +36,17 @@ Round = tuple[tuple[Mode, Activity], ...]
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     """The segments of the next round, in no order; none when more would tell nothing new."""
     rounds = measurement.config.rounds
-    possible, screening = _possible(measurement), _screening(measurement)
+    possible, screening = possible_modes(measurement), _screening(measurement)
     trained = min(_times(measurement, mode, activity) for mode, activity in screening)
     if trained < rounds:
         return (*screening, *_drains(possible if thorough else ()))
     found = run_experiments(measurement)
-    doubt = _doubt_of_the_whole(found)
-    if doubt >= HOPELESS and not thorough:
-        return ()
+    again = _doubt_of_the_whole(found) >= 1
+    modes = _in_training(measurement, found) if again or found.in_training else ()
+    if modes:
+        return _rounds_of_training(measurement, found, modes)
     wanted = set(possible) if thorough else _deciding(measurement, found)
     wanted |= {mode for mode in possible if _times(measurement, mode)}
-    again = 1 <= doubt < HOPELESS
     if not wanted:
         return screening if again and trained < MOST_TIMES * rounds else ()
     least = min(LEAST_ROUNDS, rounds)
@@ -59,11 +57,32 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     return (*beside, *_drains(tuple(mode for mode in possible if mode in wanted)))
 
 
+def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
+    """The modes to train in where the parts do not foretell training; transport only where it may matter."""
+    transport = found.gains.get("transport")
+    matters = transport is not None and transport.value >= CLEAR_LEAD
+    begun = _times(measurement, "T", "train")
+    return tuple(mode for mode in possible_modes(measurement) if mode != "T" or matters or begun)
+
+
+def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tuple[Mode, ...]) -> Round:
+    """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
+    least = min(LEAST_ROUNDS, measurement.config.rounds)
+    done = min(_times(measurement, mode, "train") for mode in modes)
+    if done >= MOST_TIMES * least or (done >= least and not _ambiguous(found)):
+        return ()
+    return (*_screening(measurement), *((mode, "train") for mode in modes))
+
+
 def why(measurement: Measurement) -> str:
     """In words, why resources were or were not taken away for real."""
     found = run_experiments(measurement)
     performed = {name: times for name, mode in MODE_WITHOUT.items() if (times := _times(measurement, mode))}
     performed.pop("storage" if found.base == "W" else "", None)
+    if found.in_training:
+        rounds = max(_times(measurement, mode, "train") for mode in MODE_WITHOUT.values())
+        counted = f"{rounds} round{'s' if rounds > 1 else ''}"
+        return f"taken away in training itself, in {counted}: its parts do not foretell it"
     if performed:
         rounds = max(performed.values())
         nouns = join_words([NOUN[name] for name in performed], "and")
@@ -94,21 +113,9 @@ def _times(measurement: Measurement, mode: Mode, activity: Activity = "drain") -
     return len(segments_of(measurement, mode, activity))
 
 
-def _possible(measurement: Measurement) -> tuple[Mode, ...]:
-    """The modes of this loader that take something away here."""
-    gone: set[Mode] = {base_mode(measurement)}
-    if as_found(measurement):
-        gone.add("W")
-    if not measurement.files_known:
-        gone.add("Q")
-    if not measurement.config.workers:
-        gone.add("T")
-    return tuple(mode for mode in MODE_WITHOUT.values() if mode in measurement.modes and mode not in gone)
-
-
 def _deciding(measurement: Measurement, found: Experiments) -> set[Mode]:
     """The modes without which no firm word is possible; none when the estimates leave no doubt."""
-    possible = _possible(measurement)
+    possible = possible_modes(measurement)
     return {MODE_WITHOUT[name] for name in _open(measurement, found) if MODE_WITHOUT.get(name) in possible}
 
 
@@ -117,17 +124,18 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
     if not found.predicted or _cannot_matter(found):
         return set()
     worth = {name for name, gain in found.gains.items() if gain.value >= WORTH}
-    if found.missing:
+    if found.missing.keys() & MODE_WITHOUT.keys():
         # Where nobody counts reads, cold ones are told by warm ones beside them. What else is missing stays so.
-        told = set(found.missing) == {"storage"} and by_waiting(measurement) and not _times(measurement, "W")
-        return {"storage", *worth} if told else set()
+        told = not found.missing.keys() & {"preprocess", "transport"} and by_waiting(measurement)
+        return {"storage", *worth} if told and not _times(measurement, "W") else set()
     if not worth:
         return set()
     top = max(found.gains, key=lambda name: found.gains[name].value)
     near = {name for name in worth if name != top and not _far(found, top, name)}
-    if near or not _rests(measurement, found, top):
-        return {top, *near}
-    return set()
+    if top in ("storage", "preprocess") and top in found.open:
+        # Nobody is to spend money on an estimate where it can be measured, and each may hide behind the other.
+        return {"storage", "preprocess", *near}
+    return {top, *near} if near else set()
 
 
 def _cannot_matter(found: Experiments) -> bool:
@@ -143,15 +151,6 @@ def _far(found: Experiments, top: str, other: str) -> bool:
     wide = all(found.ratios[top][n] >= OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
     performed = found.how[top] == found.how[other] == "performed"
     return is_clear(found, top, other) and (performed or wide)
-
-
-def _rests(measurement: Measurement, found: Experiments, top: str) -> bool:
-    """True when a gain without rival can carry a firm word."""
-    if top not in INPUT_RESOURCES or found.how[top] == "performed":
-        return True
-    # Storage is bought on this word, and what workers wait for need not be storage: it is never an estimate where
-    # it can be performed.
-    return found.gains[top].value >= CLEAR_LEAD and (top != "storage" or "W" not in _possible(measurement))
 
 
 def _doubt_of_the_whole(found: Experiments) -> float:

@@ -33,7 +33,7 @@ MOST_NOISE = 0.5
 LEAST_ROUNDS = 3
 # What keeps the device idle for less of its time is no cause.
 LEAST_IDLE = 0.1
-INPUT_RESOURCES = ("storage", "preprocess", "transport")
+INPUT_RESOURCES = ("storage", "preprocess", "transport", "network", "lock", "wait")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
         evidence.append(_evidence("residual of the end-to-end rate", residual, tolerance, ""))
     reason = _why_undecided(found, residual, tolerance)
     if reason:
-        return Judgement(side="undecided", cause="undecided", why=reason, evidence=tuple(evidence))
+        return _inconclusive(found, reason, evidence)
     names = contenders(found)
     if not names:
         return Judgement(side="balanced", cause="balanced", evidence=tuple(evidence))
@@ -63,20 +63,45 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
     if len(names) > 1:
         side: Side = "input" if all(name in INPUT_RESOURCES for name in names) else "undecided"
         return Judgement(side=side, cause="either", candidates=names, evidence=tuple(evidence))
-    if found.gains[top].how == "estimated" and found.gains[top].value < CLEAR_LEAD:
-        why = f"the gain without {top} is only estimated, and at {found.gains[top].value:.2f} too small to rest on"
-        return Judgement(side="undecided", cause="undecided", why=why, evidence=tuple(evidence))
-    if not beyond_noise(found, top):
-        why = f"the gain without {top} ({found.gains[top].value:.2f}) is within what rounds differ by"
-        return Judgement(side="undecided", cause="undecided", why=why, evidence=tuple(evidence))
+    reason = _why_not_firm(found, top)
+    if reason:
+        return _inconclusive(found, reason, evidence)
     cpu_evidence = _cpu_limit(found, workers, cores_available)
     if top == "preprocess" and cpu_evidence:
         return Judgement(side="input", cause="cpu", evidence=(*evidence, *cpu_evidence))
     side = "compute" if top == "compute" else "input"
     causes: dict[str, Cause] = {
-        "compute": "compute", "storage": "storage", "preprocess": "preprocess", "transport": "transport"
+        "compute": "compute", "storage": "storage", "preprocess": "preprocess", "transport": "transport",
+        "network": "network", "lock": "lock", "wait": "wait",
     }  # fmt: skip
     return Judgement(side=side, cause=causes[top], evidence=(*evidence, *cpu_evidence))
+
+
+def _why_not_firm(found: Experiments, top: str) -> str:
+    """Why the gain that leads cannot carry a firm word; empty when it can."""
+    gain = found.gains[top]
+    if top in found.open:
+        return f"the gain without {top} ({gain.value:.2f}) is only estimated, and there was no time to measure it"
+    if gain.how == "estimated" and gain.value < CLEAR_LEAD:
+        return f"the gain without {top} is only estimated, and at {gain.value:.2f} too small to rest on"
+    if not beyond_noise(found, top):
+        return f"the gain without {top} ({gain.value:.2f}) is within what rounds differ by"
+    return ""
+
+
+def _inconclusive(found: Experiments, why: str, evidence: list[Evidence]) -> Judgement:
+    """No cause; but the side, where the loader starves training and compute does not hold it up.
+
+    Both figures are measured: compute alone over training, and the loader alone over training.
+    """
+    free, starved = found.free_gain, found.starved_gain
+    side: Side = "undecided"
+    if free is not None and starved is not None and len(found.end_to_end) >= LEAST_ROUNDS:
+        noise = 1 + 2 * half_width([math.log(rate) for rate in found.end_to_end.values()])
+        lead = max(OPEN_LEAD, min(noise, 1 + MOST_NOISE))
+        if free >= lead * max(1.0, starved):
+            side = "input"
+    return Judgement(side=side, cause="undecided", why=why, evidence=tuple(evidence))
 
 
 def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
@@ -139,23 +164,26 @@ def _why_undecided(found: Experiments, residual: float | None, tolerance: float)
     """The reason why no firm word is possible; empty when one is."""
     if residual is None or not found.gains:
         return "no round measured both the loader and training on it"
-    if abs(residual) > tolerance and len(found.predicted) == 1:
+    misfit = abs(residual) > tolerance and not found.in_training
+    if misfit and len(found.predicted) == 1:
         return (
             f"in the one round that there was time for, training ran at {1 + residual:.0%} of what its parts predict, "
             "and a single round has no measure of noise"
         )
-    if abs(residual) > tolerance:
+    if misfit:
         return (
             f"training ran at {1 + residual:.0%} of what its parts predict, more than noise explains, "
             "so the parts do not describe the whole"
         )
     noise = noise_of(found)
-    if noise > MOST_NOISE:
+    if noise > MOST_NOISE and not found.in_training:
         return f"rounds differ by {noise:.0%} in how training compares with its parts, so nothing can be told"
-    compute_gain = found.gains["compute"].value
+    best = max(found.gains, key=lambda name: found.gains[name].value)
+    lead = CLEAR_LEAD if found.gains[best].how == "performed" else OPEN_LEAD
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.
-        if found.ceiling_gain >= WORTH and compute_gain < found.ceiling_gain * CLEAR_LEAD:
+        most = min(found.ceiling_gain, found.bounds.get(resource, math.inf))
+        if most >= WORTH and found.gains[best].value < most * lead:
             return f"the experiment without {resource} is missing: {reason}"
     return ""
 
@@ -163,7 +191,7 @@ def _why_undecided(found: Experiments, residual: float | None, tolerance: float)
 def is_clear(found: Experiments, top: str, second: str) -> bool:
     """True when the lead of one gain over the other, round by round, is large and beyond noise."""
     ratios = found.ratios[second]
-    if top in found.at_most and second == "storage" and max(ratios.values(), default=1.0) >= CLEAR_LEAD:
+    if top in found.at_most and second in ("storage", "network") and max(ratios.values(), default=1.0) >= CLEAR_LEAD:
         # Were the storage at its limit, the workers would wait as they do, and the estimate would be of no gain.
         return False
     estimated = "estimated" in (found.gains[top].how, found.gains[second].how)
@@ -178,12 +206,14 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     if found.cost is None or not workers or not found.cost.wall_s:
         return ()
     delay = found.cost.run_delay_s / found.cost.wall_s
-    in_use = cores_in_use(found)
+    in_use, of = cores_in_use(found), "the loader"
+    if found.in_training and found.training_cores is not None:
+        in_use, of = found.training_cores, "training and its workers"
     if delay <= RUN_DELAY_SHARE and in_use < CORES_IN_USE_SHARE * cores_available:
         return ()
     return (
         _evidence("share of worker time waiting for a core", delay, RUN_DELAY_SHARE, ""),
-        _evidence("cores in use by the loader", in_use, CORES_IN_USE_SHARE * cores_available, "cores"),
+        _evidence(f"cores in use by {of}", in_use, CORES_IN_USE_SHARE * cores_available, "cores"),
     )
 
 
@@ -196,7 +226,8 @@ def cores_in_use(found: Experiments) -> float:
     """Cores that reading, preprocessing and receiving keep busy while the loader runs alone."""
     if found.cost is None or not found.loader:
         return 0.0
-    per_image_s = found.cost.cpu_s / found.cost.images + found.overhead_s / found.batch_size
+    cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0)
+    per_image_s = cpu_s / found.cost.images + found.overhead_s / found.batch_size
     return median(list(found.loader.values())) * per_image_s
 
 

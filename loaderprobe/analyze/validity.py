@@ -21,6 +21,12 @@ TOLD_APART = 3.0
 LEAST_WAIT_S = 1e-4
 # Workers that wait for storage less than this share of their time read from memory.
 WARM_WAIT_SHARE = 0.05
+# Of storage an image, below which a data set does not read its samples from there.
+LEAST_BYTES = 512
+# Cold batches of files that are read in parts read about as much each time.
+READ_AGAIN = 0.7
+# Samples that take less than this share of the CPU time the second time were kept.
+WORK_AGAIN = 0.6
 # No clock tells of a shorter wait.
 SHORTEST_WAIT_S = 1e-6
 _UNCOUNTED = "this file system counts no bytes"
@@ -33,13 +39,15 @@ def base_mode(measurement: Measurement) -> Mode:
 
 def as_found(measurement: Measurement) -> bool:
     """True where the files were neither evicted nor warmed, since they are not known or it was not asked for."""
-    return measurement.config.cache == "as-found" or not measurement.files_known
+    return measurement.config.cache == "as-found" or measurement.access == "none"
 
 
 def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
     """Why the segments of a mode were not in the state of the base (or, for W, not warm); None when they were."""
     if as_found(measurement):
         return None
+    if measurement.access != "files":
+        return _why_not_repeated(measurement, mode)
     segments = _of(measurement, mode)
     cold = mode != "W" and measurement.config.cache == "cold"
     word = "cold" if cold else "warm"
@@ -59,9 +67,54 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
     return f"{resident:.0%} of the files was in the page cache before segments meant to be {word}"
 
 
+def met_warm(measurement: Measurement) -> str | None:
+    """Why files that were to be cold cannot have been: they are not all known, and were in memory; None otherwise."""
+    lap = measurement.first_lap
+    if measurement.access not in ("none", "fresh") or base_mode(measurement) == "W" or lap is None:
+        return None
+    if not measurement.storage_counts_reads or lap.called_bytes < LEAST_BYTES * lap.images:
+        return None
+    cost = worker_cost(measurement.worker_batches, segments_of(measurement, "C", "drain"))
+    if cost is None or cost.read_bytes >= LEAST_BYTES * cost.images:
+        return None
+    if lap.read_bytes >= LEAST_BYTES * lap.images:
+        return "its files are not all known, so they could not be evicted, and came from memory after the first time"
+    return "its files are not all known, so they could not be evicted, and were in memory"
+
+
+def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
+    """For files whose parts are not known: the same bytes each time when cold, none and as much work when warm."""
+    segments = _of(measurement, mode)
+    cold = mode != "W" and base_mode(measurement) == "C"
+    if not segments:
+        return f"no {'cold' if cold else 'warm'} segment was measured"
+    read, cpu_s = _per_image(measurement, segments)
+    if not cold:
+        read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "C"))
+        if cpu_cold_s and cpu_s < WORK_AGAIN * cpu_cold_s:
+            return "the data set keeps its samples: made again, they take less work, so what files take is not known"
+        if not measurement.storage_counts_reads or read < max(LEAST_BYTES, WARM_AT_MOST * read_cold):
+            return None
+        return f"{read / max(read_cold, read):.0%} of the bytes came from storage in segments meant to be warm"
+    resident = _resident(segments)
+    if not measurement.storage_counts_reads or (resident is not None and resident < 1 - COLD_AT_LEAST):
+        return None
+    lap = measurement.first_lap
+    most = max(lap.read_bytes, lap.again_read_bytes) / lap.images if lap is not None and lap.images else 0.0
+    if most < LEAST_BYTES or read >= READ_AGAIN * most:
+        return None
+    return f"batches meant to be cold read {read / most:.0%} of what the first ones read from storage"
+
+
+def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[float, float]:
+    """(bytes from storage, CPU seconds of the worker) an image."""
+    cost = worker_cost(measurement.worker_batches, segments)
+    return (0.0, 0.0) if cost is None else (cost.read_bytes / cost.images, cost.cpu_s / cost.images)
+
+
 def by_waiting(measurement: Measurement) -> bool:
     """True where only the workers' waiting tells cold files from warm ones."""
-    if as_found(measurement) or measurement.storage_kind == "memory":
+    if as_found(measurement) or measurement.storage_kind == "memory" or measurement.access != "files":
         return False
     segments = _of(measurement, base_mode(measurement))
     return cold_fraction(measurement, segments) is None and _resident(segments) is None

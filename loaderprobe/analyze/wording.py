@@ -16,8 +16,14 @@ _WITHOUT = {
     "preprocess": "with preprocessing free",
     "transport": "with batches handed over free",
     "compute": "with a faster accelerator",
+    "network": "with an endless network",
+    "lock": "without the lock",
+    "wait": "without that waiting",
 }
-NOUN = {"storage": "storage", "preprocess": "preprocessing", "transport": "batch transport", "compute": "compute"}
+NOUN = {
+    "storage": "storage", "preprocess": "preprocessing", "transport": "batch transport", "compute": "compute",
+    "network": "network", "lock": "lock", "wait": "waiting",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

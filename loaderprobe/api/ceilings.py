@@ -9,8 +9,9 @@ from loaderprobe.analyze.rule import CLEAR_LEAD
 from loaderprobe.analyze.verdict import verdict
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.order import Order
+from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.config import BatchFiles, FileSet, PartFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.storage.ceiling import raise_ceiling
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
@@ -63,6 +64,23 @@ class Ceilings:
             if config.cache == "cold" and storage_matters(measured) and (left_s is None or left_s > KIND_LONGEST_S):
                 left_s = None if left_s is None else left_s - KIND_LONGEST_S
                 self.run.save_ceiling(_with_kind(known, self.run.files(config.data)))
+
+
+def ceiling_of(measured: Measurement, files: BatchFiles | PartFiles | str, cache: PageCache) -> StorageCeiling | None:
+    """What the storage under a loader's own files delivers to as many readers as it has workers.
+
+    None where storage is not among what may bind, or the files of the batches are not known: blocks of shards or
+    databases read at random would be no ceiling for a loader that reads them in a row.
+    """
+    if not isinstance(files, BatchFiles) or measured.config.cache != "cold" or not storage_matters(measured):
+        return None
+    sizes = {path: size for path, size in files.file_bytes.items() if size}
+    everything = FileSet(
+        label="own", root="/", generated=False, paths=tuple(path.lstrip("/") for path in sizes),
+        classes=(0,) * len(sizes), size_bytes=tuple(sizes.values()), images_found=len(sizes),
+    )  # fmt: skip
+    readers = max(1, measured.config.workers)
+    return raise_ceiling(None, everything, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
 
 
 def storage_matters(measurement: Measurement) -> bool:

@@ -20,7 +20,7 @@ from loaderprobe.api.own import Asked, measure_loader
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Clock, Compute
-from loaderprobe.records.config import BatchFiles, CacheState
+from loaderprobe.records.config import BatchFiles, CacheState, PartFiles
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, Findings
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Advice, Evidence, Interval, Verdict
@@ -97,8 +97,9 @@ def judge_loader(
     loader: Any, step: Callable[[Any], Any] | None, asked: Asked, progress: OnStage | None = None
 ) -> Diagnosis:
     """The same, measured as `asked`."""
-    measured, files = measure_loader(loader, _compute(step), asked, progress or (lambda stage, done, total: None))
-    return conclude(measured, verdict(measured), DataSeen.of(loader, files), step is not None)
+    found = measure_loader(loader, _compute(step), asked, progress or (lambda stage, done, total: None))
+    judged = verdict(found.measurement, found.ceiling)
+    return conclude(found.measurement, judged, DataSeen.of(loader, found.files), step is not None)
 
 
 def _compute(step: Callable[[Any], Any] | None) -> Callable[[Clock], Compute]:
@@ -123,12 +124,15 @@ class DataSeen:
     """Where all the files seen are, if that is no place for everything; else empty."""
 
     @classmethod
-    def of(cls, loader: Any, files: BatchFiles | str) -> DataSeen:
+    def of(cls, loader: Any, files: BatchFiles | PartFiles | str) -> DataSeen:
         """From what was learned of the files of some batches."""
         if isinstance(files, str):
             return cls(hidden=files, size_bytes=None, root="")
+        if isinstance(files, PartFiles):
+            # Files that are opened only later are not among them.
+            return cls(hidden=None, size_bytes=None, root="")
         try:
-            size = sum(files.size_bytes) / files.count * len(loader.dataset)
+            size = files.total_bytes / files.count * len(loader.dataset)
         except (TypeError, NotImplementedError):
             size = None  # an iterable need not know its length
         root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))

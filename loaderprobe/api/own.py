@@ -8,25 +8,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.batches import holds_images
+from loaderprobe.api.ceilings import CEILING_S, ceiling_of
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.learning import Learned, Learning
 from loaderprobe.measure.session import OnStage, Parts, Session
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, Compute, NextRound, PageCache
-from loaderprobe.records.config import BatchFiles, CacheState, RunConfig, content_hash
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import BatchFiles, CacheState, PartFiles, RunConfig, content_hash
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.system.process import threads_of
 from loaderprobe.units import format_duration
 
-# A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed.
-POOL_BATCHES = 14
-# And as many as a segment lasts; a quick loader makes more of them.
-LEARN_AT_LEAST_S = 1.0
-LEARN_SHARE = 0.25
 # A budget is kept between rounds; within one it may be overrun so far, for batches and steps that take seconds.
 OVERRUN_TIMES = 2.0
 OVERRUN_S = 10.0
@@ -78,10 +77,21 @@ class Deadline(SystemClock):
             raise OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s)}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnMeasured:
+    """What one loader does, the files that it reads (or why they are not known), and what its storage delivers."""
+
+    measurement: Measurement
+    files: BatchFiles | PartFiles | str
+    ceiling: StorageCeiling | None = None
+    keeps_samples: bool = False
+    """True when its data set did less work the second time."""
+
+
 def measure_loader(
     loader: Any, compute: Callable[[Clock], Compute], asked: Asked, on_stage: OnStage, cache: PageCache | None = None
-) -> tuple[Measurement, BatchFiles | str]:
-    """What one loader does with one device, and the files that it reads, or why they are not known.
+) -> OwnMeasured:
+    """Measure one loader with one device.
 
     The loader is left as it was found. Raises BadValue for a loader that cannot be measured, or not in the time
     there is; LoaderprobeError, with its cause, for what the data set or the step raises.
@@ -90,15 +100,19 @@ def measure_loader(
     from loaderprobe.loaders.own import OwnLoader
 
     limit = Deadline(asked.budget_s)
+    cache = cache or LinuxPageCache()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
         own = OwnLoader(loader, Path(scratch), limit.check, limit.patience_s)
-        with random_state_kept(loader), own:
+        looking = WaitsSampler(lambda: threads_of(own.workers()), Path(scratch))
+        with random_state_kept(loader), own, looking:
             try:
                 on_stage("learning which files are read", 0, 0)
-                taken, images = _learn(own, loader, limit, asked.budget_s)
-                session = _session(own, loader, compute(limit), asked, on_stage, cache or LinuxPageCache())
-                session.taken, session.images = taken, images
-                session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - limit.spent_s)
+                learned = _learning(own, loader, limit, asked, cache).run()
+                session = _session(own, loader, compute(limit), asked, on_stage, cache, learned)
+                session.parts = replace(session.parts, waits=looking.samples)
+                ceiling_s = CEILING_S if session.parts.location.counts_reads and asked.cache == "cold" else 0.0
+                spent_s = limit.spent_s + ceiling_s
+                session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
                 notes = _run(session, own, loader)
             except OutOfTimeError as error:
                 raise BadValue(
@@ -107,19 +121,49 @@ def measure_loader(
                 ) from error
             measured = session.measurement((), ())
             measured = replace(measured, notes=(*measured.notes, *own.notes(), *notes))
-            return measured, own.files(measured.config.batch_size)
+    on_stage("what the storage delivers", 0, 0)
+    return OwnMeasured(
+        measurement=measured,
+        files=learned.files,
+        ceiling=ceiling_of(measured, learned.files, cache) if ceiling_s else None,
+        keeps_samples=learned.keeps_samples,
+    )
+
+
+def _learning(own: Any, loader: Any, limit: Deadline, asked: Asked, cache: PageCache) -> Learning:
+    return Learning(
+        loader=own,
+        cache=cache,
+        workers=loader.num_workers,
+        ahead=loader.num_workers * (loader.prefetch_factor or 0),
+        spent_s=lambda: limit.spent_s,
+        budget_s=asked.budget_s,
+        ended=lambda taken: _ended(taken, loader),
+        counts_reads=lambda files: _location(files).counts_reads,
+    )
+
+
+def _location(files: BatchFiles | PartFiles | str) -> StorageLocation:
+    """Of the storage under the files; where they are not known, reads are taken to be counted."""
+    if isinstance(files, str):
+        return HIDDEN
+    paths = files.paths if isinstance(files, PartFiles) else files.absolute(0, files.batch_size)
+    return locate(paths[0])
 
 
 def _session(
-    own: Any, loader: Any, device: Compute, asked: Asked, on_stage: OnStage, cache: PageCache
-) -> Session:  # fmt: skip
-    config = _config(own, loader, device, asked)
-    files = own.files(config.batch_size)
-    known = files if isinstance(files, BatchFiles) else None
-    location = locate(Path(next(path for batch in known.paths for path in batch))) if known else HIDDEN
+    own: Any, loader: Any, device: Compute, asked: Asked, on_stage: OnStage, cache: PageCache, learned: Learned
+) -> Session:
+    location = _location(learned.files)
     return Session(
-        config=config,
-        files=known,
+        config=_config(own, loader, device, asked, learned),
+        files=None if isinstance(learned.files, str) else learned.files,
+        access=learned.access,
+        taken=learned.taken,
+        pool=learned.pool,
+        images=learned.images,
+        held=learned.held,
+        first_lap=learned.lap,
         parts=Parts(
             loader=own,
             compute=device,
@@ -150,31 +194,6 @@ def _run(session: Session, own: Any, loader: Any) -> tuple[str, ...]:
     return ()
 
 
-def _learn(own: Any, loader: Any, limit: Deadline, budget_s: float | None) -> tuple[int, bool]:
-    """Take batches until the pool holds enough of them, or a share of the time is gone.
-
-    Returns how many, and whether they hold images.
-    """
-    batches = own.batches()
-    wanted = POOL_BATCHES + loader.num_workers * (2 * (loader.prefetch_factor or 0) + 2)
-    taken, size, images = 0, 0, False
-    while not size or taken < size:
-        batch = next(batches, _END)
-        if batch is _END:
-            raise _ended(taken, loader)
-        images = images or holds_images(batch)
-        taken += 1
-        late = budget_s is not None and limit.spent_s > LEARN_SHARE * budget_s
-        enough = taken >= wanted and limit.spent_s >= LEARN_AT_LEAST_S
-        if not size and (enough or late or own.exhausted):
-            own.check()
-            size = own.settle(taken)
-    return taken, images
-
-
-_END = object()
-
-
 def _ended(taken: int, loader: Any) -> BadValue:
     if taken:
         return BadValue(
@@ -201,8 +220,7 @@ def _count(dataset: Any) -> int | None:
         return None  # an iterable need not know
 
 
-def _config(own: Any, loader: Any, compute: Compute, asked: Asked) -> RunConfig:
-    known = isinstance(own.files(1), BatchFiles)
+def _config(own: Any, loader: Any, compute: Compute, asked: Asked, learned: Learned) -> RunConfig:
     return RunConfig(
         data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
         resolution="as-found",
@@ -211,7 +229,7 @@ def _config(own: Any, loader: Any, compute: Compute, asked: Asked) -> RunConfig:
         prefetch_factor=loader.prefetch_factor or 0,
         loader="own",
         compute=compute.info().name,
-        cache=asked.cache if known else "as-found",
+        cache="as-found" if learned.access == "none" else asked.cache,
         rounds=asked.rounds,
         seed=asked.seed,
     )

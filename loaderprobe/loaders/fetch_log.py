@@ -17,10 +17,14 @@ from loaderprobe.records.measurement import Mode, WorkerBatches
 
 ROWS = 8192
 # batch number + 1 (negative while it is being made, written last), start, wall, cpu, run delay, read bytes, images,
-# collate, instrument
-COLUMNS = 9
+# collate, instrument, cpu of the whole process
+COLUMNS = 10
 MODES: tuple[Mode, ...] = get_args(Mode)
-MODE, POOL = 0, 1
+# Of the head, which the parent writes.
+MODE, POOL, RELEASE = 0, 1, 2
+# Of the head of a lane, which its worker writes.
+RELEASED, LAPS = 0, 1
+ALWAYS_NEW = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +37,25 @@ class FetchLog:
     @classmethod
     def create(cls, path: Path, lanes: int) -> FetchLog:
         """An empty log at `path`, switched to mode C."""
-        np.memmap(path, dtype=np.int64, mode="w+", shape=(1 + lanes * ROWS, COLUMNS)).flush()
+        np.memmap(path, dtype=np.int64, mode="w+", shape=(1 + lanes + lanes * ROWS, COLUMNS)).flush()
         return cls(path, lanes)
 
     def open(self, mode: Any) -> OpenLog:
         """The log as mapped memory; `mode` as of numpy's memmap."""
-        cells = np.memmap(self.path, dtype=np.int64, mode=mode, shape=(1 + self.lanes * ROWS, COLUMNS))
-        return OpenLog(np.asarray(cells[0]), np.asarray(cells[1:]).reshape(self.lanes, ROWS, COLUMNS))
+        lanes = self.lanes
+        cells = np.asarray(np.memmap(self.path, dtype=np.int64, mode=mode, shape=(1 + lanes + lanes * ROWS, COLUMNS)))
+        return OpenLog(cells[0], cells[1 : 1 + lanes], cells[1 + lanes :].reshape(lanes, ROWS, COLUMNS))
+
+
+Cells = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class OpenLog:
-    """A mapped log: the head, and rows by lane. Batch `k` is made by lane `k mod lanes`."""
+    """A mapped log: the head, a head and rows of each lane. Batch `k` is made by lane `k mod lanes`."""
 
-    def __init__(self, head: np.ndarray[Any, np.dtype[np.int64]], rows: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    def __init__(self, head: Cells, lane_heads: Cells, rows: Cells) -> None:
         self._head = head
+        self.lane_heads = lane_heads
         self.rows = rows
 
     @property
@@ -60,12 +69,31 @@ class OpenLog:
 
     @property
     def pool(self) -> int:
-        """After so many batches the same are made again; 0 while that is not settled."""
+        """After so many batches the same are made again; 0 while that is not settled, ALWAYS_NEW if they never are."""
         return int(self._head[POOL])
 
     @pool.setter
     def pool(self, batches: int) -> None:
         self._head[POOL] = batches
+
+    @property
+    def release(self) -> int:
+        """How often workers have been asked to unmap the pages of the data's files."""
+        return int(self._head[RELEASE])
+
+    def ask_release(self) -> None:
+        """Ask every worker to unmap them before its next batch."""
+        self._head[RELEASE] += 1
+
+    @property
+    def all_released(self) -> bool:
+        """True when every worker has done so."""
+        return bool((self.lane_heads[:, RELEASED] >= self._head[RELEASE]).all())
+
+    @property
+    def laps(self) -> int:
+        """How often, at most, a worker's iterable has begun again."""
+        return int(self.lane_heads[:, LAPS].max())
 
     def begun_before(self, first: int, count: int, time_ns: int) -> bool:
         """True when one of `count` batches from number `first` on was begun before `time_ns`."""
@@ -96,5 +124,6 @@ class OpenLog:
             images=columns[6],
             collate_ns=columns[7],
             instrument_ns=columns[8],
+            process_cpu_ns=columns[9],
             lost=max(0, newest - ROWS * lanes),
         )

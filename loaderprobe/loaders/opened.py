@@ -14,10 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# What Python itself opens while a data set runs, and what is no file on storage.
-NO_DATA_SUFFIXES = (".py", ".pyc", ".so", ".pth")
-NO_DATA_ROOTS = ("/proc/", "/sys/", "/dev/")
-PACKAGES = ("/site-packages/", "/dist-packages/")
+from loaderprobe.system.mapped import may_hold_data
 
 
 class OpenedFiles:
@@ -34,9 +31,12 @@ class OpenedFiles:
             self._hooked = True
         self._heard = []
 
-    def heard(self) -> list[tuple[str, int]]:
-        """(absolute path, bytes) of each file opened for reading since `listen`, in order; and listen no more."""
-        events, self._heard = self._heard or [], None
+    def heard(self, *, and_listen: bool = False) -> list[tuple[str, int]]:
+        """(absolute path, bytes) of each file opened for reading since `listen`, in order; and listen no more.
+
+        With `and_listen` go on listening: threads of the data set may open files between two batches.
+        """
+        events, self._heard = self._heard or [], [] if and_listen else None
         return list(dict.fromkeys(file for file in map(_data_file, events) if file is not None))
 
     def _on_event(self, event: str, arguments: Sequence[Any]) -> None:
@@ -50,9 +50,7 @@ def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:
     if isinstance(path, int) or flags & os.O_ACCMODE != os.O_RDONLY:
         return None
     found = Path(os.fsdecode(path)).absolute()
-    if str(found).startswith(NO_DATA_ROOTS) or found.suffix in NO_DATA_SUFFIXES:
-        return None
-    if any(part in str(found) for part in PACKAGES):
+    if not may_hold_data(str(found)):
         return None
     with suppress(OSError):  # gone, or opened relative to a directory that is not the current one
         state = found.stat()

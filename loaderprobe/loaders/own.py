@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from math import lcm
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,68 +15,27 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders.blame import FROM_WORKER, blamed
 from loaderprobe.loaders.dice import torch_generators
-from loaderprobe.loaders.fetch_log import FetchLog
+from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
+from loaderprobe.loaders.learned import Lesson, lessons
+from loaderprobe.loaders.named import named_files
+from loaderprobe.loaders.pool import Pool
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
-from loaderprobe.loaders.watch import learned_path
-from loaderprobe.records.config import BatchFiles
+from loaderprobe.records.config import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Mode
 from loaderprobe.stats import median
+from loaderprobe.system.mapped import let_go
 
 # Files are read whole when read calls return about as many bytes as the opened files hold.
 READ_WHOLE = (0.8, 1.25)
-NO_FILES = "the data set opens no file that Python can see"
+NO_FILES = "the data set opens no file that could be seen"
+OPENED_BELOW = "the data set opens files below Python, where no batch tells which"
 IN_PARTS = "the data set reads only parts of the files that it opens"
 OTHERS_TOO = "the data set reads more than the files that Python can see it open"
+# To evict more takes longer than it is worth.
+MOST_FILES = 20_000
+MOST_BYTES = 64 << 30
 FOREIGN = "this loader does not iterate as torch's DataLoader does"
 FOREIGN_HINT = "give a plain torch.utils.data.DataLoader of the same data set"
-
-
-class Pool:
-    """The first batches of a sampler, and then those again and again.
-
-    Every worker must get the same batches each time round, so the pool is a whole multiple of their number.
-    """
-
-    def __init__(self, source: Any, workers: int) -> None:
-        self._source = source
-        self._multiple = max(1, workers)
-        self._kept: list[Any] = []
-        self.size = 0
-        """Batches of the pool; 0 while more may be added."""
-        self.odd = 0
-        """Batches left out, since they are not of the length of the first."""
-
-    def __len__(self) -> int:
-        """Without end: sub-classes of DataLoader may count how many batches there are."""
-        return sys.maxsize
-
-    def close(self) -> None:
-        """Add no more batches than are asked for by now, as soon as each worker has one."""
-        if not self.size and len(self._kept) >= self._multiple:
-            self.size = len(self._kept) // self._multiple * self._multiple
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self._source:
-            if self.size:
-                break
-            if self._kept and _length(batch) != _length(self._kept[0]):
-                self.odd += 1  # the last batch of an epoch is a short one
-                continue
-            self._kept.append(batch)
-            yield batch
-        if not self._kept:
-            return
-        if not self.size:
-            whole = len(self._kept) // self._multiple * self._multiple
-            self.size = whole or lcm(len(self._kept), self._multiple)
-        number = len(self._kept)
-        while True:
-            yield self._kept[number % self.size % len(self._kept)]
-            number += 1
-
-
-def _length(batch: Any) -> int:
-    return len(batch) if isinstance(batch, Sequence) else 1
 
 
 class Guarded:
@@ -123,7 +80,7 @@ class OwnLoader(SwitchedLoader):
         self._pool = None if self._iterable else Pool(_own_copy(loader), loader.num_workers)
         super().__init__(_endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
         self._lanes = FetchLog(scratch / "fetch.log", max(loader.num_workers, 1))
-        self._settled = 0
+        self._settled = self._laps = 0
 
     def __enter__(self) -> Self:
         try:
@@ -190,44 +147,85 @@ class OwnLoader(SwitchedLoader):
         else:
             lanes = self._lanes.lanes
             # A short iterable begins again by itself: the pool is what comes before.
-            once = min((_before_again(self._learned(lane)) or sys.maxsize for lane in range(lanes)), default=0)
+            once = min((_before_again(lessons(self._lanes, lane)) or sys.maxsize for lane in range(lanes)), default=0)
             size = min(-(-(taken + ahead) // lanes), once) * lanes
         self._settled = self._log.pool = size
         return size
 
-    def _learned(self, lane: int) -> list[dict[str, Any]]:
-        path = learned_path(self._lanes, lane)
-        lines = path.read_text().split("\n")[:-1] if path.is_file() else []
-        return [json.loads(line) for line in lines]
-
-    def files(self, batch_size: int) -> BatchFiles | str:
-        """The files of the settled pool; or why they are not known."""
-        batches: list[list[tuple[str, int]]] = [[] for _ in range(self._settled)]
-        shares: list[float] = []
-        lanes = self._lanes.lanes
+    def _lessons(self) -> list[Lesson]:
+        """What the batches of the settled pool showed, in their order; empty lessons for those not made yet."""
+        found, lanes = [Lesson() for _ in range(self._settled)], self._lanes.lanes
         for lane in range(lanes):
-            for made, learned in enumerate(self._learned(lane)[: self._settled // lanes]):
-                found = batches[lane + made * lanes] = [(name, size) for name, size in learned["files"]]
-                size = sum(size for _, size in found)
-                shares += [learned["read"] / size] if size else []
+            for made, lesson in enumerate(lessons(self._lanes, lane)[: self._settled // lanes]):
+                found[lane + made * lanes] = lesson
+        return found
+
+    def called_bytes(self) -> tuple[int, ...]:
+        """Bytes that read calls returned, by batch of the pool."""
+        return tuple(lesson.called_bytes for lesson in self._lessons())
+
+    def files(self, batch_size: int) -> BatchFiles | PartFiles | str:
+        """The files of the settled pool, batch by batch or as a whole; or why they are not known."""
+        found = self._lessons()
+        seen = [lesson for lesson in found if lesson.files]
         # What the first batches import is no data, so the usual batch decides.
-        if 2 * len(shares) <= len(batches):
-            return NO_FILES
-        share = median(shares)
+        if 2 * len(seen) <= len(found):
+            return self._in_parts(found, OPENED_BELOW)
+        share = median([lesson.called_bytes / max(1, sum(lesson.files.values())) for lesson in seen])
         if share and not READ_WHOLE[0] <= share <= READ_WHOLE[1]:
-            return IN_PARTS if share < 1 else OTHERS_TOO
-        sizes = tuple(sum(size for _, size in batch) for batch in batches)
-        paths = tuple(tuple(name for name, _ in batch) for batch in batches)
-        if self._iterable:
-            # Where nothing is made but read (mode Q) an iterable stays where it was, so any batch may be next.
-            every = tuple(dict.fromkeys(name for batch in paths for name in batch))
-            paths = (every,) * len(paths)
-        return BatchFiles(batch_size=batch_size, paths=paths, size_bytes=sizes)
+            return self._in_parts(found, IN_PARTS if share < 1 else OTHERS_TOO)
+        return BatchFiles(
+            batch_size=batch_size,
+            paths=tuple(tuple(lesson.files) for lesson in found),
+            file_bytes={path: size for lesson in found for path, size in lesson.files.items()},
+            in_order=not self._iterable,
+        )
+
+    def _in_parts(self, found: list[Lesson], why: str) -> PartFiles | str:
+        """All files that were opened, held or named by the data set; few enough to be evicted."""
+        files = {path: size for lesson in found for path, size in (lesson.files | lesson.held).items()}
+        named = named_files(self._own.dataset, most=MOST_FILES)
+        files |= named
+        if not files or len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
+            return why if files else NO_FILES
+        return PartFiles(file_bytes=files, why=why)
+
+    def release(self) -> None:
+        """Ask this process and all workers to unmap the pages of mapped files."""
+        let_go()
+        if self._loader.num_workers:
+            self._log.ask_release()
+
+    def released(self) -> bool:
+        """True when all have done so."""
+        return not self._loader.num_workers or self._log.all_released
+
+    def take_new(self) -> None:
+        """From now on make batches that were not made before."""
+        if self._log.pool != ALWAYS_NEW:
+            self._laps = self._log.laps
+        self._log.pool = ALWAYS_NEW
+        if self._pool is not None:
+            self._pool.take_new()
+
+    def repeat(self, batches: int) -> bool:
+        """From now on make the last so many batches again and again; False for an iterable."""
+        if self._pool is None:
+            return False
+        self._pool.repeat(batches)
+        return True
+
+    def new_left(self) -> float:
+        """Batches that were never made; below 0 when some came again."""
+        if self._pool is not None:
+            return self._pool.left() - self._pool.laps
+        again = self._log.laps - self._laps
+        return -float(again) if again > 0 else float("inf")
 
 
-def _before_again(learned: Sequence[dict[str, Any]]) -> int:
+def _before_again(learned: Sequence[Lesson]) -> int:
     """Batches that a worker made of an iterable before it began again; 0 when it has not."""
-    return next((made for made, each in enumerate(learned) if each["again"]), 0)
+    return next((made for made, each in enumerate(learned) if each.again), 0)
 
 
 def _check(loader: Any) -> None:

@@ -69,7 +69,7 @@ class SwitchedLoader:
         settings = loader.__dict__
         if loader.num_workers:
             settings["worker_init_fn"] = WorkerSetup(
-                self._log_name, files_of, loader.worker_init_fn, os.getpid() if tied else None
+                self._log_name, files_of, loader.worker_init_fn, os.getpid() if tied else None, os.getpid()
             )
         make = loader._get_iterator
 

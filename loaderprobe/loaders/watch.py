@@ -8,7 +8,6 @@ timers around `decode` would not tell, since Pillow reads lazily.
 from __future__ import annotations
 
 import copy
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,26 +19,34 @@ from torch.utils.data._utils import fetch as torch_fetch
 
 from loaderprobe.batches import samples_without_collation
 from loaderprobe.loaders.dice import global_dice
-from loaderprobe.loaders.fetch_log import ROWS, FetchLog
-from loaderprobe.loaders.opened import OPENED
+from loaderprobe.loaders.fetch_log import LAPS, RELEASED, ROWS, FetchLog
+from loaderprobe.loaders.learned import Learner, Lesson
+from loaderprobe.system.mapped import let_go
 from loaderprobe.system.process import die_with_parent
-from loaderprobe.system.thread import ThreadMeter
+from loaderprobe.system.thread import ThreadMeter, process_usage
+from loaderprobe.system.waits import let_be_read_by
 
 FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
 """From the indices of a batch to the files that hold it."""
 
 
 class Watch:
-    """Stands around the fetcher of one lane. `files_of` names a batch's files; without it they are learned."""
+    """Stands around the fetcher of one lane. `files_of` names a batch's files; without it they are learned.
 
-    def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None) -> None:
+    `alone` is True in a worker, a process that does nothing else: then the threads of the data set count, too.
+    """
+
+    def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool) -> None:
         self._log = log.open("r+")
         self._rows = self._log.rows[lane]
+        self._head = self._log.lane_heads[lane]
         self._lane, self._lanes = lane, log.lanes
         self._files_of = files_of
-        self._learned: list[list[str]] = []
-        self._learned_path = learned_path(log, lane)
+        self._learner = Learner(log, lane, alone=alone)
+        self._learned: list[Lesson] = []
         self._meter = ThreadMeter()
+        self._alone = alone
+        self._used = process_usage() if alone else (0, 0)
         self._made = 0
         self._full = 0
         self._samples: Any = None
@@ -51,14 +58,21 @@ class Watch:
         self._since = 0
 
     def close(self) -> None:
-        """Give back what the kernel lends, when the loader outlives the watch."""
+        """Give back what the kernel lends, and listen no more, when the loader outlives the watch."""
         self._meter.close()
+        self._learner.close()
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """One batch, made as the switch says, and its row."""
         entered = time.thread_time_ns()
         if self._collate is None:
             self._collate, fetcher.collate_fn = fetcher.collate_fn, lambda data: self._hand_over(fetcher, data)
+        if self._log.release != self._head[RELEASED]:
+            let_go()
+            self._head[RELEASED] = self._log.release
+        learning = self._is_learning()
+        if learning:
+            self._learner.listen()
         number = self._lane + self._made * self._lanes
         row = self._rows[self._made % ROWS]
         cpu, delay, read = self._meter.read()
@@ -70,32 +84,34 @@ class Watch:
         batch = self._read_only(index) if raw else self._make(fetcher, original, index)
         wall = time.perf_counter_ns() - start
         cpu_after, delay_after, read_after = self._meter.read()
-        cpu_ns = cpu_after - cpu
-        row[2:8] = (wall, cpu_ns, delay_after - delay, read_after - read, self._images, self._collate_ns)
+        cpu_ns, read_bytes = cpu_after - cpu, read_after - read
+        process_ns = cpu_ns
+        if self._alone:
+            # Threads of the data set read and compute between batches as well.
+            (process_before, read_before), self._used = self._used, process_usage()
+            process_ns, read_bytes = self._used[0] - process_before, self._used[1] - read_before
+        row[2:8] = (wall, cpu_ns, delay_after - delay, read_bytes, self._images, self._collate_ns)
+        row[9] = process_ns
         self._made += 1
+        if learning:
+            self._learned.append(self._learner.heard(again=self._again))
         row[8] = time.thread_time_ns() - entered - cpu_ns
         row[0] = number + 1
         return batch
 
+    def _is_learning(self) -> bool:
+        """True until the pool of batches is settled and each of its batches has been made once."""
+        pool = self._log.pool
+        return self._files_of is None and (pool == 0 or self._made < pool // self._lanes)
+
     def _make(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """The data set at work. What it opens is noted until the pool of batches is settled."""
+        """The data set at work."""
+        self._again = False
         share = self._log.pool // self._lanes
-        if share and self._since >= share and hasattr(fetcher, "dataset_iter"):
+        if share > 0 and self._since >= share and hasattr(fetcher, "dataset_iter"):
             # An iterable begins again with the pool, so that its files come again.
             self._begin_again(fetcher)
-        if self._files_of is not None or (share and self._made >= share):
-            return self._whole(fetcher, original, index)
-        self._again = False
-        OPENED.listen()
-        before = _read_calls()
-        try:
-            batch = self._whole(fetcher, original, index)
-        finally:
-            files = OPENED.heard()
-        self._learned.append([path for path, _ in files])
-        with self._learned_path.open("a") as out:
-            out.write(json.dumps({"files": files, "read": _bytes_since(before), "again": self._again}) + "\n")
-        return batch
+        return self._whole(fetcher, original, index)
 
     def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """A full batch; an iterable that ends begins again, once."""
@@ -117,6 +133,7 @@ class Watch:
     def _begin_again(self, fetcher: Any) -> None:
         """Shuffled as it was before, so that the same samples come in the same order."""
         self._dice()
+        self._head[LAPS] += 1
         fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
         self._again, self._since = True, 0
 
@@ -151,7 +168,7 @@ class Watch:
             paths: Iterable[Any] = self._files_of(index)
         else:
             share = self._log.pool // self._lanes
-            paths = self._learned[self._made % share] if share else ()
+            paths = self._learned[self._made % share].opened if share else ()
         for path in paths:
             with Path(path).open("rb", buffering=0) as file:
                 file.read()
@@ -165,26 +182,6 @@ def _fresh(samples: Any) -> Any:
     return [copy.copy(sample) if isinstance(sample, dict | list) else sample for sample in samples]
 
 
-def learned_path(log: FetchLog, lane: int) -> Path:
-    """Where a lane writes what it has learned of files: one JSON object a batch."""
-    return log.path.with_name(f"{log.path.name}.files-{lane}")
-
-
-def _read_calls() -> bytes:
-    """What the kernel tells of this thread's reads; empty where it does not."""
-    try:
-        return Path("/proc/thread-self/io").read_bytes()
-    except OSError:
-        return b""
-
-
-def _bytes_since(before: bytes) -> int:
-    """Bytes that read calls have returned to this thread since, from storage or memory; 0 where that is not told."""
-    now = _read_calls()
-    # Having asked before counts as well.
-    return int(now.split()[1]) - int(before.split()[1]) - len(before) if before and now else 0
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
     """The `worker_init_fn` of a watched loader: calls the loader's own, then watches this process's fetcher."""
@@ -194,14 +191,17 @@ class WorkerSetup:
     own: Callable[[int], Any] | None = None
     parent: int | None = None
     """Tie the worker's life to this process; only for workers that are its children."""
+    observer: int = 0
+    """The process whose children may see what the worker waits for."""
 
     def __call__(self, worker: int) -> None:
         """Run in the worker, before torch makes its fetcher."""
         if self.parent is not None:
             die_with_parent(self.parent)
+        let_be_read_by(self.observer)
         if self.own is not None:
             self.own(worker)
-        watch = Watch(self.log, worker, self.files_of)
+        watch = Watch(self.log, worker, self.files_of, alone=True)
         # torch makes the fetcher after this call, and this process serves no other loader.
         for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
             original = kind.fetch
@@ -214,7 +214,7 @@ class WorkerSetup:
 
 def watch_here(log: FetchLog, iterator: Any, files_of: FilesOf | None) -> Watch:
     """Watch a loader without workers, in the training thread."""
-    watch, fetcher = Watch(log, 0, files_of), iterator._dataset_fetcher
+    watch, fetcher = Watch(log, 0, files_of, alone=False), iterator._dataset_fetcher
     original = fetcher.fetch
     fetcher.fetch = lambda index: watch.fetch(fetcher, original, index)
     return watch

@@ -26,7 +26,7 @@ from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.system.process import die_with_parent
+from loaderprobe.system.process import die_with_parent, threads_of
 
 
 def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], None]) -> Measurement:
@@ -44,6 +44,8 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
         loader = stack.enter_context(resolve("loader", config.loader)(config, order.files, scratch))
         on_stage("starting the device", 0, 0)
         compute = make_compute(config, clock)
+        look = resolve("sampling", "loaderprobe.samplers.waits:WaitsSampler")
+        looking = stack.enter_context(look(lambda: threads_of(loader.workers()), scratch))
         sampling = stack.enter_context(
             resolve("sampling", "standard")(
                 clock, location.devices, loader.workers, compute.uuid() if hasattr(compute, "uuid") else None
@@ -61,6 +63,7 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
                 cores_available=cores_available(),
                 read_devices=lambda: read_sectors(location.devices),
                 next_round=resolve("rounds", "standard"),
+                waits=looking.samples,
             ),
             on_stage=on_stage,
             budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,

@@ -19,3 +19,7 @@ class SystemClock:
     def thread_cpu_ns(self) -> int:
         """CPU time of the calling thread."""
         return time.thread_time_ns()
+
+    def process_cpu_ns(self) -> int:
+        """CPU time of all threads of this process."""
+        return time.process_time_ns()

@@ -13,6 +13,8 @@ BLOCKED_SHARE = 0.3
 # A slow device cannot be given 12 steps; fewer, over at least this long, still average its noise.
 MAX_SECONDS = 3.0
 MIN_STEPS_OF_SLOW_DEVICE = 3
+# However quick: so many steps tell as much as any more.
+MOST_BATCHES = 50_000
 # In times of the longest usual segment, when there is an end to waiting.
 LONGEST = 4.0
 # Assumed, not measured: wall time of a segment over its timed part: flush, eviction, warming.
@@ -34,7 +36,7 @@ class Pace:
 
     def enough(self, steps: int, seconds: float) -> bool:
         """True when a segment of `steps` steps over `seconds` may end."""
-        if self.max_batches is not None and steps >= self.max_batches:
+        if steps >= (MOST_BATCHES if self.max_batches is None else self.max_batches):
             return True
         if seconds >= LONGEST * self.max_s and steps:
             # So slow that the rest of a period of the workers cannot be waited for.

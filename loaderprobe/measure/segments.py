@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ class Steps:
     device_begin_ns: tuple[int, ...] = ()
     closed_ns: int = 0
     thread_cpu_ns: int = 0
+    process_cpu_ns: int = 0
 
     def segment(self, **seen: Any) -> Segment:
         """As a record, with what the session knows beside the stamps."""
@@ -35,6 +36,7 @@ class Steps:
             device_begin_ns=self.device_begin_ns,
             closed_ns=self.closed_ns,
             thread_cpu_ns=self.thread_cpu_ns,
+            process_cpu_ns=self.process_cpu_ns,
             **seen,
         )
 
@@ -60,13 +62,13 @@ def drain(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
     return steps
 
 
-def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace) -> Steps:
-    """Take each batch, copy it to the device, train on it."""
+def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace, instead: Any = None) -> Steps:
+    """Take each batch, copy it to the device, train on it; or train on `instead`, where nothing is handed over."""
 
     def step() -> None:
         batch = next(batches)
         steps.ready_ns.append(clock.now_ns())
-        on_device = compute.copy(batch)
+        on_device = compute.copy(batch if instead is None else instead)
         steps.copied_ns.append(clock.now_ns())
         compute.step(on_device)
         steps.end_ns.append(clock.now_ns())
@@ -77,14 +79,14 @@ def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace) ->
     return steps
 
 
-def train_resident(on_device: Any, compute: Compute, clock: Clock, pace: Pace) -> Steps:
-    """Train on one batch that stays on the device: what compute alone can do."""
+def train_resident(on_device: Sequence[Any], compute: Compute, clock: Clock, pace: Pace) -> Steps:
+    """Train in turn on batches that stay on the device: what compute alone can do."""
 
     def step() -> None:
         now = clock.now_ns()
         steps.ready_ns.append(now)
         steps.copied_ns.append(now)
-        compute.step(on_device)
+        compute.step(on_device[len(steps.ready_ns) % len(on_device)])
         steps.end_ns.append(clock.now_ns())
 
     steps = Steps()
@@ -102,7 +104,7 @@ def _finish(steps: Steps, compute: Compute) -> None:
 
 def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, pace: Pace) -> None:
     """Call `step` until the pace says enough. A batch is released when `step` returns, inside the iteration."""
-    cpu_ns = clock.thread_cpu_ns()
+    cpu_ns, process_ns = clock.thread_cpu_ns(), clock.process_cpu_ns()
     start_ns = now_ns = clock.now_ns()
     while not pace.enough(len(steps.begin_ns), (now_ns - start_ns) / 1e9):
         steps.begin_ns.append(now_ns)
@@ -110,6 +112,7 @@ def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, pace: Pace) ->
         now_ns = clock.now_ns()
     steps.closed_ns = now_ns
     steps.thread_cpu_ns = clock.thread_cpu_ns() - cpu_ns
+    steps.process_cpu_ns = clock.process_cpu_ns() - process_ns
 
 
 def blocked_share(records: WorkerBatches) -> float:

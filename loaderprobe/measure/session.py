@@ -9,21 +9,28 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
+from loaderprobe.measure.readiness import Files, Readiness
 from loaderprobe.measure.segments import Steps, blocked_share, drain, flush, train, train_resident
 from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window, seconds_wanted
 from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache, Switched
-from loaderprobe.records.config import BatchFiles, FileSet, RunConfig
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.measurement import Activity, Alternative, Measurement, Missing, Mode, Segment, Series
+from loaderprobe.records.measurement import (
+    Access,
+    Activity,
+    Alternative,
+    FirstLap,
+    Measurement,
+    Missing,
+    Mode,
+    Segment,
+    Series,
+)
 from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.waits import WaitSamples
 
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
 WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
-RESIDENCY_FILES = 256
-MIN_COLD_BATCHES = 3
-# Warm more than the fastest rate the cores allow would consume: that is reckoned from the images so far, and on others
-# (small ones, or of another quality) the cores are faster.
-WARM_MARGIN = 2.0
 MOST_ROUNDS = 12
 
 OnStage = Callable[[str, int, int], None]
@@ -42,6 +49,8 @@ class Parts:
     read_devices: Callable[[], int | None]
     """Bytes that the devices under the data have read so far; None when not visible."""
     next_round: NextRound
+    waits: Callable[[], WaitSamples | str] = lambda: "nobody looked at the workers"
+    """What workers were seen waiting for so far, or why that is not known."""
 
 
 @dataclass(slots=True)
@@ -49,14 +58,20 @@ class Session:
     """Runs one configuration. `on_stage(name, done, total)` hears of every segment before it begins."""
 
     config: RunConfig
-    files: FileSet | BatchFiles | None
-    """None when the data set hides its files: no cache is prepared then, and nothing is cold or warm by intent."""
+    files: Files | None
+    """None when the data set hides its files."""
     parts: Parts
     on_stage: OnStage
     budget_s: float | None = None
     thorough: bool = False
+    access: Access = "files"
     taken: int = 0
     """Batches that have been taken from the loader before."""
+    pool: int = 0
+    """Batches before the same come again; 0 where the files say."""
+    held: tuple[Any, ...] = ()
+    """Batches to step on without the loader; without them the first batch."""
+    first_lap: FirstLap | None = None
     alternatives: tuple[Alternative, ...] = ()
     images: bool = True
     """False when batches hold no images."""
@@ -64,7 +79,9 @@ class Session:
     _segments: list[Segment] = field(init=False, default_factory=list)
     _notes: list[str] = field(init=False, default_factory=list)
     _pace: Pace = field(init=False)
-    _resident: Any = field(init=False, default=None)
+    _resident: list[Any] = field(init=False, default_factory=list)
+    _stand_in: Any = field(init=False, default=None)
+    _ready: Readiness = field(init=False)
     _started_utc: str = field(init=False)
     _started_ns: int = field(init=False)
     _first_batch_s: float = field(init=False, default=0.0)
@@ -87,7 +104,7 @@ class Session:
         begun_ns = self.parts.clock.now_ns()
         for number in range(MOST_ROUNDS):
             plan = self._plan()
-            if not plan or not self._time_for(len(plan), begun_ns):
+            if not plan or not self._time_for(len(plan), begun_ns) or not self._new_batches_for(plan):
                 return
             total = max(self.config.rounds * len(plan), len(self._segments) + len(plan))
             for mode, activity in shuffle.sample(plan, len(plan)):
@@ -108,19 +125,25 @@ class Session:
 
     def _feed(self, count: int) -> Iterator[Any]:
         """So many batches as in a segment of the configuration as asked, in files that are as cold as they were."""
-        self._prepare_cache(self.base_mode, replace(self._pace, min_batches=count))
+        self._prepare(self.base_mode, replace(self._pace, min_batches=count))
         first, size = self.taken, self.config.batch_size
         self._switch(self.base_mode)
+        known = self._ready.whole()
         for number in range(count):
-            if number == WINDOW_WARM_UP - 1 and self.files is not None and self.base_mode == "C":
+            if number == WINDOW_WARM_UP - 1 and known is not None and self.base_mode == "C":
                 # A small set comes round within the window: what was read so far is cold again.
-                self.parts.cache.evict(self.files.absolute(first * size, (self.taken - first) * size))
+                self.parts.cache.evict(known.absolute(first * size, (self.taken - first) * size))
             self.taken += 1
             # Without a name of its own here, a batch is released when its step is over.
             yield next(self._batches)
 
     def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
         """What was seen. Call it while the loader is still entered."""
+        waits = self.parts.waits()
+        unseen = [
+            *([no_timeline(self._timeline)] if isinstance(self._timeline, str) else []),
+            *([Missing(name="waits", reason=waits)] if isinstance(waits, str) else []),
+        ]
         return Measurement(
             config=self.config,
             compute=self.parts.compute.info(),
@@ -129,13 +152,15 @@ class Session:
             segments=tuple(self._segments),
             worker_batches=self.parts.loader.records(),
             series=tuple(series),
-            missing=(*missing, *([no_timeline(self._timeline)] if isinstance(self._timeline, str) else [])),
+            missing=(*missing, *unseen),
             cores_available=self.parts.cores_available,
             storage_counts_reads=self.parts.location.counts_reads,
             storage_kind=self.parts.location.kind,
-            files_known=self.files is not None,
+            access=self.access,
+            first_lap=self.first_lap,
+            waits=None if isinstance(waits, str) else waits,
             images=self.images,
-            modes=self._modes(),
+            modes=self._ready.modes(),
             alternatives=self.alternatives,
             timeline=None if isinstance(self._timeline, str) else self._timeline,
             notes=tuple(dict.fromkeys(self._notes)),
@@ -145,14 +170,16 @@ class Session:
     def _plan(self) -> list[tuple[Mode, Activity]]:
         """The segments of the next round; none when nothing that can be done here would tell more."""
         asked = self.parts.next_round(self.measurement((), ()), thorough=self.thorough)
-        possible = {*self._modes(), "resident"}
+        possible = {*self._ready.modes(), "resident"}
         return [] if any(mode not in possible for mode, _ in asked) else list(asked)
 
-    def _modes(self) -> tuple[Mode, ...]:
-        """Without files to prepare there is no W; Q would read nothing."""
-        loader = self.parts.loader
-        modes: frozenset[Mode] = loader.modes() if isinstance(loader, Switched) else frozenset({"C", "W"})
-        return tuple(sorted(mode for mode in modes if self.files is not None or mode not in ("W", "Q")))
+    def _new_batches_for(self, plan: Sequence[tuple[Mode, Activity]]) -> bool:
+        """False where cold segments need batches that were never made, and too few of those are left."""
+        cold = sum(mode not in ("W", "resident") for mode, _ in plan)
+        if not self._ready.exhausted(cold * (self._to_flush + self._pace.multiple)):
+            return True
+        self._notes.append("every batch of the data set has been made once, so there was no further round")
+        return False
 
     def _spent_s(self) -> float:
         return (self.parts.clock.now_ns() - self._started_ns) / 1e9
@@ -173,123 +200,103 @@ class Session:
         self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
         self._started_ns = clock.now_ns()
         self._pace = pace_for(workers=self.config.workers, rounds=self.config.rounds, budget_s=self.budget_s)
+        self._ready = Readiness(
+            config=self.config, files=self.files, access=self.access, loader=self.parts.loader, cache=self.parts.cache,
+            take=self._drop, pool=self.pool, notes=self._notes,
+        )  # fmt: skip
         self.on_stage("first batch", 0, 0)
         self._batches = self.parts.loader.batches()
         first = next(self._batches)
         self.taken += 1
         self._first_batch_s = (clock.now_ns() - self._started_ns) / 1e9
+        held = self.held or (first,)
+        self._stand_in = held[0]
         if self.parts.compute.info().given_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
-            self._resident = self.parts.compute.copy(first)
+            self._resident = [self.parts.compute.copy(batch) for batch in held]
             if self.config.compile:
                 # The first step compiles, for minutes.
                 train_resident(self._resident, self.parts.compute, clock, Pace(max_batches=1))
             train_resident(self._resident, self.parts.compute, clock, WARM_UP)
 
     def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
-        if activity == "train" and self._resident is not None:
-            # The first step after a pause is slow, and would weigh more in the shorter segment.
-            train_resident(self._resident, self.parts.compute, self.parts.clock, Pace(max_batches=1))
+        if activity == "train" and self._resident:
+            # A device that was idle meanwhile is slow in its first steps, which weigh more in the shorter segment.
+            train_resident(self._resident[:1], self.parts.compute, self.parts.clock, Pace(max_batches=1))
         if mode == "resident":
             alone = replace(self._pace, multiple=1)
             steps = train_resident(self._resident, self.parts.compute, self.parts.clock, alone)
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
         pace = self._paced(mode)
-        self._prepare_cache(mode, pace)
-        resident = self._residency(self.taken)
+        self._prepare(mode, pace)
+        resident = self._ready.resident(self.taken)
         self._switch(mode)
         disk_before = self.parts.read_devices()
         first = self.taken
         if activity == "drain":
             steps = drain(self._batches, self.parts.clock, pace)
         else:
-            steps = train(self._batches, self.parts.compute, self.parts.clock, pace)
+            # Where nothing is handed over, the step takes a batch from before.
+            instead = self._stand_in if mode == "T" else None
+            steps = train(self._batches, self.parts.compute, self.parts.clock, pace, instead)
         self.taken = first + len(steps.begin_ns)
+        if mode not in ("W", "T"):
+            self._ready.last_new = len(steps.begin_ns)
         return self._record(
             steps, mode, activity, number, first_batch=first, resident=resident, disk_before=disk_before
         )
+
+    def _drop(self, count: int) -> None:
+        flush(self._batches, count)
+        self.taken += count
 
     def _switch(self, mode: Mode) -> None:
         """Switch the workers, and drop what was made before: it would flatter what comes after."""
         loader, most = self.parts.loader, self._to_flush
         if not isinstance(loader, Switched):
-            flush(self._batches, most)
-            self.taken += most
+            self._drop(most)
             return
         loader.switch(mode)
         switched_ns = self.parts.clock.now_ns()
         end = self.taken + most
         while self.taken < end and loader.begun_before(self.taken, switched_ns):
-            flush(self._batches, 1)
-            self.taken += 1
+            self._drop(1)
 
     def _paced(self, mode: Mode) -> Pace:
         """Cold segments read each file once; where workers wait for storage, they look for longer."""
         pace = self._pace
-        if self.base_mode == "W" or mode == "W":
-            return pace
-        if blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
+        cold = self.base_mode != "W" and mode != "W"
+        if cold and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
-        if self.files is None:
-            return pace
-        untimed = self._to_flush + self.config.batches_ahead
-        once = self.files.count // self.config.batch_size - untimed
-        once -= once % pace.multiple
-        least = max(pace.multiple, MIN_COLD_BATCHES)
-        if once < least:
-            self._notes.append(
-                f"the {self.files.count} images are too few to read each only once in a segment: "
-                f"{self.config.batch_size * (untimed + least)} are needed"
-            )
-            once = least
-        return replace(pace, max_batches=once)
+        return self._ready.limit(pace, mode, self._to_flush + self.config.batches_ahead)
 
-    def _prepare_cache(self, mode: Mode, pace: Pace) -> None:
-        if self.files is None:
-            return
-        size = self.config.batch_size
-        if mode != "W" and self.base_mode == "C":
-            self.parts.cache.evict(self.files.absolute(0, self.files.count))
-            return
-        steps_needed = self.config.batches_ahead + self._to_flush + pace.min_batches
-        # A warm configuration also trains on warm files, for as long as a segment may last.
-        seconds = pace.min_s if self.base_mode == "C" else pace.max_s
-        images = min(self.files.count, max(steps_needed * size, self._images_within(seconds)))
-        self.parts.cache.warm(self.files.absolute(self.taken * size, images))
-
-    def _images_within(self, seconds: float) -> int:
-        """At most as many images as the cores can preprocess in that time."""
+    def _prepare(self, mode: Mode, pace: Pace) -> None:
         records = self.parts.loader.records()
-        cpu_s = sum(records.cpu_ns) / max(sum(records.images), 1) / 1e9
-        hands = min(max(self.config.workers, 1), self.parts.cores_available)
-        most = self.files.count if self.files is not None else 0
-        return round(WARM_MARGIN * hands * seconds / cpu_s) if cpu_s > 0 else most
-
-    def _residency(self, first_batch: int) -> float | None:
-        if self.files is None:
-            return None
-        count = min(RESIDENCY_FILES, self.files.count)
-        ahead = (first_batch + self.config.batches_ahead) * self.config.batch_size
-        return self.parts.cache.resident(self.files.absolute(ahead, count))
+        self._ready.prepare(
+            mode,
+            taken=self.taken,
+            pace=pace,
+            to_flush=self._to_flush,
+            cpu_s=sum(records.cpu_ns) / max(sum(records.images), 1) / 1e9,
+            cores=self.parts.cores_available,
+        )
+        self._ready.evicted_at = self.taken
 
     def _record(
         self, steps: Steps, mode: Mode, activity: Activity, number: int, *,
         first_batch: int, resident: float | None, disk_before: int | None,
     ) -> Segment:  # fmt: skip
         disk_after = self.parts.read_devices() if disk_before is not None else None
-        size = self.config.batch_size
+        known = mode != "resident"
+        delivered, distinct = self._ready.delivered(first_batch, len(steps.begin_ns)) if known else (None, None)
         return steps.segment(
             mode=mode,
             activity=activity,
             round=number,
             first_batch=first_batch,
-            batch_size=size,
-            delivered_bytes=self._delivered(mode, first_batch * size, len(steps.begin_ns) * size),
+            batch_size=self.config.batch_size,
+            delivered_bytes=delivered,
+            distinct_bytes=distinct,
             disk_bytes=disk_after - disk_before if disk_after is not None and disk_before is not None else None,
             resident_before=resident,
         )
-
-    def _delivered(self, mode: Mode, first: int, count: int) -> int | None:
-        if mode == "resident" or self.files is None:
-            return None
-        return self.files.delivered_bytes(first, count)

@@ -111,13 +111,20 @@ class BatchFiles:
     batch_size: int
     paths: tuple[tuple[str, ...], ...]
     """Absolute paths of each batch of the pool."""
-    size_bytes: tuple[int, ...]
-    """Of the files of each batch together."""
+    file_bytes: dict[str, int]
+    """Of every file."""
+    in_order: bool = True
+    """False for an iterable, of which any batch of the pool may be next."""
 
     @property
     def count(self) -> int:
         """Samples before the first comes again."""
         return len(self.paths) * self.batch_size
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all batches of the pool; a file that is read for several of them counts in each."""
+        return sum(self.file_bytes[path] for batch in self.paths for path in batch)
 
     def _batches(self, first: int, count: int) -> list[int]:
         last = -(-(first + count) // self.batch_size)
@@ -125,12 +132,47 @@ class BatchFiles:
 
     def absolute(self, first: int, count: int) -> list[Path]:
         """The files of the batches that hold `count` samples from sample `first` on; each once."""
-        wanted = dict.fromkeys(self._batches(first, min(count, self.count)))
+        wanted = dict.fromkeys(
+            self._batches(first, min(count, self.count)) if self.in_order else range(len(self.paths))
+        )
         return [Path(path) for path in dict.fromkeys(path for number in wanted for path in self.paths[number])]
 
     def delivered_bytes(self, first: int, count: int) -> int:
-        """The bytes of the files of those batches."""
-        return sum(self.size_bytes[number] for number in self._batches(first, count))
+        """The bytes of the files of those batches; a file that is read for several of them counts in each."""
+        return sum(self.file_bytes[path] for number in self._batches(first, count) for path in self.paths[number])
+
+    def distinct_bytes(self, since: int, first: int, count: int) -> int:
+        """The same, without files that a batch from sample `since` on has read: a sampler may draw a file twice.
+
+        A batch that comes round again ought to have been cold, so its files count again.
+        """
+        before, wanted = self._batches(since, first - since), self._batches(first, count)
+        once = max(0, len(self.paths) - len(before))
+        read = {path for number in before for path in self.paths[number]}
+        total = 0
+        for number in wanted[:once]:
+            new = [path for path in self.paths[number] if path not in read]
+            total += sum(self.file_bytes[path] for path in new)
+            read.update(new)
+        return total + sum(self.file_bytes[path] for number in wanted[once:] for path in self.paths[number])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartFiles:
+    """Files that a loader reads in parts that are not known batch by batch: shards, databases, mapped files.
+
+    So are files that are opened below Python, where only the data set's own lists name them.
+    """
+
+    file_bytes: dict[str, int]
+    """By absolute path."""
+    why: str
+    """Why it is not known what a batch reads."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files."""
+        return [Path(path) for path in self.file_bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

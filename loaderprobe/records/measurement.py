@@ -7,6 +7,7 @@ from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.waits import WaitSamples
 
 Mode = Literal["C", "W", "Q", "T", "resident"]
 """C: files as they are asked for (cold, or as found), whole pipeline. W: the same files, warm. Q: files read in
@@ -72,8 +73,12 @@ class Segment:
     """When the last batch had been released."""
     thread_cpu_ns: int
     """CPU time of the training thread over the segment."""
+    process_cpu_ns: int | None = None
+    """CPU time of all threads of the training process over the segment; None in runs of older versions."""
     delivered_bytes: int | None
     """Bytes of the files of this segment's batches; None when the loader hides its files."""
+    distinct_bytes: int | None = None
+    """Of those, the bytes of files that nothing had read since they were evicted: only they can come from storage."""
     disk_bytes: int | None
     """Bytes that the devices under the data read over the segment, anybody's; None when not visible."""
     resident_before: float | None
@@ -89,7 +94,7 @@ class WorkerBatches:
     """What each batch cost the worker (or, for the serial loader, the training thread) that made it.
 
     Columns of equal length, one entry a batch. Source: clocks, /proc/thread-self/schedstat and
-    getrusage around the fetcher's `fetch`, in the worker.
+    getrusage around the fetcher's `fetch`, in the worker. Times are those of the thread that makes the batch.
     """
 
     batch: tuple[int, ...]
@@ -100,13 +105,17 @@ class WorkerBatches:
     run_delay_ns: tuple[int, ...]
     """Ready to run, but waiting for a core."""
     read_bytes: tuple[int, ...]
-    """Read from storage (page-cache hits do not count); 0 on file systems that do not account reads."""
+    """Read from storage (page-cache hits do not count) by all threads of the worker since its batch before; by the
+    training thread alone for the serial loader. 0 on file systems that do not account reads."""
     images: tuple[int, ...]
     collate_ns: tuple[int, ...] = ()
     """Wall time of putting the samples together into a batch, in shared memory; part of `wall_ns`. May be empty
     in runs of older versions, as may be the next."""
     instrument_ns: tuple[int, ...] = ()
     """CPU time that recording this took; part of no other column."""
+    process_cpu_ns: tuple[int, ...] = ()
+    """CPU time of all threads of the worker since its batch before, those of the data set among them; of the training
+    thread alone for the serial loader. May be empty in runs of older versions."""
     lost: int = 0
     """Batches whose record was overwritten before it was read."""
 
@@ -139,6 +148,33 @@ class Alternative:
     usual_cpu_s: float
 
 
+Access = Literal["files", "parts", "fresh", "none"]
+"""How the state of the data's files is brought about. files: the files of each batch are known, and read whole. parts:
+the files are known, but not what a batch reads of them; warm by repetition. fresh: every cold segment takes batches
+that were not taken before; warm by repetition. none: files are read as they are found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstLap:
+    """The first batches of a loader of one's own, taken while its files were as found and its data set was new.
+
+    Sums over the batches, the first of each worker left out.
+    """
+
+    images: int
+    wall_s: float
+    """Of the workers, as are the other two times."""
+    cpu_s: float
+    read_bytes: int
+    """From storage."""
+    called_bytes: int
+    """Returned by read calls, from storage, memory or a pipe."""
+    again_wall_s: float
+    """Of the same batches made once more, after their files had been evicted as far as they are known."""
+    again_cpu_s: float
+    again_read_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Everything seen while one configuration ran, as raw values."""
@@ -155,8 +191,11 @@ class Measurement:
     cores_available: float
     storage_counts_reads: bool
     storage_kind: str
-    files_known: bool = True
-    """False when the data set hides its files, so that no mode could be prepared for them."""
+    access: Access = "files"
+    first_lap: FirstLap | None = None
+    """Of a loader of one's own."""
+    waits: WaitSamples | None = None
+    """What workers were seen waiting for; without it, `missing` has the reason under `waits`."""
     images: bool = True
     """False when batches hold no images: then samples are counted wherever images are named."""
     modes: tuple[Mode, ...] = ("C", "W")

@@ -7,7 +7,19 @@ from typing import Literal
 
 Side = Literal["compute", "input", "balanced", "undecided"]
 Cause = Literal[
-    "compute", "storage", "preprocess", "transport", "copy", "host", "cpu", "either", "balanced", "undecided"
+    "compute",
+    "storage",
+    "preprocess",
+    "transport",
+    "network",
+    "lock",
+    "wait",
+    "copy",
+    "host",
+    "cpu",
+    "either",
+    "balanced",
+    "undecided",
 ]
 How = Literal["performed", "estimated"]
 Binding = Literal["storage", "preprocess", "cores", "transport", "compute"]
@@ -53,6 +65,10 @@ class Gains:
     preprocess: Gain | None
     transport: Gain | None
     compute: Gain | None
+    network: Gain | None = None
+    lock: Gain | None = None
+    wait: Gain | None = None
+    """Waiting of another kind: sleeping, a pipe, memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +130,9 @@ class WorkerTime:
     cpu_s: float
     run_delay_s: float
     blocked_s: float
+    waits: dict[str, float] = field(default_factory=dict)
+    """Parts of `blocked_s`: for `storage`, `network`, `lock`, or another wait. Empty where workers were not looked at;
+    what is missing to the whole is waiting for threads of the worker's own that compute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ import ctypes
 import os
 import signal
 import sys
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +78,11 @@ def die_with_parent(parent: int) -> None:
 def child_environment() -> dict[str, str]:
     """Ours, with our module search path: what a plug-in's name means must not depend on the current directory."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)}
+
+
+def threads_of(workers: Sequence[int]) -> list[tuple[int, int]]:
+    """(process, thread) that makes the batches of each worker; without workers, the calling thread."""
+    return [(pid, pid) for pid in workers] or [(os.getpid(), threading.get_native_id())]
 
 
 def signal_name(number: int) -> str:

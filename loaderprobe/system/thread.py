@@ -1,4 +1,4 @@
-"""Counters of the calling thread, cheap enough to read around every batch (a few microseconds)."""
+"""Counters of a thread and of its process, cheap enough to read around every batch (a few microseconds)."""
 
 from __future__ import annotations
 
@@ -38,3 +38,8 @@ class ThreadMeter:
         delay_ns = int(os.pread(self._schedstat, 64, 0).split()[1]) if self._schedstat is not None else 0
         blocks = resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
         return time.thread_time_ns(), delay_ns, blocks * BLOCK_BYTES
+
+
+def process_usage() -> tuple[int, int]:
+    """(CPU ns, bytes read from storage) of all threads of this process, also of those that have ended."""
+    return time.process_time_ns(), resource.getrusage(resource.RUSAGE_SELF).ru_inblock * BLOCK_BYTES

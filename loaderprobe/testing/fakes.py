@@ -39,6 +39,10 @@ class FakeClock:
         """CPU time worked."""
         return self._cpu_ns
 
+    def process_cpu_ns(self) -> int:
+        """As much as the calling thread's: there is no other."""
+        return self.thread_cpu_ns()
+
 
 class FakePageCache:
     """A page cache that holds whole files. `stubborn` files cannot be evicted, `blind` caches tell nothing."""

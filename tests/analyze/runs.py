@@ -12,7 +12,8 @@ from loaderprobe.testing import example_config, example_files
 BATCH, STEPS, FILE_BYTES = 16, 16, 100_000
 FILES = example_files(size_bytes=FILE_BYTES)
 Round = Mapping[str, float]
-"""Images/s of drains by mode (`C`, `W`, `Q`, `T`), of training as asked (`E`), of compute alone (`G`)."""
+"""Images/s of drains by mode (`C`, `W`, `Q`, `T`), of training as asked (`E`), of training in another mode (`EW`,
+`EQ`, `ET`), of compute alone (`G`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +50,11 @@ def run(
     rows: list[tuple[int, ...]] = []
     for number, each in enumerate(rounds):
         for key, rate in each.items():
-            mode: Mode = {"E": base, "G": "resident"}.get(key, key)  # type: ignore[assignment]  # a table of this file
+            trained = key[0] in "EG"
+            mode: Mode = {"E": base, "G": "resident"}.get(key, key[-1])  # type: ignore[assignment]  # a table of this file
             spent_s = (receive_s or {}).get(mode, 0.0)
             first = -1 if mode == "resident" else len(rows)
-            segments.append(_segment(mode, "train" if key in "EG" else "drain", number, first, rate, spent_s))
+            segments.append(_segment(mode, "train" if trained else "drain", number, first, rate, spent_s))
             if mode != "resident":
                 rows += [_row(by_mode[mode], config.workers, first + step) for step in range(STEPS)]
     columns = list(zip(*rows, strict=True))

@@ -15,7 +15,7 @@ from loaderprobe.records.verdict import Bound
 from tests.analyze.runs import Cost, alike, run
 
 WAITING = Cost(cpu_s=0.002, blocked_s=0.006)
-HIDDEN: dict[str, Any] = {"files_known": False, "storage_counts_reads": False, "modes": ("C", "T")}
+HIDDEN: dict[str, Any] = {"access": "none", "storage_counts_reads": False, "modes": ("C", "T")}
 
 
 def bound(measurement: Measurement) -> Bound:

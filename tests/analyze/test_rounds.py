@@ -52,12 +52,13 @@ def test_screening_measures_compute_where_it_is_not_given() -> None:
     assert asked(measurement) == {("C", "drain"), ("C", "train"), ("resident", "train")}
 
 
-def test_a_cause_that_is_clear_from_the_workers_clocks_ends_it() -> None:
-    """Estimates that lead by a wide margin in every round need no mode performed."""
-    measurement = screened(DECODE_BOUND)
-    assert asked(measurement) == set()
-    assert verdict(measurement).bound.side == "input"
-    assert "clear from the workers' own clocks" in why(measurement)
+def test_an_estimate_ends_it_only_where_nothing_can_be_run() -> None:
+    """However wide its lead: files that are known are read warm, and read without decoding."""
+    assert asked(screened(DECODE_BOUND)) == drains("C", "W", "Q")
+    unprepared = screened(DECODE_BOUND, cache="as-found", facts={"access": "none", "modes": ("C",)})
+    assert asked(unprepared) == set()
+    assert verdict(unprepared).bound.side == "input"
+    assert "clear from the workers' own clocks" in why(unprepared)
 
 
 def test_compute_that_binds_whatever_the_loader_does_ends_it() -> None:
@@ -81,14 +82,15 @@ def test_decoding_that_leads_on_a_disk_that_may_be_full_is_not_clear() -> None:
 
 
 def test_transport_is_performed_where_it_contends() -> None:
-    """Large tensors beside decoding: Q and T, not W."""
-    assert asked(screened(TENSORS)) == drains("C", "Q", "T")
+    """Large tensors beside decoding: T beside W and Q; where decoding alone leads, not T."""
+    assert asked(screened(TENSORS)) == drains("C", "W", "Q", "T")
+    assert ("T", "drain") not in asked(screened(DECODE_BOUND))
 
 
 @pytest.mark.parametrize("loader", ["torch", "own"])
 def test_storage_is_never_named_by_an_estimate(loader: str) -> None:
     """Storage is bought on that word, and a long wait need not be storage: files from memory have to show it."""
-    assert asked(screened(DISK_BOUND, loader=loader)) == drains("C", "W")
+    assert asked(screened(DISK_BOUND, loader=loader)) == drains("C", "W", "Q")
 
 
 @pytest.mark.parametrize(("count", "more"), [(1, True), (2, True), (3, False)])
@@ -113,12 +115,26 @@ def test_a_mode_that_becomes_a_contender_joins_the_others() -> None:
     assert asked(measurement) == drains("C", "W", "Q", "T")
 
 
-def test_training_is_repeated_only_where_the_whole_is_in_doubt() -> None:
-    """A residual a little beyond noise asks for training again; one far beyond it for nothing at all."""
-    assert asked(run(alike(C=250, E=215), EVEN)) == {("C", "train"), *drains("C", "W", "Q")}
-    assert asked(run(alike(C=250, E=150), EVEN)) == set()
-    assert asked(run(alike(C=250, E=215), DECODE_BOUND)) == {("C", "drain"), ("C", "train")}
-    assert asked(run(alike(6, C=250, E=215), DECODE_BOUND)) == set()
+def test_where_the_parts_do_not_foretell_training_it_is_measured_without_each_resource() -> None:
+    """Beside training as asked, whether it is a little or far from the prediction; three rounds of that are enough."""
+    in_training = {("W", "train"), ("Q", "train"), ("C", "train"), ("C", "drain")}
+    assert asked(run(alike(C=250, E=215), EVEN)) == in_training
+    assert asked(run(alike(C=250, E=150), EVEN)) == in_training
+    unprepared: dict[str, Any] = {"access": "none", "modes": ("C",)}
+    again = run(alike(C=250, E=215), DECODE_BOUND, cache="as-found", facts=unprepared)
+    assert asked(again) == {("C", "drain"), ("C", "train")}
+    assert asked(run(alike(6, C=250, E=215), DECODE_BOUND, cache="as-found", facts=unprepared)) == set()
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, True), (2, True), (3, False)])
+def test_three_rounds_of_training_without_each_resource_are_enough(count: int, more: bool) -> None:
+    """Where one of them leads; and the verdict then needs no law of how parts make a whole."""
+    rounds = [*alike(C=250, E=150), *[{"C": 250.0, "E": 150.0, "EW": 152.0, "EQ": 450.0}] * count]
+    measurement = run(rounds, EVEN)
+    assert bool(asked(measurement)) is more
+    if not more:
+        assert verdict(measurement).bound.cause == "preprocess"
+        assert "taken away in training itself, in 3 rounds" in why(measurement)
 
 
 def test_where_no_bytes_are_counted_warm_segments_are_needed() -> None:
@@ -134,7 +150,7 @@ def test_cold_that_was_not_cold_is_not_measured_further() -> None:
 
 def test_files_as_found_allow_only_transport_to_be_performed() -> None:
     """Nothing can be warmed or read that is not known: T alone is left, and only where it contends."""
-    hidden: dict[str, Any] = {"cache": "as-found", "facts": {"files_known": False}}
+    hidden: dict[str, Any] = {"cache": "as-found", "facts": {"access": "none"}}
     assert asked(screened(EVEN, **hidden)) == set()
     assert asked(screened(TENSORS, **hidden)) == drains("C", "T")
     assert asked(screened(EVEN, **hidden), thorough=True) == drains("C", "T")

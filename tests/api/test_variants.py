@@ -22,7 +22,7 @@ from tests.api.samples import RawImages, Shared
 
 
 def _files_seen(found: Diagnosis) -> bool:
-    return found.measurement.files_known and found.cache == "cold"
+    return found.measurement.access == "files" and found.cache == "cold"
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -80,7 +80,8 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
 
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
     asked = Asked(budget_s=60.0, next_round=next_round)
-    measured, files = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
+    found = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
+    measured, files = found.measurement, found.files
     assert [segment.mode for segment in measured.segments] == ["C", "W", "Q"]
     assert [what for what, _ in spy.told] == ["evict", "warm", "evict"]
     assert isinstance(files, BatchFiles)

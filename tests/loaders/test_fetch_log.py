@@ -43,7 +43,7 @@ def test_a_row_of_an_older_batch_in_the_same_place_does_not_count(tmp_path: Path
 def test_unfinished_rows_are_not_read(tmp_path: Path) -> None:
     """A batch in the making has no record yet."""
     log = FetchLog.create(tmp_path / "log", 1).open("r+")
-    log.rows[0, 0] = (1, 10, 20, 15, 2, 4096, 8, 5, 1)
+    log.rows[0, 0] = (1, 10, 20, 15, 2, 4096, 8, 5, 1, 16)
     log.rows[0, 1, :2] = (-2, 30)
     found = log.read()
     assert found.batch == (0,)

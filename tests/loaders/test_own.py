@@ -19,7 +19,8 @@ from loaderprobe.errors import BadValue
 from loaderprobe.loaders.blame import blamed
 from loaderprobe.loaders.dice import random_state_kept
 from loaderprobe.loaders.opened import OpenedFiles
-from loaderprobe.loaders.own import OwnLoader, Pool
+from loaderprobe.loaders.own import OwnLoader
+from loaderprobe.loaders.pool import Pool
 from tests.api.samples import Dreaming, Moving, Numbers
 
 

@@ -29,13 +29,13 @@ def test_compute_is_named_when_the_loader_is_faster(measure_fake: Measure) -> No
     assert judged.accelerator_utilization == pytest.approx(1, rel=0.001)
 
 
-def test_preprocessing_is_named_and_labelled_estimated(measure_fake: Measure) -> None:
-    """Decoding of 8 ms an image beside 1 ms of storage is the cause, by decomposition."""
+def test_preprocessing_is_named_by_experiment(measure_fake: Measure) -> None:
+    """Decoding of 8 ms an image beside 1 ms of storage is the cause: reading without decoding was measured."""
     judged = verdict(measure_fake(Service(cpu_s=0.008, blocked_s=0.001), compute="emulated:100000"))
     assert judged.bound.cause == "preprocess"
     assert judged.gains.preprocess is not None
-    assert judged.gains.preprocess.how == "estimated"
-    assert "estimated" in judged.bound.sentence
+    assert judged.gains.preprocess.how == "performed"
+    assert "estimated" not in judged.bound.sentence
 
 
 def test_workers_waiting_for_cores_are_cpu_bound(measure_fake: Measure) -> None:

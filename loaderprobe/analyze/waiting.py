@@ -1,0 +1,110 @@
+"""What workers waited for while they made batches, from looks at their threads at random moments.
+
+A look tells a kind of waiting, not how long it lasted: shares of looks divide the waiting that clocks have measured.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.records.waits import WAIT_KINDS, WaitKind
+
+# Fewer looks say nothing about shares.
+LEAST_LOOKS = 12
+Z_95 = 1.96
+RESOURCES = ("storage", "network", "lock", "wait")
+RESOURCE_OF: dict[WaitKind, str] = {
+    "storage": "storage",
+    "metadata": "storage",
+    "uninterruptible": "storage",
+    "network": "network",
+    "lock": "lock",
+    "sleep": "wait",
+    "pipe": "wait",
+    "memory": "wait",
+    "other": "wait",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Looks at workers while they made batches."""
+
+    looks: int
+    kinds: Mapping[WaitKind, int]
+    """Looks by kind, `running` left out."""
+    subjects: Mapping[str, str] = field(default_factory=dict)
+    """By resource, the one that was met most often: a file, a peer, a lock."""
+    unknown: bool = False
+    """True where only state letters could be read, so that waiting without a kind may be for anything."""
+
+    @property
+    def waited(self) -> int:
+        """Looks at a worker that waited."""
+        return sum(self.kinds.values())
+
+    def count(self, resource: str) -> int:
+        """Looks at a worker that waited for this."""
+        return sum(count for kind, count in self.kinds.items() if RESOURCE_OF[kind] == resource)
+
+    def share(self, resource: str) -> float:
+        """Of all waiting."""
+        return self.count(resource) / self.waited if self.waited else 0.0
+
+    def most(self, resource: str) -> float:
+        """The upper end of the share's 95 % interval, with what may be of any kind."""
+        if not self.waited:
+            return 1.0
+        may_be = self.count(resource) + (self.kinds.get("other", 0) if self.unknown else 0)
+        # Wilson's interval (1927), which holds for shares near 0 and 1 and for few looks.
+        n, p = self.waited, may_be / self.waited
+        middle = p + Z_95**2 / (2 * n)
+        half = Z_95 * math.sqrt(p * (1 - p) / n + Z_95**2 / (4 * n * n))
+        return min(1.0, (middle + half) / (1 + Z_95**2 / n))
+
+
+def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting | None:
+    """Of the batches of these segments; None without looks enough."""
+    seen = measurement.waits
+    if seen is None:
+        return None
+    spans = _spans(measurement, segments)
+    kinds: Counter[WaitKind] = Counter()
+    subjects: Counter[tuple[str, str]] = Counter()
+    looks = 0
+    for time_ns, worker, kind, subject in zip(seen.time_ns, seen.worker, seen.kind, seen.subject, strict=True):
+        begins, ends = spans.get(worker, ([], []))
+        place = bisect_right(begins, time_ns) - 1
+        if place < 0 or time_ns > ends[place]:
+            continue  # between two batches: idle
+        looks += 1
+        name = WAIT_KINDS[kind]
+        if name != "running":
+            kinds[name] += 1
+            if subject >= 0:
+                subjects[RESOURCE_OF[name], seen.subjects[subject]] += 1
+    if looks < LEAST_LOOKS:
+        return None
+    met = {resource: name for (resource, name), _ in reversed(subjects.most_common())}
+    return Waiting(looks=looks, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
+
+
+def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, tuple[list[int], list[int]]]:
+    """By worker, when batches of these segments were begun and ended."""
+    records = measurement.worker_batches
+    wanted = {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
+    found: dict[int, list[tuple[int, int]]] = {}
+    for number, worker, start, wall in zip(
+        records.batch, records.worker, records.start_ns, records.wall_ns, strict=True
+    ):
+        if number in wanted:
+            found.setdefault(worker, []).append((start, start + wall))
+    return {
+        worker: ([begin for begin, _ in sorted(each)], [end for _, end in sorted(each)])
+        for worker, each in found.items()
+    }

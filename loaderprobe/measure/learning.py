@@ -1,0 +1,232 @@
+"""Learn a loader of the user's own before it is measured: which files it reads, and whether its files can be made cold.
+
+The first batches are taken as the files are found. Then what is known of them is evicted and the same batches are
+taken again. What came from storage the first time must come from there again, and the data set must work as much;
+else its files are not all known, or it keeps its samples, and only batches that were never taken are as cold as in a
+first epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from loaderprobe.batches import copied, holds_images, size_bytes
+from loaderprobe.protocols import Loader, PageCache, Renewing
+from loaderprobe.records.config import BatchFiles, PartFiles
+from loaderprobe.records.measurement import Access, FirstLap, WorkerBatches
+
+# A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed.
+POOL_BATCHES = 14
+# And as many as a segment lasts; a quick loader makes more of them.
+LEARN_AT_LEAST_S = 1.0
+LEARN_SHARE = 0.2
+# Compute alone steps on so many batches of the pool in turn, since they may differ in cost.
+MOST_HELD = 64
+MOST_HELD_BYTES = 256 << 20
+# Of storage an image, below which a data set does not read its samples from there.
+LEAST_BYTES = 512
+# The second time less than this share of the bytes, or of the work, is the sign of files or samples kept.
+READ_AGAIN = 0.5
+WORK_AGAIN = 0.6
+
+
+class Learnable(Loader, Renewing, Protocol):
+    """A loader whose workers learn which files they open."""
+
+    def settle(self, taken: int) -> int:
+        """Make the batches asked for by now the pool; returns how many must be taken until all of it is learned."""
+        ...
+
+    def check(self) -> None:
+        """Raise where the loader is not driven as others are."""
+        ...
+
+    def files(self, batch_size: int) -> BatchFiles | PartFiles | str:
+        """What the batches of the settled pool read; or why that is not known."""
+        ...
+
+    def called_bytes(self) -> tuple[int, ...]:
+        """Bytes that read calls returned, by batch of the pool."""
+        ...
+
+    @property
+    def exhausted(self) -> bool:
+        """True when the sampler has no more batches."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What is known of a loader before it is measured."""
+
+    taken: int
+    """Batches taken so far."""
+    pool: int
+    """Batches of the pool."""
+    images: bool
+    """True when batches hold images."""
+    files: BatchFiles | PartFiles | str
+    access: Access
+    held: tuple[Any, ...]
+    """Batches to step on without the loader."""
+    lap: FirstLap | None
+    keeps_samples: bool
+    """True when the second time the data set did not do its work again."""
+
+
+@dataclass(slots=True)
+class Learning:
+    """Takes the first batches. `late()` is True when that has taken too much of the time there is."""
+
+    loader: Learnable
+    cache: PageCache
+    workers: int
+    ahead: int
+    """Batches made ahead of the one that is taken."""
+    spent_s: Callable[[], float]
+    budget_s: float | None
+    ended: Callable[[int], Exception]
+    """What to raise when the loader ends after so many batches."""
+    counts_reads: Callable[[BatchFiles | PartFiles | str], bool]
+
+    def run(self) -> Learned:
+        """Both laps. Raises what `ended` gives when the loader yields too little."""
+        taken, pool, images, held = self._first()
+        files = self.loader.files(max(1, self.loader.records().images[0]))
+        evicted_at = self._evict(files, taken)
+        last = self._again(evicted_at, pool)
+        lap = first_lap(
+            self.loader.records(),
+            self.loader.called_bytes(),
+            pool=pool,
+            skipped=max(self.workers, 1),
+            again=range(evicted_at + self.ahead + self.workers, last),
+        )
+        return self._decided(
+            Learned(
+                taken=last, pool=pool, images=images, files=files, access=_usual(files), held=tuple(held), lap=lap,
+                keeps_samples=False,
+            )
+        )  # fmt: skip
+
+    def _first(self) -> tuple[int, int, bool, list[Any]]:
+        """Take batches until the pool holds enough of them, or a share of the time is gone."""
+        batches, taken, pool, images = self.loader.batches(), 0, 0, False
+        held: list[Any] = []
+        wanted = POOL_BATCHES + 2 * self.ahead + 2 * self.workers
+        room = MOST_HELD_BYTES
+        while not pool or taken < pool:
+            batch = next(batches, _END)
+            if batch is _END:
+                raise self.ended(taken)
+            images = images or holds_images(batch)
+            taken += 1
+            room -= size_bytes(batch)
+            if not held or (len(held) < MOST_HELD and room > 0):
+                held.append(copied(batch))
+            late = self.budget_s is not None and self.spent_s() > LEARN_SHARE * self.budget_s
+            enough = taken >= wanted and self.spent_s() >= LEARN_AT_LEAST_S
+            if not pool and (enough or late or self.loader.exhausted):
+                self.loader.check()
+                pool = self.loader.settle(taken)
+        return taken, pool, images, held
+
+    def _evict(self, files: BatchFiles | PartFiles | str, taken: int) -> int:
+        """Evict what is known; returns how many batches have been taken then."""
+        if isinstance(files, str):
+            return taken
+        taken_for_it = 0
+
+        def take(count: int) -> None:
+            nonlocal taken_for_it
+            for _ in range(count):
+                next(self.loader.batches())
+            taken_for_it += count
+
+        release(self.loader, take)
+        self.cache.evict(files.absolute(0, files.count) if isinstance(files, BatchFiles) else files.paths)
+        return taken + taken_for_it
+
+    def _again(self, evicted_at: int, pool: int) -> int:
+        """Take the pool once more, as far as time allows; returns how many batches have been taken then."""
+        batches, begin_s, taken = self.loader.batches(), self.spent_s(), evicted_at
+        # What is ahead was made before, as may be what is being made.
+        first = evicted_at + self.ahead + self.workers
+        while taken < first + pool:
+            spent_s = self.spent_s() - begin_s
+            late = self.budget_s is not None and spent_s > LEARN_SHARE * self.budget_s
+            if taken >= first + max(2, self.workers) and (late or spent_s > 2 * LEARN_AT_LEAST_S):
+                break
+            if next(batches, _END) is _END:
+                raise self.ended(taken)
+            taken += 1
+        return taken
+
+    def _decided(self, found: Learned) -> Learned:
+        """How cold and warm are brought about, by what the second time showed."""
+        lap = found.lap
+        if lap is None or not lap.images:
+            return found
+        idle = lap.again_cpu_s < WORK_AGAIN * lap.cpu_s and lap.again_wall_s < WORK_AGAIN * lap.wall_s
+        if self.counts_reads(found.files):
+            kept = lap.read_bytes >= LEAST_BYTES * lap.images and lap.again_read_bytes < READ_AGAIN * lap.read_bytes
+        else:
+            waited, again = lap.wall_s - lap.cpu_s, lap.again_wall_s - lap.again_cpu_s
+            kept = waited > READ_AGAIN * lap.wall_s and again < READ_AGAIN * waited
+        if not (idle or kept):
+            return found
+        found = replace(found, keeps_samples=idle)
+        # A round takes two cold segments at least, each after a flush.
+        if self.loader.new_left() < 4 * (self.ahead + 4 * max(self.workers, 1)):
+            return replace(found, access="none" if kept and not idle else found.access)
+        self.loader.take_new()
+        return replace(found, access="fresh")
+
+
+def _usual(files: BatchFiles | PartFiles | str) -> Access:
+    if isinstance(files, str):
+        return "none"
+    return "files" if isinstance(files, BatchFiles) else "parts"
+
+
+def release(loader: Renewing, take: Callable[[int], None]) -> None:
+    """Have all processes unmap the pages of mapped files, which takes some batches: `take(1)` takes and drops one."""
+    loader.release()
+    while not loader.released():
+        take(1)
+
+
+def first_lap(
+    records: WorkerBatches, called: tuple[int, ...], *, pool: int, skipped: int, again: range
+) -> FirstLap | None:
+    """Sums over the batches that were made twice: first as found, then as numbers `again`; None when none were.
+
+    The first `skipped` batches pay for imports.
+    """
+    row = {number: place for place, number in enumerate(records.batch)}
+    pairs = [
+        (row[later % pool], row[later], later % pool)
+        for later in again
+        if later in row and later % pool in row and later >= pool and later % pool >= skipped
+    ]
+    if not pairs:
+        return None
+
+    def total(column: tuple[int, ...], which: int) -> int:
+        return sum(column[pair[which]] for pair in pairs)
+
+    return FirstLap(
+        images=total(records.images, 0),
+        wall_s=total(records.wall_ns, 0) / 1e9,
+        cpu_s=total(records.cpu_ns, 0) / 1e9,
+        read_bytes=total(records.read_bytes, 0),
+        called_bytes=sum(called[number] for _, _, number in pairs if number < len(called)),
+        again_wall_s=total(records.wall_ns, 1) / 1e9,
+        again_cpu_s=total(records.cpu_ns, 1) / 1e9,
+        again_read_bytes=total(records.read_bytes, 1),
+    )
+
+
+_END = object()

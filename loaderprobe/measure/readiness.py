@@ -1,0 +1,158 @@
+"""Brings the files of the batches to come into the state that a mode asks for, and says what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from loaderprobe.measure.learning import release
+from loaderprobe.measure.pace import Pace
+from loaderprobe.protocols import Loader, PageCache, Renewing, Switched
+from loaderprobe.records.config import BatchFiles, FileSet, PartFiles, RunConfig
+from loaderprobe.records.measurement import Access, Mode
+
+RESIDENCY_FILES = 256
+RESIDENCY_BYTES = 4 << 30
+"""Asking what is cached takes a byte a page."""
+MIN_COLD_BATCHES = 3
+# Warm more than the fastest rate the cores allow would consume: that is reckoned from the images so far, and on others
+# (small ones, or of another quality) the cores are faster.
+WARM_MARGIN = 2.0
+# Cold segments of a round, and the rounds that new batches are saved for.
+NEW_ROUNDS = 6
+
+Files = FileSet | BatchFiles | PartFiles
+
+
+@dataclass(slots=True)
+class Readiness:
+    """The state of the data's files before each segment. `take(count)` takes and drops batches."""
+
+    config: RunConfig
+    files: Files | None
+    access: Access
+    loader: Loader
+    cache: PageCache
+    take: Callable[[int], None]
+    pool: int = 0
+    """Batches before the same come again; 0 where the files say."""
+    notes: list[str] = field(default_factory=list)
+    evicted_at: int = 0
+    """Batches taken when files were last evicted."""
+    last_new: int = 0
+    """Batches of the last segment that took new ones."""
+
+    @property
+    def _base_is_warm(self) -> bool:
+        return self.config.cache == "warm"
+
+    def whole(self) -> FileSet | BatchFiles | None:
+        """The files, where those of each batch are known."""
+        return None if isinstance(self.files, PartFiles) else self.files
+
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes that can be prepared here: W needs files to warm or batches to repeat, Q files to read raw."""
+        modes: frozenset[Mode] = (
+            self.loader.modes() if isinstance(self.loader, Switched) else frozenset({"C", "W"})
+        )  # fmt: skip
+        if self.access == "none" or (self.access == "fresh" and not self._repeats()):
+            modes -= {"W"}
+        if self.access != "files":
+            modes -= {"Q"}
+        return tuple(sorted(modes))
+
+    def _repeats(self) -> bool:
+        return isinstance(self.loader, Renewing) and self.loader.new_left() < float("inf")
+
+    def exhausted(self, batches: int) -> bool:
+        """True when cold segments need so many new batches, and there are not as many."""
+        return (
+            self.access == "fresh" and isinstance(self.loader, Renewing) and self.loader.new_left() < batches
+        )  # fmt: skip
+
+    def limit(self, pace: Pace, mode: Mode, untimed: int) -> Pace:
+        """Cold segments read each file once; `untimed` batches go before those that are timed, or are made ahead."""
+        if self._base_is_warm or mode == "W" or self.access == "none":
+            return pace
+        least = max(pace.multiple, MIN_COLD_BATCHES)
+        if self.access == "fresh":
+            left = self.loader.new_left() if isinstance(self.loader, Renewing) else 0
+            if left == float("inf"):
+                return pace
+            once = int(left / NEW_ROUNDS) - untimed
+        else:
+            known = self.whole()
+            once = (self.pool or (known.count // self.config.batch_size if known else 0)) - untimed
+            if once < least:
+                self.notes.append(
+                    f"the {(once + untimed) * self.config.batch_size} images are too few to read each only once in a "
+                    f"segment: {self.config.batch_size * (untimed + least)} are needed"
+                )
+        once -= once % pace.multiple
+        return replace(pace, max_batches=max(once, least))
+
+    def prepare(self, mode: Mode, *, taken: int, pace: Pace, to_flush: int, cpu_s: float, cores: float) -> None:
+        """Make the files of the next segment cold, or warm. `cpu_s` is what an image has cost its worker so far."""
+        if self.access == "none":
+            return
+        if mode != "W" and not self._base_is_warm:
+            self._make_cold()
+        elif self.access == "parts":
+            self._switch_to_whole()
+            self.take(self.pool)
+        elif self.access == "fresh":
+            if isinstance(self.loader, Renewing):
+                self.loader.repeat(max(self.last_new, self.config.batches_ahead + to_flush))
+        else:
+            self._warm(taken, pace, to_flush, cpu_s, cores)
+
+    def _switch_to_whole(self) -> None:
+        if isinstance(self.loader, Switched):
+            self.loader.switch("C")
+
+    def _make_cold(self) -> None:
+        if self.access == "fresh":
+            if isinstance(self.loader, Renewing):
+                self.loader.take_new()
+            return
+        if isinstance(self.loader, Renewing):
+            release(self.loader, self.take)
+        if isinstance(self.files, PartFiles):
+            self.cache.evict(self.files.paths)
+        elif self.files is not None:
+            self.cache.evict(self.files.absolute(0, self.files.count))
+
+    def _warm(self, taken: int, pace: Pace, to_flush: int, cpu_s: float, cores: float) -> None:
+        known = self.whole()
+        if known is None:
+            return
+        size = self.config.batch_size
+        steps_needed = self.config.batches_ahead + to_flush + pace.min_batches
+        # A warm configuration also trains on warm files, for as long as a segment may last.
+        seconds = pace.max_s if self._base_is_warm else pace.min_s
+        hands = min(max(self.config.workers, 1), cores)
+        most = round(WARM_MARGIN * hands * seconds / cpu_s) if cpu_s > 0 else known.count
+        images = min(known.count, max(steps_needed * size, most))
+        self.cache.warm(known.absolute(taken * size, images))
+
+    def resident(self, first_batch: int) -> float | None:
+        """Share of the coming files, or of all that are read in parts, in the page cache; None when it is not known."""
+        if isinstance(self.files, PartFiles):
+            few = sum(self.files.file_bytes.values()) <= RESIDENCY_BYTES
+            return self.cache.resident(self.files.paths) if few else None
+        if self.files is None:
+            return None
+        count = min(RESIDENCY_FILES, self.files.count)
+        ahead = (first_batch + self.config.batches_ahead) * self.config.batch_size
+        return self.cache.resident(self.files.absolute(ahead, count))
+
+    def delivered(self, first_batch: int, batches: int) -> tuple[int | None, int | None]:
+        """Bytes of the files of these batches: all, and those that nothing has read since the files were evicted."""
+        known, size = self.whole(), self.config.batch_size
+        if known is None or self.access != "files":
+            return None, None
+        first, count = first_batch * size, batches * size
+        delivered = known.delivered_bytes(first, count)
+        if not isinstance(known, BatchFiles):
+            return delivered, None
+        return delivered, known.distinct_bytes(max(0, min(self.evicted_at, first_batch)) * size, first, count)
