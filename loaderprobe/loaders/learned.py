@@ -58,7 +58,8 @@ class Learner:
             files=dict(OPENED.heard(and_listen=self._alone)), called_bytes=max(0, called - before), again=again
         )
         if time.perf_counter() >= self._next_look_s:
-            found.held = held_files()
+            own = str(self._path.parent)
+            found.held = {path: size for path, size in held_files().items() if not path.startswith(own)}
             self._next_look_s = time.perf_counter() + HELD_EVERY_S
         with self._path.open("a") as out:
             out.write(json.dumps([found.files, found.held, found.called_bytes, found.again]) + "\n")

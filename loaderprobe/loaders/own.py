@@ -27,6 +27,8 @@ from loaderprobe.system.mapped import let_go
 
 # Files are read whole when read calls return about as many bytes as the opened files hold.
 READ_WHOLE = (0.8, 1.25)
+# What a worker reads beside: indices, clocks of the kernel.
+BESIDE_BYTES = 8192
 NO_FILES = "the data set opens no file that could be seen"
 OPENED_BELOW = "the data set opens files below Python, where no batch tells which"
 IN_PARTS = "the data set reads only parts of the files that it opens"
@@ -171,9 +173,11 @@ class OwnLoader(SwitchedLoader):
         # What the first batches import is no data, so the usual batch decides.
         if 2 * len(seen) <= len(found):
             return self._in_parts(found, OPENED_BELOW)
-        share = median([lesson.called_bytes / max(1, sum(lesson.files.values())) for lesson in seen])
-        if share and not READ_WHOLE[0] <= share <= READ_WHOLE[1]:
-            return self._in_parts(found, IN_PARTS if share < 1 else OTHERS_TOO)
+        size, called = (median([each(lesson) for lesson in seen]) for each in (_opened_bytes, _called_bytes))
+        if called and called < READ_WHOLE[0] * size:
+            return self._in_parts(found, IN_PARTS)
+        if called > READ_WHOLE[1] * size + BESIDE_BYTES:
+            return self._in_parts(found, OTHERS_TOO)
         return BatchFiles(
             batch_size=batch_size,
             paths=tuple(tuple(lesson.files) for lesson in found),
@@ -221,6 +225,14 @@ class OwnLoader(SwitchedLoader):
             return self._pool.left() - self._pool.laps
         again = self._log.laps - self._laps
         return -float(again) if again > 0 else float("inf")
+
+
+def _opened_bytes(lesson: Lesson) -> int:
+    return sum(lesson.files.values())
+
+
+def _called_bytes(lesson: Lesson) -> int:
+    return lesson.called_bytes
 
 
 def _before_again(learned: Sequence[Lesson]) -> int:

@@ -27,9 +27,11 @@ MOST_HELD = 64
 MOST_HELD_BYTES = 256 << 20
 # Of storage an image, below which a data set does not read its samples from there.
 LEAST_BYTES = 512
-# The second time less than this share of the bytes, or of the work, is the sign of files or samples kept.
+# The second time less than this share of the bytes, or of the time, is the sign of files or samples kept.
 READ_AGAIN = 0.5
-WORK_AGAIN = 0.6
+TIME_AGAIN = 0.6
+# Of the workers in all: less than this is no more than noise.
+LEAST_SAVED_S = 0.05
 
 
 class Learnable(Loader, Renewing, Protocol):
@@ -169,18 +171,19 @@ class Learning:
         lap = found.lap
         if lap is None or not lap.images:
             return found
-        idle = lap.again_cpu_s < WORK_AGAIN * lap.cpu_s and lap.again_wall_s < WORK_AGAIN * lap.wall_s
+        saved_s = lap.wall_s - lap.again_wall_s
+        quicker = lap.again_wall_s < TIME_AGAIN * lap.wall_s and saved_s >= LEAST_SAVED_S
         if self.counts_reads(found.files):
             kept = lap.read_bytes >= LEAST_BYTES * lap.images and lap.again_read_bytes < READ_AGAIN * lap.read_bytes
         else:
             waited, again = lap.wall_s - lap.cpu_s, lap.again_wall_s - lap.again_cpu_s
-            kept = waited > READ_AGAIN * lap.wall_s and again < READ_AGAIN * waited
-        if not (idle or kept):
+            kept = waited > READ_AGAIN * lap.wall_s and again < READ_AGAIN * waited and saved_s >= LEAST_SAVED_S
+        if not (quicker or kept):
             return found
-        found = replace(found, keeps_samples=idle)
+        found = replace(found, keeps_samples=quicker and lap.again_cpu_s < TIME_AGAIN * lap.cpu_s)
         # A round takes two cold segments at least, each after a flush.
         if self.loader.new_left() < 4 * (self.ahead + 4 * max(self.workers, 1)):
-            return replace(found, access="none" if kept and not idle else found.access)
+            return replace(found, access="none" if kept and not found.keeps_samples else found.access)
         self.loader.take_new()
         return replace(found, access="fresh")
 

@@ -71,7 +71,7 @@ class _Spy(FakePageCache):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], workers: int) -> None:
-    """Before each cold and each warm segment, and in this order."""
+    """Before they are looked at for the second time, and before each cold and each warm segment, in this order."""
     spy = _Spy()
 
     def next_round(measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]:
@@ -83,7 +83,7 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
     found = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
     measured, files = found.measurement, found.files
     assert [segment.mode for segment in measured.segments] == ["C", "W", "Q"]
-    assert [what for what, _ in spy.told] == ["evict", "warm", "evict"]
+    assert [what for what, _ in spy.told] == ["evict", "evict", "warm", "evict"]
     assert isinstance(files, BatchFiles)
     assert spy.seen == set(photos) == {path for batch in files.paths for path in batch}
     assert spy.told[0] == ("evict", len(photos))
@@ -203,17 +203,14 @@ def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str], workers:
     assert seen[0][0][1, 0, 0, 0] % 8 == 2.0
 
 
-def test_hidden_files_are_a_labelled_estimate(judge: Judge, paths: list[str], tmp_path: Path) -> None:
-    """Mapped into memory, or read in C: nothing is evicted, gains are estimated, and a note says why."""
+def test_files_that_no_batch_tells_are_evicted_as_a_whole(judge: Judge, paths: list[str], tmp_path: Path) -> None:
+    """Mapped into memory, or read in C: found among mappings and the data set's own lists, and warm by repetition."""
     whole = tmp_path / "whole.raw"
     whole.write_bytes(b"".join(Path(path).read_bytes() for path in paths))
     for data in (samples.Mapped(str(whole), len(paths)), samples.ReadInC(paths)):
         found = judge(DataLoader(data, batch_size=4, num_workers=2), modes=("W", "Q"))
-        assert found.cache == "as-found"
-        assert {segment.mode for segment in found.measurement.segments} == {"C"}
-        assert found.gains.storage is not None
-        assert found.gains.storage.how == "estimated"
-        assert any("opens no file that Python can see" in note for note in found.notes)
+        assert (found.cache, found.measurement.access) == ("cold", "parts")
+        assert {segment.mode for segment in found.measurement.segments} == {"C", "W"}
 
 
 def test_samples_are_not_called_images(judge: Judge) -> None:
