@@ -97,8 +97,10 @@ def judge_loader(
     loader: Any, step: Callable[[Any], Any] | None, asked: Asked, progress: OnStage | None = None
 ) -> Diagnosis:
     """The same, measured as `asked`."""
+    from loaderprobe.loaders.unwrap import unwrap
+
     measured, files = measure_loader(loader, _compute(step), asked, progress or (lambda stage, done, total: None))
-    return conclude(measured, verdict(measured), DataSeen.of(loader, files), step is not None)
+    return conclude(measured, verdict(measured), DataSeen.of(unwrap(loader).loader, files), step is not None)
 
 
 def _compute(step: Callable[[Any], Any] | None) -> Callable[[Clock], Compute]:

@@ -86,12 +86,31 @@ def measure_loader(
     The loader is left as it was found. Raises BadValue for a loader that cannot be measured, or not in the time
     there is; LoaderprobeError, with its cause, for what the data set or the step raises.
     """
+    from loaderprobe.loaders.shared_state import shared_state_kept
+    from loaderprobe.loaders.unwrap import Otherwise, unwrap
+
+    given = unwrap(loader)
+    with shared_state_kept(given.loader) as state:
+        for note in state.notes:
+            on_stage(note, 0, 0)
+        while True:
+            try:
+                measured, files = _measure(given, compute, asked, on_stage, cache)
+                return replace(measured, notes=(*measured.notes, *state.notes)), files
+            except Otherwise as error:
+                given = error.instead  # without the wrapper, or with fewer workers: that ends
+
+
+def _measure(
+    given: Any, compute: Callable[[Clock], Compute], asked: Asked, on_stage: OnStage, cache: PageCache | None
+) -> tuple[Measurement, BatchFiles | str]:
     from loaderprobe.loaders.dice import random_state_kept
     from loaderprobe.loaders.own import OwnLoader
 
+    loader = given.loader
     limit = Deadline(asked.budget_s)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        own = OwnLoader(loader, Path(scratch), limit.check, limit.patience_s)
+        own = OwnLoader(given, Path(scratch), limit.check, limit.patience_s)
         with random_state_kept(loader), own:
             try:
                 on_stage("learning which files are read", 0, 0)
