@@ -32,10 +32,9 @@ def blamed(error: Exception) -> LoaderprobeError:
     """The error as one sentence that says whose it is; `error` itself is to be its cause."""
     whole = "".join(traceback.format_exception(error))
     if _ours(error, whole):
-        last = str(error).rstrip().splitlines()[-1] if FROM_WORKER.match(str(error)) else str(error)
-        return LoaderprobeError(
-            f"loaderprobe failed in its own code: {_named(type(error).__name__, last)}", hint=OURS_HINT
-        )
+        from_worker = FROM_WORKER.match(str(error))
+        said = str(error).rstrip().splitlines()[-1] if from_worker else _named(type(error).__name__, str(error))
+        return LoaderprobeError(f"loaderprobe failed in its own code: {said}", hint=OURS_HINT)
     who = next((who for mark, who in PLACES if mark in whole), "the loader")
     caught = FROM_WORKER.match(str(error))
     if not caught:
