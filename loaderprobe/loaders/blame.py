@@ -33,8 +33,8 @@ def blamed(error: Exception) -> LoaderprobeError:
     whole = "".join(traceback.format_exception(error))
     if _ours(error, whole):
         from_worker = FROM_WORKER.match(str(error))
-        said = str(error).rstrip().splitlines()[-1] if from_worker else _named(type(error).__name__, str(error))
-        return LoaderprobeError(f"loaderprobe failed in its own code: {said}", hint=OURS_HINT)
+        line = str(error).rstrip().splitlines()[-1] if from_worker else _named(type(error).__name__, str(error))
+        return LoaderprobeError(f"loaderprobe failed in its own code: {line}", hint=OURS_HINT)
     who = next((who for mark, who in PLACES if mark in whole), "the loader")
     caught = FROM_WORKER.match(str(error))
     if not caught:

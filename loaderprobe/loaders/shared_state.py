@@ -61,6 +61,7 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
     pieces = sorted({piece for value in values if (piece := _memory(value)) and mappings.shared(piece)})
     saved, left_out = _within(_merged(pieces))
     attributes = [(vars(owner), dict(vars(owner))) for owner in _owners(loader)]
+    places_in_epoch = [(vars(loader.dataset), _numbers(loader.dataset))] if _resumes_here(loader) else []
     notes = []
     if left_out:
         notes.append(
@@ -76,6 +77,8 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
         _put_back(copies)
         for own, before in attributes:
             own.clear()
+            own.update(before)
+        for own, before in places_in_epoch:
             own.update(before)
 
 
@@ -147,13 +150,24 @@ def _owners(loader: DataLoader[Any]) -> list[Any]:
     """Objects whose attributes are put back.
 
     Wrappers call `set_epoch` on samplers and data sets of this process. A data set that works in this process
-    keeps what it has cached, unless it can be resumed: then it also keeps its place.
+    keeps what it has opened and cached.
     """
     batch_sampler = loader.batch_sampler
     found = [loader.sampler, batch_sampler, getattr(batch_sampler, "__dict__", {}).get("sampler")]
-    if loader.num_workers or hasattr(type(loader.dataset), "load_state_dict"):
+    if loader.num_workers:
         found.append(loader.dataset)
     return list({id(each): each for each in found if type(getattr(each, "__dict__", None)) is dict}.values())
+
+
+def _resumes_here(loader: DataLoader[Any]) -> bool:
+    """True for a data set that works in this process and keeps its place, so that it can go on from there."""
+    own = getattr(loader.dataset, "__dict__", None)
+    return not loader.num_workers and type(own) is dict and hasattr(type(loader.dataset), "load_state_dict")
+
+
+def _numbers(dataset: Any) -> dict[str, Any]:
+    """Attributes that can be a place; threads and files that were opened since then stay."""
+    return {name: value for name, value in vars(dataset).items() if type(value) in (int, float, bool, str, type(None))}
 
 
 class Mappings:
