@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from math import lcm
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, Self
 
 import torch
@@ -15,6 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders.blame import FROM_WORKER, blamed
+from loaderprobe.loaders.copied import copied_iterable
 from loaderprobe.loaders.dice import torch_generators
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
@@ -282,15 +285,30 @@ def _kept(loader: DataLoader[Any]) -> list[str]:
 
 
 def _check(loader: DataLoader[Any]) -> None:
-    parts = ("dataset", "sampler", "batch_sampler", *_kept(loader), "_iterator")
-    used = [name for name, value in vars(loader).items() if name not in parts and issubclass(type(value), Iterator)]
+    parts = ("dataset", "sampler", "batch_sampler")
+    used = [name for name, value in vars(loader).items() if name not in parts and _iterates(value)]
     if used:
         raise BadValue(f"{FOREIGN}: it keeps an iterator of its own ({', '.join(used)})", hint=FOREIGN_HINT)
-    if not loader.num_workers and isinstance(loader.dataset, Iterator):
+
+
+def _iterates(value: Any) -> bool:
+    """True for a generator, and for `cycle` and the like over an iterator of a DataLoader."""
+    over = gc.get_referents(value) if issubclass(type(value), Iterator) and not is_iterator(value) else ()
+    return type(value) is GeneratorType or any(is_iterator(each) for each in over)
+
+
+def _own_dataset(loader: DataLoader[Any]) -> Any:
+    """What the copy of the loader draws from. Workers have copies; without them one is made of an iterable."""
+    dataset = loader.dataset
+    if loader.num_workers or not isinstance(dataset, IterableDataset):
+        return dataset
+    copied = copied_iterable(dataset)
+    if copied is None and isinstance(dataset, Iterator):
         raise BadValue(
             "the data set can be iterated only once, and without workers looking at it would use it up",
             hint="make its __iter__ start anew each time, or load with workers, which have copies of it",
         )
+    return dataset if copied is None else copied
 
 
 def _own_copy(loader: DataLoader[Any]) -> Any:
@@ -316,6 +334,7 @@ def _endless(loader: DataLoader[Any], pool: Pool | None, patience_s: float) -> D
     """A copy of the loader, of its own class, with workers of its own and batches without end."""
     twin = bare_copy(loader)
     settings = twin.__dict__
+    settings["dataset"] = _own_dataset(loader)
     settings["persistent_workers"] = False
     settings["in_order"] = True
     # Its length is not that of the data set, about which torch would warn.

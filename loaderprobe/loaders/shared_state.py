@@ -167,7 +167,8 @@ def _resumes_here(loader: DataLoader[Any]) -> bool:
 
 def _numbers(dataset: Any) -> dict[str, Any]:
     """Attributes that can be a place; threads and files that were opened since then stay."""
-    return {name: value for name, value in vars(dataset).items() if type(value) in (int, float, bool, str, type(None))}
+    plain = (int, float, bool, str, type(None))
+    return {name: value for name, value in vars(dataset).items() if type(value) in plain}
 
 
 class Mappings:

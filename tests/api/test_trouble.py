@@ -248,8 +248,11 @@ class Consumed(IterableDataset[int]):
 
 
 def test_a_data_set_that_looking_would_use_up_is_refused(judge: Judge) -> None:
-    """Without workers there is no copy of it to look at; not one sample is taken."""
+    """Without workers, unless a copy of it can be looked at; not one sample is taken."""
     data = Consumed()
+    judge(DataLoader(data, batch_size=4))
+    assert data.given == 0
+    vars(data)["source"] = (number for number in range(3))
     with pytest.raises(BadValue, match="only once"):
         judge(DataLoader(data, batch_size=4))
     assert data.given == 0

@@ -102,6 +102,13 @@ def test_a_shared_epoch_counter_is_put_back(judge: Judge, workers: int) -> None:
     assert data.epoch.value == workers
 
 
+def test_an_iterable_without_workers_keeps_its_place(judge: Judge) -> None:
+    """It works in this process, so a copy of it is iterated."""
+    data = wrappers.Advancing()
+    judge(DataLoader(data, batch_size=4))
+    assert next(iter(DataLoader(data, batch_size=4))).tolist() == [0, 1, 2, 3]
+
+
 def test_workers_without_data_are_done_without(judge: Judge, paths: list[str]) -> None:
     """As torch does, silently; a note says so, and the loader keeps its workers."""
     loader = DataLoader(Shared(paths, shares=False), batch_size=4, num_workers=3)

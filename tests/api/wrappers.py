@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
-
-from tests.api.samples import Numbers
 
 
 class Doubling:
@@ -137,13 +135,12 @@ class Counting(IterableDataset[Any]):
             yield (number * 7 + epoch) % self.count
 
 
-class Lazy(Numbers):
-    """Runs something with each sample."""
+class Advancing(IterableDataset[Any]):
+    """Goes on where the last epoch began, one further."""
 
-    def __init__(self, call: Callable[[], Any]) -> None:
-        super().__init__()
-        self.call = call
+    def __init__(self) -> None:
+        self.state = {"epoch": 0}
 
-    def __getitem__(self, index: int) -> Any:
-        self.call()
-        return super().__getitem__(index)
+    def __iter__(self) -> Iterator[Any]:
+        first, self.state["epoch"] = self.state["epoch"], self.state["epoch"] + 1
+        yield from range(first, first + 64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,7 @@ class _OpenZarr:
         self.path = path
 
     def __call__(self) -> Any:
-        import zarr
-
+        zarr: Any = importlib.import_module("zarr")
         return zarr.open(self.path, mode="r")
 
 

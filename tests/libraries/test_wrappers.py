@@ -51,8 +51,11 @@ def test_accelerate_dispatcher(tried: Tried, photos: list[str], workers: int) ->
     accelerate = pytest.importorskip("accelerate", reason=WHY)
     settings = accelerate.DataLoaderConfiguration(dispatch_batches=True)
     accelerator = accelerate.Accelerator(cpu=True, dataloader_config=settings)
-    made = lambda: DataLoader(_Images(sorted(photos)), batch_size=BATCH, num_workers=workers)  # noqa: E731
-    tried(lambda: accelerator.prepare(made()), "accelerate", f"DataLoaderDispatcher, {workers} workers")
+
+    def make() -> Any:
+        return accelerator.prepare(DataLoader(_Images(sorted(photos)), batch_size=BATCH, num_workers=workers))
+
+    tried(make, "accelerate", f"DataLoaderDispatcher, {workers} workers")
 
 
 class _Images(Shared):
