@@ -19,7 +19,17 @@ PLACES = (
     ("in create_fetcher", "the data set"),
 )
 # Our functions that call what the user gave; what compiled code raises in there has no line of its own.
-CALLS = ("_collated", "_begin_again", "_make", "_whole", "_own_copy", "__call__", "__iter__", "__next__", "__getattr__")
+CALLS = (
+    "_collated",
+    "_begin_again",
+    "_make",
+    "_whole",
+    "own_sampler",
+    "__call__",
+    "__iter__",
+    "__next__",
+    "__getattr__",
+)
 PACKAGE = f"{Path(__file__).parents[1]}/"
 # The innermost line of a traceback, and what Python says of a class that lacks something.
 LINE = re.compile(r'^\s*File "(.+)", line \d+, in (\w+)$', re.MULTILINE)

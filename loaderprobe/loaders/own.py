@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-import gc
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from math import lcm
 from pathlib import Path
-from types import GeneratorType
 from typing import Any, Self
 
-import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders.blame import FROM_WORKER, blamed
-from loaderprobe.loaders.copied import copied_iterable
-from loaderprobe.loaders.dice import torch_generators
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
-from loaderprobe.loaders.unwrap import Epochs, Otherwise, Unwrapped, bare_copy, is_iterator, unwrap
+from loaderprobe.loaders.twin import FOREIGN, FOREIGN_HINT, check_untouched, endless, kept_iterators, own_sampler
+from loaderprobe.loaders.unwrap import Epochs, Otherwise, Unwrapped, unwrap
 from loaderprobe.loaders.watch import learned_path
 from loaderprobe.records.config import BatchFiles
 from loaderprobe.records.measurement import Mode
@@ -32,10 +27,8 @@ READ_WHOLE = (0.8, 1.25)
 NO_FILES = "the data set opens no file that Python can see"
 IN_PARTS = "the data set reads only parts of the files that it opens"
 OTHERS_TOO = "the data set reads more than the files that Python can see it open"
-FOREIGN = "this loader does not iterate as torch's DataLoader does"
 # A wrapper may prefetch: so many batches, and a share of those it has given.
 AHEAD, AHEAD_SHARE = 1, 0.25
-FOREIGN_HINT = "give a plain torch.utils.data.DataLoader of the same data set"
 
 
 class Pool:
@@ -129,11 +122,11 @@ class OwnLoader(SwitchedLoader):
     ) -> None:
         self._given = given if isinstance(given, Unwrapped) else unwrap(given)
         self._own = loader = self._given.loader
-        _check(loader)
+        check_untouched(loader)
         self._before_batch = before_batch
         self._iterable = isinstance(loader.dataset, IterableDataset)
-        self._pool = None if self._iterable else Pool(_own_copy(loader), loader.num_workers)
-        super().__init__(_endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
+        self._pool = None if self._iterable else Pool(own_sampler(loader), loader.num_workers)
+        super().__init__(endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
         self._lanes = FetchLog(scratch / "fetch.log", max(loader.num_workers, 1))
         self._settled = 0
         self._rewrapped: Any = None
@@ -145,7 +138,7 @@ class OwnLoader(SwitchedLoader):
     def __enter__(self) -> Self:
         twin = self._loader
         try:
-            for name in _kept(self._own):
+            for name in kept_iterators(self._own):
                 twin.__dict__[name] = DataLoader.__iter__(twin)
             self._rewrapped = self._given.rewrap(twin)
             self._batches = self._epochs = Epochs(twin if self._rewrapped is None else self._rewrapped)
@@ -277,75 +270,3 @@ class OwnLoader(SwitchedLoader):
 def _before_again(learned: Sequence[dict[str, Any]]) -> int:
     """Batches that a worker made of an iterable before it began again; 0 when it has not."""
     return next((made for made, each in enumerate(learned) if each["again"]), 0)
-
-
-def _kept(loader: DataLoader[Any]) -> list[str]:
-    """Attributes in which a sub-class keeps iterators of its own, beside torch's."""
-    return [name for name, value in vars(loader).items() if is_iterator(value) and name != "_iterator"]
-
-
-def _check(loader: DataLoader[Any]) -> None:
-    parts = ("dataset", "sampler", "batch_sampler")
-    used = [name for name, value in vars(loader).items() if name not in parts and _iterates(value)]
-    if used:
-        raise BadValue(f"{FOREIGN}: it keeps an iterator of its own ({', '.join(used)})", hint=FOREIGN_HINT)
-
-
-def _iterates(value: Any) -> bool:
-    """True for a generator, and for `cycle` and the like over an iterator of a DataLoader."""
-    over = gc.get_referents(value) if issubclass(type(value), Iterator) and not is_iterator(value) else ()
-    return type(value) is GeneratorType or any(is_iterator(each) for each in over)
-
-
-def _own_dataset(loader: DataLoader[Any]) -> Any:
-    """What the copy of the loader draws from. Workers have copies; without them one is made of an iterable."""
-    dataset = loader.dataset
-    if loader.num_workers or not isinstance(dataset, IterableDataset):
-        return dataset
-    copied = copied_iterable(dataset)
-    if copied is None and isinstance(dataset, Iterator):
-        raise BadValue(
-            "the data set can be iterated only once, and without workers looking at it would use it up",
-            hint="make its __iter__ start anew each time, or load with workers, which have copies of it",
-        )
-    return dataset if copied is None else copied
-
-
-def _own_copy(loader: DataLoader[Any]) -> Any:
-    """The loader's index sampler, copied so that its own state stays; the data set is not copied."""
-    sampler = loader._index_sampler
-    if isinstance(sampler, Iterator):
-        raise BadValue(
-            "the loader's sampler can be iterated only once, so looking at it would use it up",
-            hint="give a sampler whose __iter__ starts anew",
-        )
-    # Generators are shared too: whoever calls puts their states back.
-    shared = {id(each): each for each in (loader.dataset, *torch_generators(loader))}
-    try:
-        return copy.deepcopy(sampler, shared)
-    except Exception as error:  # whatever a sampler's own copying raises
-        raise BadValue(
-            f"the loader's sampler cannot be copied ({error}), so looking at it could change it",
-            hint="give a sampler that copy.deepcopy can copy",
-        ) from error
-
-
-def _endless(loader: DataLoader[Any], pool: Pool | None, patience_s: float) -> DataLoader[Any]:
-    """A copy of the loader, of its own class, with workers of its own and batches without end."""
-    twin = bare_copy(loader)
-    settings = twin.__dict__
-    settings["dataset"] = _own_dataset(loader)
-    settings["persistent_workers"] = False
-    settings["in_order"] = True
-    # Its length is not that of the data set, about which torch would warn.
-    settings["_IterableDataset_len_called"] = None
-    # As torch does, but without its warning.
-    settings["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
-    if loader.num_workers and not loader.timeout:
-        settings["timeout"] = patience_s
-    if pool is not None:
-        if loader._auto_collation and getattr(loader.batch_sampler, "sampler", None) is loader.sampler:
-            # What sets the epoch of the sampler sets that of the copy.
-            settings["sampler"] = pool.sampler
-        settings["batch_sampler" if loader._auto_collation else "sampler"] = pool
-    return twin

@@ -111,7 +111,9 @@ def test_a_manager_is_told_of() -> None:
 class _Resumable(Numbers):
     """Counts what it has given, and can go on from there."""
 
-    given = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.given = 0
 
     def load_state_dict(self, state: Any) -> None:
         self.given = state
