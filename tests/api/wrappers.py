@@ -93,7 +93,7 @@ class TwoLoaders:
 
 
 class Repeating:
-    """A batch sampler without end, as timm's and YOLO's."""
+    """A batch sampler without end, as timm's."""
 
     def __init__(self, sampler: Any) -> None:
         self.sampler = sampler
