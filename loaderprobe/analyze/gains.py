@@ -126,7 +126,12 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         },
         at_most=frozenset(n for n in ("preprocess", "transport") if asked and how.get(n) == "estimated"),
         bounds=bounds,
-        open=frozenset(name for name in possible if how.get(name) == "estimated"),
+        # One that was run and showed nothing is not open any more.
+        open=frozenset(
+            name
+            for name in possible
+            if how.get(name) == "estimated" and not segments_of(measurement, MODE_WITHOUT[name], "drain")
+        ),
         in_training=bool(trained),
         free_gain=most if math.isfinite(most) else None,
         starved_gain=median([loader[n] / end_to_end[n] for n in both]) if both else None,

@@ -38,9 +38,14 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     rounds = measurement.config.rounds
     possible, screening = possible_modes(measurement), _screening(measurement)
     trained = min(_times(measurement, mode, activity) for mode, activity in screening)
-    if trained < rounds:
+    if not trained:
         return (*screening, *_drains(possible if thorough else ()))
     found = run_experiments(measurement)
+    if trained < rounds:
+        # What the first round leaves open is measured beside the rest of the screening.
+        wanted = set(possible) if thorough else _deciding(measurement, found)
+        wanted |= {mode for mode in possible if _times(measurement, mode)}
+        return (*screening, *_drains(tuple(mode for mode in possible if mode in wanted)))
     again = _doubt_of_the_whole(found) >= 1
     modes = _in_training(measurement, found) if again or found.in_training else ()
     if modes:

@@ -29,6 +29,7 @@ READ_AGAIN = 0.7
 WORK_AGAIN = 0.6
 # No clock tells of a shorter wait.
 SHORTEST_WAIT_S = 1e-6
+KEEPS_SAMPLES = "the data set keeps its samples: made again, they take less work, so warm files show nothing"
 _UNCOUNTED = "this file system counts no bytes"
 
 
@@ -92,7 +93,7 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
     if not cold:
         read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "C"))
         if cpu_cold_s and cpu_s < WORK_AGAIN * cpu_cold_s:
-            return "the data set keeps its samples: made again, they take less work, so what files take is not known"
+            return KEEPS_SAMPLES
         if not measurement.storage_counts_reads or read < max(LEAST_BYTES, WARM_AT_MOST * read_cold):
             return None
         return f"{read / max(read_cold, read):.0%} of the bytes came from storage in segments meant to be warm"

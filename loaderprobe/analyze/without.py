@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze import estimate
 from loaderprobe.analyze.rates import WorkerCost, parent_overhead_s, rates_by_round, segments_of
-from loaderprobe.analyze.validity import LEAST_BYTES, as_found, base_mode, met_warm, why_not_as_asked
+from loaderprobe.analyze.validity import KEEPS_SAMPLES, LEAST_BYTES, as_found, base_mode, met_warm, why_not_as_asked
 from loaderprobe.analyze.waiting import RESOURCES
 from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.verdict import How
@@ -60,10 +60,14 @@ class Parts:
     def all(self) -> dict[str, Without]:
         """By resource."""
         found = {"storage": self.storage(), "preprocess": self.preprocess(), "transport": self.transport()}
-        if all(cost is None or cost.waiting is None for cost in self.costs.values()):
+        if not self._looked_at:
             return found
         # Without looks at the workers nothing tells these apart from storage.
         return found | {name: self._estimated(name) for name in RESOURCES if name != "storage"}
+
+    @property
+    def _looked_at(self) -> bool:
+        return any(cost is not None and cost.waiting is not None for cost in self.costs.values())
 
     def storage(self) -> Without:
         """The same files, or the same batches, from memory; as files are found, nobody knows what comes from there."""
@@ -75,16 +79,17 @@ class Parts:
         if base == "W":
             return Without(rates=self.loader)
         performed = self._performed("W")
-        if performed is None:
+        if performed is None or (performed.missing == KEEPS_SAMPLES and self._looked_at):
+            # A data set that keeps its samples shows no warm files, only how workers waited for cold ones.
             reason = self._why_not_storage() if as_found(self.measurement) else None
             performed = Without(missing=reason) if reason else self._estimated("storage")
         return performed if performed.missing is None else replace(performed, at_most=self._without_waiting("storage"))
 
     def _why_not_storage(self) -> str | None:
         """Where files are as found and nobody looked at workers, only bytes say that they wait for storage."""
-        costs = [cost for cost in self.costs.values() if cost is not None]
-        if any(cost.waiting is not None for cost in costs):
+        if self._looked_at:
             return None
+        costs = [cost for cost in self.costs.values() if cost is not None]
         waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
         read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
         if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:

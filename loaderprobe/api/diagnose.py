@@ -97,9 +97,11 @@ def judge_loader(
     loader: Any, step: Callable[[Any], Any] | None, asked: Asked, progress: OnStage | None = None
 ) -> Diagnosis:
     """The same, measured as `asked`."""
+    from loaderprobe.loaders.unwrap import unwrap
+
     found = measure_loader(loader, _compute(step), asked, progress or (lambda stage, done, total: None))
     judged = verdict(found.measurement, found.ceiling)
-    return conclude(found.measurement, judged, DataSeen.of(loader, found.files), step is not None)
+    return conclude(found.measurement, judged, DataSeen.of(unwrap(loader).loader, found.files), step is not None)
 
 
 def _compute(step: Callable[[Any], Any] | None) -> Callable[[Clock], Compute]:

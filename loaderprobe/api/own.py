@@ -96,18 +96,38 @@ def measure_loader(
     The loader is left as it was found. Raises BadValue for a loader that cannot be measured, or not in the time
     there is; LoaderprobeError, with its cause, for what the data set or the step raises.
     """
+    from loaderprobe.loaders.shared_state import shared_state_kept
+    from loaderprobe.loaders.unwrap import Otherwise, unwrap
+
+    given = unwrap(loader)
+    with shared_state_kept(given.loader) as state:
+        for note in state.notes:
+            on_stage(note, 0, 0)
+        while True:
+            try:
+                found = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
+                notes = (*found.measurement.notes, *state.notes)
+                return replace(found, measurement=replace(found.measurement, notes=notes))
+            except Otherwise as error:
+                given = error.instead  # without the wrapper, or with fewer workers: that ends
+
+
+def _measure(
+    given: Any, compute: Callable[[Clock], Compute], asked: Asked, on_stage: OnStage, cache: PageCache
+) -> OwnMeasured:
     from loaderprobe.loaders.dice import random_state_kept
     from loaderprobe.loaders.own import OwnLoader
 
+    loader = given.loader
     limit = Deadline(asked.budget_s)
-    cache = cache or LinuxPageCache()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        own = OwnLoader(loader, Path(scratch), limit.check, limit.patience_s)
-        looking = WaitsSampler(lambda: threads_of(own.workers()), Path(scratch))
+        own = OwnLoader(given, Path(scratch), limit.check, limit.patience_s)
+        looking = WaitsSampler(lambda: _threads(own, loader), Path(scratch))
         with random_state_kept(loader), own, looking:
             try:
                 on_stage("learning which files are read", 0, 0)
                 learned = _learning(own, loader, limit, asked, cache).run()
+                looking.follow_threads()
                 session = _session(own, loader, compute(limit), asked, on_stage, cache, learned)
                 session.parts = replace(session.parts, waits=looking.samples)
                 ceiling_s = CEILING_S if session.parts.location.counts_reads and asked.cache == "cold" else 0.0
@@ -128,6 +148,11 @@ def measure_loader(
         ceiling=ceiling_of(measured, learned.files, cache) if ceiling_s else None,
         keeps_samples=learned.keeps_samples,
     )
+
+
+def _threads(own: Any, loader: Any) -> list[tuple[int, int]]:
+    """Those that make batches; none while workers are still to be started, as some wrappers do with the first batch."""
+    return threads_of(own.workers()) if own.workers() or not loader.num_workers else []
 
 
 def _learning(own: Any, loader: Any, limit: Deadline, asked: Asked, cache: PageCache) -> Learning:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from torch.utils.data import DataLoader, IterableDataset
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders.blame import FROM_WORKER, blamed
-from loaderprobe.loaders.dice import torch_generators
 from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
 from loaderprobe.loaders.learned import Lesson, lessons
 from loaderprobe.loaders.named import named_files
 from loaderprobe.loaders.pool import Pool
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
+from loaderprobe.loaders.twin import FOREIGN, FOREIGN_HINT, check_untouched, endless, kept_iterators, own_sampler
+from loaderprobe.loaders.unwrap import Epochs, Otherwise, Unwrapped, unwrap
 from loaderprobe.records.config import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Mode
 from loaderprobe.stats import median
@@ -36,8 +34,8 @@ OTHERS_TOO = "the data set reads more than the files that Python can see it open
 # To evict more takes longer than it is worth.
 MOST_FILES = 20_000
 MOST_BYTES = 64 << 30
-FOREIGN = "this loader does not iterate as torch's DataLoader does"
-FOREIGN_HINT = "give a plain torch.utils.data.DataLoader of the same data set"
+# A wrapper may prefetch: so many batches, and a share of those it has given.
+AHEAD, AHEAD_SHARE = 1, 0.25
 
 
 class Guarded:
@@ -70,27 +68,46 @@ class OwnLoader(SwitchedLoader):
 
     def __init__(
         self,
-        loader: DataLoader[Any],
+        given: DataLoader[Any] | Unwrapped,
         scratch: Path,
         before_batch: Callable[[], None] = lambda: None,
         patience_s: float = 0.0,
     ) -> None:
-        _check(loader)
-        self._own = loader
+        self._given = given if isinstance(given, Unwrapped) else unwrap(given)
+        self._own = loader = self._given.loader
+        check_untouched(loader)
         self._before_batch = before_batch
         self._iterable = isinstance(loader.dataset, IterableDataset)
-        self._pool = None if self._iterable else Pool(_own_copy(loader), loader.num_workers)
-        super().__init__(_endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
+        self._pool = None if self._iterable else Pool(own_sampler(loader), loader.num_workers)
+        super().__init__(endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
         self._lanes = FetchLog(scratch / "fetch.log", max(loader.num_workers, 1))
         self._settled = self._laps = 0
+        self._rewrapped: Any = None
+        self._epochs = Epochs(())
+        make, settings = self._loader._get_iterator, self._loader.__dict__
+        # Wrappers and sub-classes begin epoch after epoch; below them is one iterator, with one set of workers.
+        settings["_get_iterator"] = lambda: make() if self._iterator is None else self._iterator
 
     def __enter__(self) -> Self:
+        twin = self._loader
         try:
-            return super().__enter__()
+            for name in kept_iterators(self._own):
+                twin.__dict__[name] = DataLoader.__iter__(twin)
+            self._rewrapped = self._given.rewrap(twin)
+            self._batches = self._epochs = Epochs(twin if self._rewrapped is None else self._rewrapped)
+            return self
         except LoaderprobeError:
             raise
         except Exception as error:
             raise self._trouble(error) from error
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            super().__exit__(*error)
+        finally:
+            self._epochs.close()
+            if self._rewrapped is not None:
+                self._given.release(self._rewrapped)
 
     def batches(self) -> Iterator[Any]:
         """What the loader yields, in mode T only the number of samples; errors say whose they are."""
@@ -107,12 +124,31 @@ class OwnLoader(SwitchedLoader):
         """Raise where the loader is not driven as others are. To be called once batches have been taken."""
         if self._iterator is None or not self.records().batch:
             raise BadValue(FOREIGN, hint=FOREIGN_HINT)
+        self._check_pace()
         ended = self._ended_workers()
         if ended:
-            raise BadValue(
-                f"{ended} of the {self._loader.num_workers} workers had no more batches while others had: their share "
-                "of the data set ends, or is empty",
-                hint="give every worker a share that begins anew each time (get_worker_info), or use fewer workers",
+            busy, workers = len(set(self.records().worker)), self._loader.num_workers
+            message = (
+                f"{ended} of the {workers} workers had no more batches while others had: their share of the data set "
+                "ends, or is empty"
+            )
+            hint = "give every worker a share that begins anew each time (get_worker_info), or use fewer workers"
+            if busy + ended != workers:
+                raise BadValue(message, hint=hint)
+            note = (
+                f"{ended} of {workers} workers {'gets' if ended == 1 else 'get'} no data: "
+                f"measured with {busy} worker{'' if busy == 1 else 's'}"
+            )
+            raise Otherwise(message, hint=hint, instead=self._given.with_workers(busy, note))
+
+    def _check_pace(self) -> None:
+        """A wrapper whose work is kept must give a batch for each that it takes."""
+        ahead = self._iterator._num_yielded - self._epochs.taken
+        if self._rewrapped is not None and not 0 <= ahead <= AHEAD + AHEAD_SHARE * self._epochs.taken:
+            raise Otherwise(
+                f"the wrapper takes {self._iterator._num_yielded} batches to give {self._epochs.taken}",
+                hint=FOREIGN_HINT,
+                instead=self._given.without_wrappers("it does not give one batch for each that it takes"),
             )
 
     def _ended_workers(self) -> int:
@@ -120,7 +156,7 @@ class OwnLoader(SwitchedLoader):
 
     def notes(self) -> tuple[str, ...]:
         """What was done in another way than the loader is set to."""
-        found = []
+        found = list(self._given.notes)
         if not self._own.__dict__.get("in_order", True):
             found.append("batches were taken in order, although the loader has in_order=False")
         if self._pool is not None and self._pool.odd > 1:
@@ -129,7 +165,7 @@ class OwnLoader(SwitchedLoader):
 
     def modes(self) -> frozenset[Mode]:
         """Sub-classes that work on what they yield are not given anything but batches."""
-        plain = type(self._own).__iter__ is DataLoader.__iter__
+        plain = type(self._own).__iter__ is DataLoader.__iter__ and not self._given.wrappers
         return super().modes() - (frozenset() if plain else {"T"})
 
     @property
@@ -238,56 +274,3 @@ def _called_bytes(lesson: Lesson) -> int:
 def _before_again(learned: Sequence[Lesson]) -> int:
     """Batches that a worker made of an iterable before it began again; 0 when it has not."""
     return next((made for made, each in enumerate(learned) if each.again), 0)
-
-
-def _check(loader: Any) -> None:
-    if not isinstance(loader, DataLoader):
-        raise BadValue(
-            f"this is a {type(loader).__name__}, not a torch.utils.data.DataLoader",
-            hint="give the DataLoader itself, not an iterator of it or a wrapper around it",
-        )
-    kept = [name for name, value in vars(loader).items() if isinstance(value, _BaseDataLoaderIter)]
-    if any(name != "_iterator" for name in kept):
-        raise BadValue(f"{FOREIGN}: it keeps an iterator of its own ({', '.join(kept)})", hint=FOREIGN_HINT)
-    if not loader.num_workers and isinstance(loader.dataset, Iterator):
-        raise BadValue(
-            "the data set can be iterated only once, and without workers looking at it would use it up",
-            hint="make its __iter__ start anew each time, or load with workers, which have copies of it",
-        )
-
-
-def _own_copy(loader: DataLoader[Any]) -> Any:
-    """The loader's index sampler, copied so that its own state stays; the data set is not copied."""
-    sampler = loader._index_sampler
-    if isinstance(sampler, Iterator):
-        raise BadValue(
-            "the loader's sampler can be iterated only once, so looking at it would use it up",
-            hint="give a sampler whose __iter__ starts anew",
-        )
-    # Generators are shared too: whoever calls puts their states back.
-    shared = {id(each): each for each in (loader.dataset, *torch_generators(loader))}
-    try:
-        return copy.deepcopy(sampler, shared)
-    except Exception as error:  # whatever a sampler's own copying raises
-        raise BadValue(
-            f"the loader's sampler cannot be copied ({error}), so looking at it could change it",
-            hint="give a sampler that copy.deepcopy can copy",
-        ) from error
-
-
-def _endless(loader: DataLoader[Any], pool: Pool | None, patience_s: float) -> DataLoader[Any]:
-    """A copy of the loader, of its own class, with workers of its own and batches without end."""
-    twin = copy.copy(loader)
-    settings = twin.__dict__
-    settings["_iterator"] = None
-    settings["persistent_workers"] = False
-    settings["in_order"] = True
-    # Its length is not that of the data set, about which torch would warn.
-    settings["_IterableDataset_len_called"] = None
-    # As torch does, but without its warning.
-    settings["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
-    if loader.num_workers and not loader.timeout:
-        settings["timeout"] = patience_s
-    if pool is not None:
-        settings["batch_sampler" if loader._auto_collation else "sampler"] = pool
-    return twin

@@ -35,8 +35,8 @@ class Pool:
         return sys.maxsize
 
     def __getattr__(self, name: str) -> Any:
-        # A sub-class of DataLoader may look for what its own batch sampler has.
-        if name.startswith("_"):
+        """What else a sampler has: sub-classes of DataLoader ask theirs for its own sampler, or set its epoch."""
+        if name.startswith("__") or name == "_source":
             raise AttributeError(name)
         return getattr(self._source, name)
 

@@ -40,10 +40,15 @@ def after(screening: Sequence[Round], *costly: Round, cost: Cost = EVEN, **chang
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_every_configuration_is_screened_first(count: int) -> None:
-    """Three rounds of the loader alone and of training on it come before anything else."""
+    """Three rounds of the loader alone and of training; what the first leaves open is measured beside the others."""
     screening = run(alike(3, C=250), DISK_BOUND)
     begun = tuple(segment for segment in screening.segments if segment.round < count)
-    assert asked(run(alike(3, C=250), DISK_BOUND, facts={"segments": begun})) == {("C", "drain"), ("C", "train")}
+    open_still = drains("W", "Q") if count else set()
+    assert asked(run(alike(3, C=250), DISK_BOUND, facts={"segments": begun})) == {
+        ("C", "drain"), ("C", "train"), *open_still
+    }  # fmt: skip
+    bound = run(alike(3, C=250, E=100), DISK_BOUND, compute=100, facts={"segments": ()})
+    assert asked(bound) == {("C", "drain"), ("C", "train")}
 
 
 def test_screening_measures_compute_where_it_is_not_given() -> None:

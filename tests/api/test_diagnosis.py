@@ -119,7 +119,11 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
 
 def test_nobody_is_told_to_read_a_folder_that_may_hold_anything() -> None:
     """The command that warms files names a folder of the data, or is not given."""
-    files = BatchFiles(batch_size=1, paths=(("/data/a/1.raw",), ("/data/b/2.raw",)), file_bytes={"/data/a/1.raw": 1, "/data/b/2.raw": 1})
+    files = BatchFiles(
+        batch_size=1,
+        paths=(("/data/a/1.raw",), ("/data/b/2.raw",)),
+        file_bytes={"/data/a/1.raw": 1, "/data/b/2.raw": 1},
+    )
     assert DataSeen.of(_Loader(10), files).root == ""
     deep = replace(
         files, paths=(("/data/a/1.raw",), ("/data/a/2.raw",)), file_bytes={"/data/a/1.raw": 1, "/data/a/2.raw": 1}

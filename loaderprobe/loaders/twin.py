@@ -1,0 +1,93 @@
+"""A copy of a DataLoader that can be driven while the loader itself stays as it is."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Iterator
+from types import GeneratorType
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from loaderprobe.errors import BadValue
+from loaderprobe.loaders.copied import copied_iterable
+from loaderprobe.loaders.dice import torch_generators
+from loaderprobe.loaders.unwrap import bare_copy, is_iterator
+
+FOREIGN = "this loader does not iterate as torch's DataLoader does"
+FOREIGN_HINT = "give a plain torch.utils.data.DataLoader of the same data set"
+
+
+def kept_iterators(loader: DataLoader[Any]) -> list[str]:
+    """Attributes in which a sub-class keeps iterators of its own, beside torch's."""
+    return [name for name, value in vars(loader).items() if is_iterator(value) and name != "_iterator"]
+
+
+def check_untouched(loader: DataLoader[Any]) -> None:
+    """Raise BadValue for a loader whose own iterator a copy would use up."""
+    parts = ("dataset", "sampler", "batch_sampler")
+    used = [name for name, value in vars(loader).items() if name not in parts and _iterates(value)]
+    if used:
+        raise BadValue(f"{FOREIGN}: it keeps an iterator of its own ({', '.join(used)})", hint=FOREIGN_HINT)
+
+
+def _iterates(value: Any) -> bool:
+    """True for a generator, and for `cycle` and the like over an iterator of a DataLoader."""
+    over = gc.get_referents(value) if issubclass(type(value), Iterator) and not is_iterator(value) else ()
+    return type(value) is GeneratorType or any(is_iterator(each) for each in over)
+
+
+def _own_dataset(loader: DataLoader[Any]) -> Any:
+    """What the copy of the loader draws from. Workers have copies; without them one is made of an iterable."""
+    dataset = loader.dataset
+    if loader.num_workers or not isinstance(dataset, IterableDataset):
+        return dataset
+    copied = copied_iterable(dataset)
+    if copied is None and isinstance(dataset, Iterator):
+        raise BadValue(
+            "the data set can be iterated only once, and without workers looking at it would use it up",
+            hint="make its __iter__ start anew each time, or load with workers, which have copies of it",
+        )
+    return dataset if copied is None else copied
+
+
+def own_sampler(loader: DataLoader[Any]) -> Any:
+    """The loader's index sampler, copied so that its own state stays; the data set is not copied."""
+    sampler = loader._index_sampler
+    if isinstance(sampler, Iterator):
+        raise BadValue(
+            "the loader's sampler can be iterated only once, so looking at it would use it up",
+            hint="give a sampler whose __iter__ starts anew",
+        )
+    # Generators are shared too: whoever calls puts their states back.
+    shared = {id(each): each for each in (loader.dataset, *torch_generators(loader))}
+    try:
+        return copy.deepcopy(sampler, shared)
+    except Exception as error:  # whatever a sampler's own copying raises
+        raise BadValue(
+            f"the loader's sampler cannot be copied ({error}), so looking at it could change it",
+            hint="give a sampler that copy.deepcopy can copy",
+        ) from error
+
+
+def endless(loader: DataLoader[Any], pool: Any, patience_s: float) -> DataLoader[Any]:
+    """A copy of the loader, of its own class, with workers of its own and batches without end."""
+    twin = bare_copy(loader)
+    settings = twin.__dict__
+    settings["dataset"] = _own_dataset(loader)
+    settings["persistent_workers"] = False
+    settings["in_order"] = True
+    # Its length is not that of the data set, about which torch would warn.
+    settings["_IterableDataset_len_called"] = None
+    # As torch does, but without its warning.
+    settings["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
+    if loader.num_workers and not loader.timeout:
+        settings["timeout"] = patience_s
+    if pool is not None:
+        if loader._auto_collation and getattr(loader.batch_sampler, "sampler", None) is loader.sampler:
+            # What sets the epoch of the sampler sets that of the copy.
+            settings["sampler"] = pool.sampler
+        settings["batch_sampler" if loader._auto_collation else "sampler"] = pool
+    return twin

@@ -1,0 +1,284 @@
+"""The torch DataLoader inside what people wrap around one, and the wrapper around a copy of that DataLoader.
+
+Accelerate, Lightning Fabric, timm and others move batches to the device, normalise them or prefetch in an object
+around the DataLoader. That work is part of training, so a shallow copy of the wrapper is driven, around our copy of
+the DataLoader. Nothing is iterated here, and only what Python itself stores is looked at: no property, `__getattr__`
+or `__class__` of a wrapper's class is asked.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import types
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from loaderprobe.errors import BadValue
+from loaderprobe.units import join_words
+
+NO_LOADER = "not a torch.utils.data.DataLoader"
+# Wrappers of wrappers are followed so far, and so many items of a list are looked at.
+DEEPEST = 4
+MOST_ITEMS = 64
+# What a copy of a wrapper would share with the original, so that driving the one would use up the other.
+WORKING = (_BaseDataLoaderIter, types.GeneratorType, threading.Thread, queue.Queue, Executor)
+# Methods by which trainers and data modules give their loaders.
+GIVERS = ("get_train_dataloader", "train_dataloader")
+PLAIN = (list, dict, set, deque)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """One object around a DataLoader, or around another wrapper."""
+
+    outer: Any
+    name: str
+    """The attribute that holds what is inside."""
+    index: Any = None
+    """Its place, where the attribute is a list or a dict."""
+
+    def around(self, inner: Any) -> Any:
+        """A shallow copy of the wrapper, with something else inside; lists and dicts are its own."""
+        made = object.__new__(type(self.outer))
+        vars(made).update(
+            {name: value.copy() if type(value) in PLAIN else value for name, value in vars(self.outer).items()}
+        )
+        if self.index is None:
+            vars(made)[self.name] = inner
+        else:
+            vars(made)[self.name][self.index] = inner
+        return made
+
+    def inside(self, copy: Any) -> Any:
+        """What a copy has inside."""
+        held = vars(copy)[self.name]
+        return held if self.index is None else held[self.index]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwrapped:
+    """A DataLoader, and what is around it."""
+
+    loader: DataLoader[Any]
+    wrappers: tuple[Wrapper, ...] = ()
+    """Those whose work is kept, the outermost first."""
+    path: str = "loader"
+    """Where the DataLoader is, as the user would write it."""
+    notes: tuple[str, ...] = ()
+    """What is left out."""
+
+    def rewrap(self, twin: DataLoader[Any]) -> Any:
+        """Copies of the wrappers around a copy of the loader; None when there is no wrapper to keep."""
+        made: Any = None
+        for wrapper in reversed(self.wrappers):
+            made = wrapper.around(twin if made is None else made)
+        return made
+
+    def release(self, rewrapped: Any) -> None:
+        """Let go of what the wrappers' copies have taken in hand."""
+        for wrapper in self.wrappers:
+            # Accelerate lists the loaders that are being iterated, and takes the last for the one in training.
+            if type(rewrapped).__module__.startswith("accelerate."):
+                rewrapped.end()
+            rewrapped = wrapper.inside(rewrapped)
+
+    def without_wrappers(self, why: str) -> Unwrapped:
+        """The DataLoader alone, and a note that says so."""
+        name = type(self.wrappers[0].outer).__name__
+        return replace(self, wrappers=(), notes=(*self.notes, _left_out(name, why, self.path)))
+
+    def with_workers(self, workers: int, note: str) -> Unwrapped:
+        """The same with another number of workers."""
+        twin = bare_copy(self.loader)
+        twin.__dict__["num_workers"] = workers
+        return replace(self, loader=twin, notes=(*self.notes, note))
+
+
+class Otherwise(BadValue):
+    """It cannot be measured like this, but `instead` can."""
+
+    def __init__(self, message: str, *, hint: str, instead: Unwrapped) -> None:
+        super().__init__(message, hint=hint)
+        self.instead = instead
+
+
+class Epochs:
+    """What a loader yields, epoch after epoch: some count their batches and end, though below them there are more."""
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self._source = source
+        self._epoch: Iterator[Any] = iter(source)
+        self._begun = False
+        self.taken = 0
+        """Batches so far."""
+
+    def __iter__(self) -> Epochs:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._epoch)
+        except StopIteration:
+            if not self._begun:
+                raise  # an epoch without a batch: there is nothing more
+            self._epoch, self._begun = iter(self._source), False
+            return next(self)
+        self._begun = True
+        self.taken += 1
+        return batch
+
+    def close(self) -> None:
+        """End a generator now, not when it is collected."""
+        if isinstance(self._epoch, types.GeneratorType):
+            self._epoch.close()
+
+
+def bare_copy(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """A copy that shares settings, but no iterator: a sub-class may end the workers of one that it keeps."""
+    twin: DataLoader[Any] = object.__new__(type(loader))
+    settings = {name: None if is_iterator(value) else value for name, value in vars(loader).items()}
+    vars(twin).update(settings)
+    # torchdata's: the iterator that it was asked the state of, and would go on with.
+    if "_initial_iter_for_state_dict" in settings:
+        vars(twin)["_initial_iter_for_state_dict"] = False
+    return twin
+
+
+def is_iterator(value: Any) -> bool:
+    """True for an iterator of torch's DataLoader."""
+    return issubclass(type(value), _BaseDataLoaderIter)
+
+
+def unwrap(given: Any) -> Unwrapped:
+    """The DataLoader inside `given`, which may be one itself.
+
+    Raises BadValue, with a hint where a DataLoader is, for what holds none, several, or cannot be iterated.
+    """
+    found: list[Wrapper] = []
+    path, inner = "loader", given
+    while not _is_plain(inner):
+        wrapper, place = _look_into(inner, path, len(found))
+        found.append(wrapper)
+        path, inner = path + place, wrapper.inside(wrapper.outer)
+    whole = Unwrapped(loader=inner, wrappers=tuple(found), path=path)
+    for wrapper in found:
+        why = _why_not(wrapper, inner)
+        if why:
+            return whole.without_wrappers(why)
+    return whole
+
+
+def _look_into(given: Any, path: str, depth: int) -> tuple[Wrapper, str]:
+    """The one thing inside a wrapper that is a DataLoader or holds one."""
+    kind = type(given)
+    places = _places(given)
+    direct = [each for each in places if _is_loader(each[2])]
+    if not direct and depth < DEEPEST:
+        direct = [each for each in places if hasattr(type(each[2]), "__iter__") and _holds_one(each[2], DEEPEST)]
+    problem = f"this is a {kind.__name__}, {NO_LOADER}"
+    names = [path + _place(name, key) for name, key, _ in direct]
+    if not direct:
+        raise BadValue(problem, hint=_where_else(given))
+    if len(direct) > 1 or not hasattr(kind, "__iter__") or issubclass(kind, Mapping | Sequence):
+        raise BadValue(f"{problem}, but holds {len(names)}", hint=f"give {join_words(names, 'or')}")
+    name, key, _ = direct[0]
+    return Wrapper(given, name, key), _place(name, key)
+
+
+def _places(given: Any) -> list[tuple[str, Any, Any]]:
+    """Attribute, place in it and value, of all that an object holds, each value once; of a list its items."""
+    found: list[tuple[str, Any, Any]] = []
+    attributes = {"": given} if type(given) in (list, tuple, dict) else _attributes(given)
+    for name, value in attributes.items():
+        if type(value) in (list, tuple):
+            found += [(name, number, item) for number, item in enumerate(value[:MOST_ITEMS])]
+        elif type(value) is dict and len(value) <= MOST_ITEMS:
+            found += [(name, key, item) for key, item in value.items()]
+        else:
+            found.append((name, None, value))
+    return list({id(value): (name, key, value) for name, key, value in reversed(found)}.values())[::-1]
+
+
+def _place(name: str, key: Any) -> str:
+    return (f".{name}" if name else "") + ("" if key is None else f"[{key!r}]")
+
+
+def _attributes(given: Any) -> dict[str, Any]:
+    """What is stored on an object, by name; `__class__` and properties are not asked."""
+    try:
+        own = object.__getattribute__(given, "__dict__")
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
+
+
+def _is_loader(value: Any) -> bool:
+    return issubclass(type(value), DataLoader)
+
+
+def _is_plain(value: Any) -> bool:
+    """A DataLoader that is no wrapper: one that holds another of the same data set, or none of its own, is."""
+    kind = type(value)
+    if not issubclass(kind, DataLoader):
+        return False
+    if kind.__iter__ is DataLoader.__iter__:
+        return True
+    own = _attributes(value)
+    inner = [item for _, _, item in _places(value) if _is_loader(item) and item is not value]
+    return len(inner) != 1 or own.get("dataset", inner[0].dataset) is not inner[0].dataset
+
+
+def _holds_one(value: Any, depth: int) -> bool:
+    places = _places(value) if _attributes(value) else []
+    if any(_is_loader(item) for _, _, item in places):
+        return True
+    return depth > 1 and any(
+        hasattr(type(item), "__iter__") and _attributes(item) and _holds_one(item, depth - 1) for _, _, item in places
+    )
+
+
+def _where_else(given: Any) -> str:
+    """The next step for what holds no DataLoader."""
+    kind = type(given)
+    giver = next((name for name in GIVERS if callable(getattr(kind, name, None))), None)
+    if giver:
+        return f"give what its {giver}() returns"
+    if issubclass(kind, Iterator):
+        return "give the DataLoader itself, not an iterator of it"
+    kept = [name for name, value in _attributes(given).items() if is_iterator(value)]
+    if kept:
+        return f"its .{kept[0]} is an iterator of a DataLoader: give that DataLoader itself"
+    return "give the DataLoader that feeds it, or one of the same data set"
+
+
+def _why_not(wrapper: Wrapper, loader: DataLoader[Any]) -> str:
+    """Why a wrapper's own work cannot be kept; empty when it can."""
+    outer, kind = wrapper.outer, type(wrapper.outer)
+    held = vars(outer).get(wrapper.name)
+    if wrapper.index is not None and not (type(held) is list and len(held) == 1):
+        return "it may put batches together anew"
+    if hasattr(kind, "__del__"):
+        return "it cannot be copied, since it has a __del__"
+    # Some copy all attributes of their DataLoader, its iterator among them.
+    theirs = {id(value) for value in vars(loader).values()}
+    working = [
+        name for name, value in vars(outer).items() if issubclass(type(value), WORKING) and id(value) not in theirs
+    ]
+    if working:
+        return f"it cannot be copied, since its .{working[0]} is at work"
+    try:
+        wrapper.around(loader)
+    except (TypeError, AttributeError, KeyError) as error:
+        return f"it cannot be copied ({error})"
+    return ""
+
+
+def _left_out(name: str, why: str, path: str) -> str:
+    return f"what {name} does around its DataLoader is left out: {why}; {path} is measured"

@@ -1,0 +1,146 @@
+"""What people wrap around a DataLoader, in the forms of the libraries that do."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Doubling:
+    """Works on each batch, and notes its length."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.seen: list[int] = []
+
+    def __iter__(self) -> Iterator[Any]:
+        for images, labels in self.inner:
+            self.seen.append(len(labels))
+            yield images * 2, labels * 2
+
+
+class Ahead(Doubling):
+    """Holds one batch back, as those do that prefetch to a device."""
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = super().__iter__()
+        held = next(batches)
+        for batch in batches:
+            yield held
+            held = batch
+        yield held
+
+
+class Joining(Doubling):
+    """Makes one batch of two."""
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = super().__iter__()
+        for first in batches:
+            yield first, next(batches)
+
+
+class Disguised:
+    """Passes for its DataLoader, and calls its sampler's set_epoch, as Accelerate does."""
+
+    def __init__(self, base: DataLoader[Any]) -> None:
+        self.base = base
+        self.iteration = 0
+
+    @property  # type: ignore[misc]  # the point of it
+    def __class__(self) -> Any:
+        return self.base.__class__
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "base":
+            raise AttributeError(name)
+        return getattr(self.base, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        if hasattr(self.batch_sampler.sampler, "set_epoch"):
+            self.batch_sampler.sampler.set_epoch(self.iteration)
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(self.iteration)
+        yield from self.base
+        self.iteration += 1
+
+
+class Piped:
+    """A list of stages, the first a DataLoader, as WebDataset's."""
+
+    def __init__(self, stages: list[Any]) -> None:
+        self.stages = stages
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(self.stages[0])
+        for stage in self.stages[1:]:
+            batches = stage(batches)
+        yield from batches
+
+
+class TwoLoaders:
+    """Zips two loaders."""
+
+    def __init__(self, labeled: DataLoader[Any], unlabeled: DataLoader[Any]) -> None:
+        self.labeled = labeled
+        self.unlabeled = unlabeled
+
+    def __iter__(self) -> Iterator[Any]:
+        return zip(self.labeled, self.unlabeled, strict=False)
+
+
+class Repeating:
+    """A batch sampler without end, as timm's."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield from iter(self.sampler)
+
+
+class ManyEpochs(DataLoader[Any]):
+    """Keeps one iterator for all epochs, and asks its batch sampler's sampler for its length."""
+
+    def __init__(self, *arguments: Any, at_once: bool = False, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.__dict__["batch_sampler"] = Repeating(self.batch_sampler)
+        self.iterator: Any = super().__iter__() if at_once else None
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler.sampler)  # type: ignore[union-attr]  # set above
+
+    def __iter__(self) -> Any:
+        if self.iterator is None:
+            self.iterator = super().__iter__()
+        for _ in range(len(self)):
+            yield next(self.iterator)
+
+
+class Counting(IterableDataset[Any]):
+    """Counts its epochs in memory that all workers share, and gives another order in each."""
+
+    def __init__(self, count: int = 64) -> None:
+        self.count = count
+        self.epoch = multiprocessing.Value("i", 0)
+
+    def __iter__(self) -> Iterator[Any]:
+        with self.epoch.get_lock():
+            epoch, self.epoch.value = self.epoch.value, self.epoch.value + 1
+        for number in range(self.count):
+            yield (number * 7 + epoch) % self.count
+
+
+class Advancing(IterableDataset[Any]):
+    """Goes on where the last epoch began, one further."""
+
+    def __init__(self) -> None:
+        self.state = {"epoch": 0}
+
+    def __iter__(self) -> Iterator[Any]:
+        first, self.state["epoch"] = self.state["epoch"], self.state["epoch"] + 1
+        yield from range(first, first + 64)

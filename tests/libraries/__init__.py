@@ -1,0 +1,1 @@
+"""Loaders of other libraries; run by scripts/bench_libraries."""
