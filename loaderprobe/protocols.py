@@ -77,12 +77,11 @@ class Renewing(Protocol):
     """What a `Loader` has beyond that when it can be kept from meeting the same files warm again."""
 
     def batches(self) -> Iterator[Any]: ...
-    def release(self) -> None:
-        """Ask this process and all workers to unmap the pages of mapped files: those could not be evicted."""
-        ...
+    def release(self, taken: int) -> None:
+        """Have this process and all workers unmap the pages of mapped files: those could not be evicted.
 
-    def released(self) -> bool:
-        """True when all have done so; workers do it before their next batch."""
+        Waits until no batch is being made; `taken` have been taken by now.
+        """
         ...
 
     def take_new(self) -> None:

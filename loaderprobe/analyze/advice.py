@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.fit import Fit, fit
 from loaderprobe.analyze.forecast import accelerator, alternative, cached, disk, examples, prefetch, refused
@@ -16,6 +16,7 @@ from loaderprobe.analyze.gains import Experiments
 from loaderprobe.analyze.knee import WITHIN, worker_forecasts
 from loaderprobe.analyze.point import Point, point_of
 from loaderprobe.analyze.rates import segments_of
+from loaderprobe.analyze.remedies import remedies
 from loaderprobe.analyze.rule import WORTH, cores_are_taken
 from loaderprobe.analyze.service import Storage
 from loaderprobe.records.forecast import Forecast
@@ -81,7 +82,16 @@ def advise(measurement: Measurement, found: Experiments, around: Surroundings | 
 
 
 def counsel(measurement: Measurement, found: Experiments, around: Surroundings) -> Counsel:
-    """Forecasts and advice for one measured configuration."""
+    """Forecasts and advice for one measured configuration; waiting that no law knows has advice of its own."""
+    by_laws = _by_laws(measurement, found, around)
+    own = remedies(measurement, found)
+    if not own:
+        return by_laws
+    # That nothing on the input side helps is not true then.
+    return replace(by_laws, advice=(*own, *(each for each in by_laws.advice if each.gain > 1)))
+
+
+def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Counsel:
     point = point_of(measurement, found)
     if isinstance(point, str):
         return Counsel(forecasts=(refused("workers", "any other", point),), advice=())

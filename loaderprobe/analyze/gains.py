@@ -23,7 +23,7 @@ from loaderprobe.analyze.validity import base_mode, by_waiting, waiting_evidence
 from loaderprobe.analyze.waiting import Waiting
 from loaderprobe.analyze.without import MODE_WITHOUT, Parts, Without, possible_modes
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import Measurement, Mode
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.records.verdict import Evidence, Gain, How
 from loaderprobe.stats import median
 
@@ -90,7 +90,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     alone = _compute_rates(measurement, loader)
     loops = {number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()}
     predicted = {n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops}
-    end_to_end = rates_by_round(measurement, base, "train")
+    end_to_end = rates_by_round(measurement, base, judged_activity(measurement))
     most = _most_gain(alone, end_to_end)
     ratios = {name: _ratios(loops, predicted, each, most) for name, each in known.items()}
     ratios["compute"] = {n: loader[n] / rate for n, rate in predicted.items()}
@@ -135,11 +135,16 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         in_training=bool(trained),
         free_gain=most if math.isfinite(most) else None,
         starved_gain=median([loader[n] / end_to_end[n] for n in both]) if both else None,
-        training_cores=cores_in_training(measurement, segments_of(measurement, base, "train")),
+        training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
         waiting=waiting,
         by_waiting=by_waiting(measurement),
         evidence=waiting_evidence(measurement),
     )
+
+
+def judged_activity(measurement: Measurement) -> Activity:
+    """What the verdict is on: training or, without a step, the loader alone."""
+    return "drain" if measurement.compute.name == NO_STEP else "train"
 
 
 def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None:

@@ -133,6 +133,7 @@ def _measured_row(measurement: Measurement, judged: Verdict, advised: Counsel, s
         disk_ceiling_fraction=judged.disk_ceiling_fraction,
         read_amplification=judged.read_amplification,
         foreign_read_bytes_per_s=judged.foreign_read_bytes_per_s,
+        files_were=judged.files_were,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         gpu=judged.gpu,
         bound=judged.bound,

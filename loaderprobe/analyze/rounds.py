@@ -22,7 +22,7 @@ from loaderprobe.analyze.rule import (
 from loaderprobe.analyze.validity import base_mode, by_waiting
 from loaderprobe.analyze.without import MODE_WITHOUT, possible_modes
 from loaderprobe.analyze.wording import NOUN
-from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.units import join_words, significant
 
 # A mode is performed in so many rounds, or in as many as are asked for, if those are fewer.
@@ -106,6 +106,8 @@ def why(measurement: Measurement) -> str:
 
 def _screening(measurement: Measurement) -> Round:
     base = base_mode(measurement)
+    if measurement.compute.name == NO_STEP:
+        return ((base, "drain"),)
     both: Round = ((base, "drain"), (base, "train"))
     return both if measurement.compute.given_images_per_s is not None else (*both, ("resident", "train"))
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from loaderprobe.analyze.rates import WorkerCost, cold_fraction, segments_of, worker_cost
 from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST, Measurement, Mode, Segment
-from loaderprobe.records.verdict import Evidence
+from loaderprobe.records.verdict import Evidence, FilesWere
 from loaderprobe.stats import mean
 from loaderprobe.units import significant
 
@@ -111,6 +111,28 @@ def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[f
     """(bytes from storage, CPU seconds of the worker) an image."""
     cost = worker_cost(measurement.worker_batches, segments)
     return (0.0, 0.0) if cost is None else (cost.read_bytes / cost.images, cost.cpu_s / cost.images)
+
+
+def files_were(measurement: Measurement) -> FilesWere | None:
+    """What the files of the configuration as asked were; None where nothing tells, or it reads none."""
+    base = base_mode(measurement)
+    segments = _of(measurement, base)
+    if measurement.storage_kind == "memory":
+        return "warm"
+    if met_warm(measurement):
+        return "warm"
+    if measurement.access != "files":
+        if base == "C" and _why_not_repeated(measurement, base):
+            return "partly warm"
+        read, _ = _per_image(measurement, segments)
+        return "cold" if read >= LEAST_BYTES else "warm" if base == "W" else None
+    share = cold_fraction(measurement, segments)
+    if share is None:
+        resident = _resident(segments)
+        share = None if resident is None else 1 - resident
+    if share is None:
+        return None
+    return "cold" if share >= COLD_AT_LEAST else "warm" if share < WARM_AT_MOST else "partly warm"
 
 
 def by_waiting(measurement: Measurement) -> bool:

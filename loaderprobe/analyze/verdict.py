@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from loaderprobe.analyze.advice import Surroundings, advise
 from loaderprobe.analyze.disk import DiskUse, disk_use
 from loaderprobe.analyze.estimate import UNBOUNDED
-from loaderprobe.analyze.gains import Experiments, run_experiments
+from loaderprobe.analyze.gains import Experiments, judged_activity, run_experiments
 from loaderprobe.analyze.gpu_counters import gpu_figures
 from loaderprobe.analyze.gpu_window import Seen, held_against, look
 from loaderprobe.analyze.rates import interval, segment_seconds, segments_of, step_time
 from loaderprobe.analyze.rule import judge, residual_of, with_gaps
 from loaderprobe.analyze.service import Storage
+from loaderprobe.analyze.validity import files_were
 from loaderprobe.analyze.wording import Figures, sentence
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -35,7 +37,7 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
     found = run_experiments(measurement, ceiling)
     if not found.end_to_end or not found.loader:
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
-    trained = segments_of(measurement, found.base, "train")
+    trained = segments_of(measurement, found.base, judged_activity(measurement))
     rates = _rates(found, measurement.cores_available)
     disk = disk_use(measurement, trained, ceiling)
     seen = seen or look(measurement)
@@ -44,7 +46,7 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
     return Verdict(
         images_per_s=interval(list(found.end_to_end.values())),
         rates=rates,
-        gains=Gains(**{name: found.gains.get(name) for name in ("storage", "preprocess", "transport", "compute")}),
+        gains=Gains(**{field.name: found.gains.get(field.name) for field in fields(Gains)}),
         predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,
         residual=residual_of(found)[0],
         input_wait_fraction=wait,
@@ -60,8 +62,9 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
         advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
         step_time=step_time(trained),
         worker_time=found.cost.per_image() if found.cost else None,
+        files_were=files_were(measurement),
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
-        unavailable=_unavailable(found, rates, disk) | seen.missing,
+        unavailable=_unavailable(found, rates, disk) | _unseen_waits(measurement, found) | seen.missing,
     )
 
 
@@ -76,6 +79,7 @@ def _bound(
         loader=median(list(found.loader.values())),
         emulated=measurement.compute.given_images_per_s is not None,
         alone=measurement.compute.name == NO_STEP,
+        files_were=files_were(measurement),
         gaps=window.gaps if window else None,
     )
     return Bound(
@@ -115,6 +119,9 @@ def _rates(found: Experiments, cores_available: float) -> Rates:
         loader_without_preprocess=without("preprocess"),
         loader_without_transport=without("transport"),
         cpu_limit=cores_available / cpu_s if cpu_s else None,
+        loader_without_network=without("network"),
+        loader_without_lock=without("lock"),
+        loader_without_wait=without("wait"),
     )
 
 
@@ -134,12 +141,21 @@ def _bytes_per_image(segments: Sequence[Segment]) -> float | None:
     return sum(s.delivered_bytes or 0 for s in segments) / images if images else None
 
 
+def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, str]:
+    """Why nothing is known of the network, of locks and of other waiting."""
+    told = next((each.reason for each in measurement.missing if each.name == "waits"), "")
+    reason = told or "workers were not looked at often enough while they made batches"
+    unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.gains]
+    names = (name for each in unseen for name in (f"gains.{each}", f"rates_images_per_s.loader_without_{each}"))
+    return dict.fromkeys(names, reason)
+
+
 def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, str]:
     reasons = dict(disk.unavailable)
     for resource, reason in found.missing.items():
         reasons[f"gains.{resource}"] = reason
         reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
-    for resource in ("storage", "preprocess", "transport"):
+    for resource in found.without:
         if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:
             reasons[f"rates_images_per_s.loader_without_{resource}"] = "without it nothing else takes measurable time"
     if rates.cpu_limit is None:

@@ -8,7 +8,7 @@ from loaderprobe.analyze.gains import Experiments
 from loaderprobe.analyze.rule import WORTH, Judgement
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.gaps import Gaps
-from loaderprobe.records.verdict import Gain
+from loaderprobe.records.verdict import FilesWere, Gain
 from loaderprobe.units import join_words, significant
 
 _WITHOUT = {
@@ -16,14 +16,17 @@ _WITHOUT = {
     "preprocess": "with preprocessing free",
     "transport": "with batches handed over free",
     "compute": "with a faster accelerator",
-    "network": "with an endless network",
+    "network": "with no wait for the network",
     "lock": "without the lock",
-    "wait": "without that waiting",
+    "wait": "without that wait",
 }
 NOUN = {
     "storage": "storage", "preprocess": "preprocessing", "transport": "batch transport", "compute": "compute",
-    "network": "network", "lock": "lock", "wait": "waiting",
+    "network": "the network", "lock": "a lock", "wait": "waiting of another kind",
 }  # fmt: skip
+
+
+_SUBJECT = {"network": "The network", "lock": "A lock", "wait": "Waiting of the data set's own"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class Figures:
     emulated: bool
     alone: bool = False
     """True without a step: the loader alone is judged."""
+    files_were: FilesWere | None = None
     gaps: Gaps | None = None
     """Why the device was idle, where that was seen."""
 
@@ -51,8 +55,12 @@ def sentence(
     """Why the verdict is what it is; `disk_clause` tells of the disk where storage binds."""
     if judgement.cause == "undecided":
         why = judgement.why.replace("training ran", "a second look ran") if figures.alone else judgement.why
+        if judgement.side == "input":
+            return f"Input binds, and its cause is undecided: {why}."
         return f"Undecided: {why}."
     said = _said(judgement, found, figures, config, disk_clause)
+    if figures.files_were in ("warm", "partly warm") and config.cache != "warm":
+        said = f"{said} Its files were {figures.files_were}, although cold ones were asked for."
     if not found.by_waiting or judgement.cause in ("compute", "balanced", "copy", "host"):
         return said
     return f"{said} Cold reads were told from warm ones by how long workers waited: this file system counts no bytes."
@@ -80,12 +88,23 @@ def _said(judgement: Judgement, found: Experiments, figures: Figures, config: Ru
     tail = f"{_WITHOUT[resource]} it would run {_factor(gain)}"
     if judgement.cause == "cpu":
         return f"The CPU binds: {runs} {rate} images/s and its cores are taken, so more workers will not help; {tail}."
+    if judgement.cause in ("network", "lock", "wait"):
+        return f"{_SUBJECT[judgement.cause]} binds: {runs} {rate} images/s; {_waited(resource, found)}; {tail}."
     serial = " in the training thread" if config.workers == 0 and resource == "preprocess" else ""
     return (
         f"{NOUN[resource].capitalize()}{serial} binds: {runs} {rate} images/s"
         f"{'' if figures.alone else f', {_share(figures)} of what the {figures.accelerator} can do'}; {tail}"
         f"{disk_clause if resource == 'storage' else ''}."
     )
+
+
+def _waited(resource: str, found: Experiments) -> str:
+    """How much of their time workers wait for this, and for whom or what."""
+    if found.cost is None or found.waiting is None:
+        return "workers wait for it"
+    share = (found.cost.waited_s(resource) or 0.0) / found.cost.wall_s
+    subject = found.waiting.subjects.get(resource, "")
+    return f"workers wait {share:.0%} of their time for it{f' ({subject})' if subject else ''}"
 
 
 def _seen_in_gaps(judgement: Judgement, gaps: Gaps, figures: Figures) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from loaderprobe.analyze.advice import MEMORY_SHARE, Place, Surroundings, counsel
-from loaderprobe.analyze.gains import run_experiments
+from loaderprobe.analyze.epochs import Epochs, epochs
+from loaderprobe.analyze.gains import judged_activity, run_experiments
 from loaderprobe.analyze.rates import interval, rates_by_round, segments_of
 from loaderprobe.analyze.validity import base_mode
 from loaderprobe.analyze.verdict import verdict
@@ -158,10 +159,11 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
     def counted(text: str) -> str:
         return text if measured.images else re.sub(r"\bimage(s?)\b", r"sample\1", text)
 
-    rounds = len(segments_of(measured, base_mode(measured), "train"))
+    rounds = len(segments_of(measured, base_mode(measured), judged_activity(measured)))
     gone = {} if with_step else {"gains.compute": "no step was given", "ceilings.compute": "no step was given"}
     unavailable = {name.replace("rates_images_per_s.", "ceilings."): why for name, why in judged.unavailable.items()}
     of_training = () if with_step else OF_TRAINING
+    kept = epochs(measured)
     return Diagnosis(
         side=judged.bound.side,
         cause=judged.bound.cause,
@@ -172,6 +174,9 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         batch_size=measured.config.batch_size,
         prefetch_factor=measured.config.prefetch_factor,
         cache=measured.config.cache,
+        files_were=judged.files_were,
+        first_epoch_images_per_s=kept.first if kept else None,
+        later_epochs_images_per_s=kept.later if kept else None,
         rounds=rounds,
         with_step=with_step,
         images_per_s=judged.images_per_s if with_step else _alone(measured),
@@ -183,7 +188,7 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
             for each in judged.bound.evidence
             if not each.metric.startswith(of_training or "\n")
         ),
-        notes=tuple(counted(note) for note in (*measured.notes, *_notes(judged, data, rounds))),
+        notes=tuple(counted(note) for note in (*measured.notes, *_notes(judged, data, rounds, kept))),
         unavailable={name: why for name, why in unavailable.items() if name.startswith(("gains.", "ceilings."))} | gone,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
@@ -203,13 +208,20 @@ def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Adv
     return found if with_step else tuple(each for each in found if each.gain > 1 and "accelerator" not in each.action)
 
 
-def _notes(judged: Verdict, data: DataSeen, rounds: int) -> list[str]:
-    """What hidden files mean; what later epochs find where all files fit in memory."""
+def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) -> list[str]:
+    """What hidden files mean; what later epochs find where samples are kept, or all files fit in memory."""
     found = []
     if rounds == 1:
         found.append("the time was enough for one round only, so how far the rates vary is not known")
     if data.hidden:
         found.append(f"{data.hidden}, so files were read as they were found, and gains are estimated")
+    if kept is not None:
+        later = f", in later ones {significant(kept.later)}" if kept.later else ""
+        found.append(
+            "batches made again take less time, so the data set, or what it reads from, keeps them: in the first epoch "
+            f"the loader alone delivers {significant(kept.first)} images/s{later}; the verdict is on the {kept.judged} "
+            f"epoch{'s' if kept.judged == 'later' else ''}"
+        )
     warm, gain = judged.rates.loader_without_storage, judged.gains.storage
     if data.fits and data.size_bytes and warm is not None and gain is not None:
         found.append(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.gains import judged_activity
 from loaderprobe.api.ceilings import CEILING_S, ceiling_of
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
@@ -212,7 +213,8 @@ def _run(session: Session, own: Any, loader: Any) -> tuple[str, ...]:
         raise _ended(session.taken, loader) from error
     except OutOfTimeError:
         found = session.measurement((), ()).segments
-        if not {"drain", "train"} <= {each.activity for each in found if each.mode == session.base_mode}:
+        needed = {"drain", judged_activity(session.measurement((), ()))}
+        if not needed <= {each.activity for each in found if each.mode == session.base_mode}:
             raise
         return ("batches or steps took so long that a round was broken off",)
     own.check()

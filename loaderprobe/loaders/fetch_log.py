@@ -82,7 +82,7 @@ class OpenLog:
         return int(self._head[RELEASE])
 
     def ask_release(self) -> None:
-        """Ask every worker to unmap them before its next batch."""
+        """Ask every worker to unmap them now, and to begin an iterable anew with its next batch."""
         self._head[RELEASE] += 1
 
     @property
@@ -94,6 +94,11 @@ class OpenLog:
     def laps(self) -> int:
         """How often, at most, a worker's iterable has begun again."""
         return int(self.lane_heads[:, LAPS].max())
+
+    def made(self, number: int) -> bool:
+        """True when this batch, or a later one in its place, has been made."""
+        lanes = len(self.rows)
+        return int(self.rows[number % lanes, number // lanes % ROWS, 0]) >= number + 1
 
     def begun_before(self, first: int, count: int, time_ns: int) -> bool:
         """True when one of `count` batches from number `first` on was begun before `time_ns`."""

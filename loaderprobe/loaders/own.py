@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +35,10 @@ OTHERS_TOO = "the data set reads more than the files that Python can see it open
 # To evict more takes longer than it is worth.
 MOST_FILES = 20_000
 MOST_BYTES = 64 << 30
+# Until all workers have made what they were asked for; a batch that takes longer is caught in the act.
+MOST_STILL_S = 10.0
+MOST_RELEASE_S = 2.0
+POLL_S = 0.002
 # A wrapper may prefetch: so many batches, and a share of those it has given.
 AHEAD, AHEAD_SHARE = 1, 0.25
 
@@ -209,10 +214,12 @@ class OwnLoader(SwitchedLoader):
         # What the first batches import is no data, so the usual batch decides.
         if 2 * len(seen) <= len(found):
             return self._in_parts(found, OPENED_BELOW)
-        size, called = (median([each(lesson) for lesson in seen]) for each in (_opened_bytes, _called_bytes))
-        if called and called < READ_WHOLE[0] * size:
+        opened = [sum(lesson.files.values()) for lesson in seen]
+        called = sorted(lesson.called_bytes for lesson in seen)
+        if median(called) and median(called) < READ_WHOLE[0] * median(opened):
             return self._in_parts(found, IN_PARTS)
-        if called > READ_WHOLE[1] * size + BESIDE_BYTES:
+        # Now and then a batch also reads what it imports, so a quarter of them must read more than they open.
+        if called[len(called) // 4] > READ_WHOLE[1] * median(opened) + BESIDE_BYTES:
             return self._in_parts(found, OTHERS_TOO)
         return BatchFiles(
             batch_size=batch_size,
@@ -230,15 +237,22 @@ class OwnLoader(SwitchedLoader):
             return why if files else NO_FILES
         return PartFiles(file_bytes=files, why=why)
 
-    def release(self) -> None:
-        """Ask this process and all workers to unmap the pages of mapped files."""
-        let_go()
-        if self._loader.num_workers:
-            self._log.ask_release()
+    def release(self, taken: int) -> None:
+        """Have this process and all workers unmap the pages of mapped files, once no batch is being made.
 
-    def released(self) -> bool:
-        """True when all have done so."""
-        return not self._loader.num_workers or self._log.all_released
+        `taken` batches have been taken: workers stop when those ahead are made. Waits for that, and for them, a while.
+        """
+        let_go()
+        workers = self._loader.num_workers
+        if not workers:
+            self._log.ask_release()
+            return
+        last = taken + workers * (self._loader.prefetch_factor or 0) - 1
+        _wait_for(lambda: self._log.made(last), MOST_STILL_S)
+        self._log.ask_release()
+        if self._bells is not None:
+            self._bells.ring()
+        _wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
 
     def take_new(self) -> None:
         """From now on make batches that were not made before."""
@@ -263,12 +277,10 @@ class OwnLoader(SwitchedLoader):
         return -float(again) if again > 0 else float("inf")
 
 
-def _opened_bytes(lesson: Lesson) -> int:
-    return sum(lesson.files.values())
-
-
-def _called_bytes(lesson: Lesson) -> int:
-    return lesson.called_bytes
+def _wait_for(done: Callable[[], bool], most_s: float) -> None:
+    end_s = time.monotonic() + most_s
+    while not done() and time.monotonic() < end_s:
+        time.sleep(POLL_S)
 
 
 def _before_again(learned: Sequence[Lesson]) -> int:

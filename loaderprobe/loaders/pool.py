@@ -21,7 +21,8 @@ class Pool:
         self._source = source
         self._multiple = max(1, workers)
         self._kept: list[Any] = []
-        self._again: list[Any] = []
+        self._numbers: list[int] = []
+        self._again: list[list[Any]] = []
         self._fresh = False
         self.size = 0
         """Batches of the pool; 0 while more may be added."""
@@ -57,18 +58,22 @@ class Pool:
         self._fresh, self._again = True, []
 
     def repeat(self, count: int) -> None:
-        """From now on yield the last `count` batches again and again."""
-        count = max(self._multiple, count // self._multiple * self._multiple)
-        self._again = self._kept[-count:]
+        """From now on yield the last `count` batches again and again, each to the worker that had it before."""
+        last = list(zip(self._numbers, self._kept, strict=True))[-max(count, 2 * self._multiple) :]
+        lanes: list[list[Any]] = [[] for _ in range(self._multiple)]
+        for number, batch in last:
+            lanes[number % self._multiple].append(batch)
+        self._again = [lane or [batch for _, batch in last] for lane in lanes]
 
     def __iter__(self) -> Iterator[Any]:
         source = iter(self._source)
         number = 0
         while True:
             if self._again:
-                yield self._again[number % len(self._again)]
+                lane = self._again[number % self._multiple]
+                yield lane[number // self._multiple % len(lane)]
             elif self._fresh or not self.size:
-                source, batch = self._new(source)
+                source, batch = self._new(source, number)
                 if batch is None:
                     return
                 yield batch
@@ -76,7 +81,7 @@ class Pool:
                 yield self._kept[number % self.size % len(self._kept)]
             number += 1
 
-    def _new(self, source: Iterator[Any]) -> tuple[Iterator[Any], Any]:
+    def _new(self, source: Iterator[Any], number: int) -> tuple[Iterator[Any], Any]:
         """The next batch of full length; the sampler begins again when it ends, unless the pool is what it gave."""
         while True:
             batch = next(source, None)
@@ -93,6 +98,7 @@ class Pool:
             else:
                 if len(self._kept) < MOST_KEPT:
                     self._kept.append(batch)
+                    self._numbers.append(number)
                 return source, batch
 
     def _whole(self) -> None:

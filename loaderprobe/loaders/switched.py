@@ -14,6 +14,7 @@ from typing import Any, Self
 from torch.utils.data import DataLoader
 
 from loaderprobe.errors import LoaderprobeError, NoSpace
+from loaderprobe.loaders.bell import Bells
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.watch import FilesOf, Watch, WorkerSetup, watch_here
 from loaderprobe.records.measurement import Mode, WorkerBatches
@@ -63,13 +64,15 @@ class SwitchedLoader:
         self._loader = loader
         self._log_name = FetchLog.create(scratch / "fetch.log", max(loader.num_workers, 1))
         self._log = self._log_name.open("r+")
+        # Files that are named need no learning, and their loader maps none.
+        self._bells = Bells.create(scratch, loader.num_workers) if files_of is None else None
         self._iterator: Any = None
         self._batches: Any = None
         self._watch: Watch | None = None
         settings = loader.__dict__
         if loader.num_workers:
             settings["worker_init_fn"] = WorkerSetup(
-                self._log_name, files_of, loader.worker_init_fn, os.getpid() if tied else None, os.getpid()
+                self._log_name, files_of, loader.worker_init_fn, os.getpid() if tied else None, os.getpid(), self._bells
             )
         make = loader._get_iterator
 

@@ -18,6 +18,7 @@ from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils import fetch as torch_fetch
 
 from loaderprobe.batches import samples_without_collation
+from loaderprobe.loaders.bell import Bells
 from loaderprobe.loaders.dice import global_dice
 from loaderprobe.loaders.fetch_log import LAPS, RELEASED, ROWS, FetchLog
 from loaderprobe.loaders.learned import Learner, Lesson
@@ -55,7 +56,7 @@ class Watch:
         self._batch: Any = None
         self._dice = global_dice()
         self._again = False
-        self._since = 0
+        self._since = self._released = 0
 
     def close(self) -> None:
         """Give back what the kernel lends, and listen no more, when the loader outlives the watch."""
@@ -67,9 +68,6 @@ class Watch:
         entered = time.thread_time_ns()
         if self._collate is None:
             self._collate, fetcher.collate_fn = fetcher.collate_fn, lambda data: self._hand_over(fetcher, data)
-        if self._log.release != self._head[RELEASED]:
-            let_go()
-            self._head[RELEASED] = self._log.release
         learning = self._is_learning()
         if learning:
             self._learner.listen()
@@ -99,6 +97,11 @@ class Watch:
         row[0] = number + 1
         return batch
 
+    def release(self) -> None:
+        """Unmap the pages of mapped files, for which the training process waits. Called from another thread."""
+        let_go()
+        self._head[RELEASED] = self._log.release
+
     def _is_learning(self) -> bool:
         """True until the pool of batches is settled and each of its batches has been made once."""
         pool = self._log.pool
@@ -107,10 +110,12 @@ class Watch:
     def _make(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """The data set at work."""
         self._again = False
-        share = self._log.pool // self._lanes
-        if share > 0 and self._since >= share and hasattr(fetcher, "dataset_iter"):
-            # An iterable begins again with the pool, so that its files come again.
+        share, released = self._log.pool // self._lanes, self._log.release
+        if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or released != self._released):
+            # An iterable begins again with the pool, so that its files come again; and after an eviction, which takes
+            # what the kernel has read ahead of it.
             self._begin_again(fetcher)
+        self._released = released
         return self._whole(fetcher, original, index)
 
     def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
@@ -193,6 +198,8 @@ class WorkerSetup:
     """Tie the worker's life to this process; only for workers that are its children."""
     observer: int = 0
     """The process whose children may see what the worker waits for."""
+    bells: Bells | None = None
+    """Rung when the worker is to unmap its files."""
 
     def __call__(self, worker: int) -> None:
         """Run in the worker, before torch makes its fetcher."""
@@ -202,6 +209,8 @@ class WorkerSetup:
         if self.own is not None:
             self.own(worker)
         watch = Watch(self.log, worker, self.files_of, alone=True)
+        if self.bells is not None:
+            self.bells.answer(worker, watch.release)
         # torch makes the fetcher after this call, and this process serves no other loader.
         for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
             original = kind.fetch

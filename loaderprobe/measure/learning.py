@@ -97,14 +97,14 @@ class Learning:
         """Both laps. Raises what `ended` gives when the loader yields too little."""
         taken, pool, images, held = self._first()
         files = self.loader.files(max(1, self.loader.records().images[0]))
-        evicted_at = self._evict(files, taken)
-        last = self._again(evicted_at, pool)
+        self._evict(files, taken)
+        last = self._again(taken, pool)
         lap = first_lap(
             self.loader.records(),
             self.loader.called_bytes(),
             pool=pool,
             skipped=max(self.workers, 1),
-            again=range(evicted_at + self.ahead + self.workers, last),
+            again=range(taken + self.ahead + self.workers, last),
         )
         return self._decided(
             Learned(
@@ -135,21 +135,12 @@ class Learning:
                 pool = self.loader.settle(taken)
         return taken, pool, images, held
 
-    def _evict(self, files: BatchFiles | PartFiles | str, taken: int) -> int:
-        """Evict what is known; returns how many batches have been taken then."""
+    def _evict(self, files: BatchFiles | PartFiles | str, taken: int) -> None:
+        """Evict what is known."""
         if isinstance(files, str):
-            return taken
-        taken_for_it = 0
-
-        def take(count: int) -> None:
-            nonlocal taken_for_it
-            for _ in range(count):
-                next(self.loader.batches())
-            taken_for_it += count
-
-        release(self.loader, take)
+            return
+        self.loader.release(taken)
         self.cache.evict(files.absolute(0, files.count) if isinstance(files, BatchFiles) else files.paths)
-        return taken + taken_for_it
 
     def _again(self, evicted_at: int, pool: int) -> int:
         """Take the pool once more, as far as time allows; returns how many batches have been taken then."""
@@ -159,7 +150,7 @@ class Learning:
         while taken < first + pool:
             spent_s = self.spent_s() - begin_s
             late = self.budget_s is not None and spent_s > LEARN_SHARE * self.budget_s
-            if taken >= first + max(2, self.workers) and (late or spent_s > 2 * LEARN_AT_LEAST_S):
+            if taken >= first + max(2, self.workers) and (late or spent_s > LEARN_AT_LEAST_S):
                 break
             if next(batches, _END) is _END:
                 raise self.ended(taken)
@@ -192,13 +183,6 @@ def _usual(files: BatchFiles | PartFiles | str) -> Access:
     if isinstance(files, str):
         return "none"
     return "files" if isinstance(files, BatchFiles) else "parts"
-
-
-def release(loader: Renewing, take: Callable[[int], None]) -> None:
-    """Have all processes unmap the pages of mapped files, which takes some batches: `take(1)` takes and drops one."""
-    loader.release()
-    while not loader.released():
-        take(1)
 
 
 def first_lap(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.measure.learning import release
 from loaderprobe.measure.pace import Pace
 from loaderprobe.protocols import Loader, PageCache, Renewing, Switched
 from loaderprobe.records.config import BatchFiles, FileSet, PartFiles, RunConfig
@@ -96,7 +95,7 @@ class Readiness:
         if self.access == "none":
             return
         if mode != "W" and not self._base_is_warm:
-            self._make_cold()
+            self._make_cold(taken)
         elif self.access == "parts":
             self._switch_to_whole()
             self.take(self.pool)
@@ -110,13 +109,13 @@ class Readiness:
         if isinstance(self.loader, Switched):
             self.loader.switch("C")
 
-    def _make_cold(self) -> None:
+    def _make_cold(self, taken: int) -> None:
         if self.access == "fresh":
             if isinstance(self.loader, Renewing):
                 self.loader.take_new()
             return
         if isinstance(self.loader, Renewing):
-            release(self.loader, self.take)
+            self.loader.release(taken)
         if isinstance(self.files, PartFiles):
             self.cache.evict(self.files.paths)
         elif self.files is not None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.verdict import Advice, Cause, Evidence, Gains, Interval, Rates, Side
+from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Gains, Interval, Rates, Side
 
 DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 # History of the diagnosis as a dict, which is an interface:
 # 1  2026-11  first version
-DIAGNOSIS_VERSION = 1
+# 2  2026-11  causes network, lock and wait; a side without a cause; files_were; first_epoch_images_per_s
+DIAGNOSIS_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,13 @@ class Findings:
     batch_size: int
     prefetch_factor: int
     cache: CacheState
-    """The state of the files in the configuration judged; `as-found` where the data set hides them."""
+    """The state of the files that was asked for; `as-found` where the data set hides them."""
+    files_were: FilesWere | None
+    """What the reads showed; None where nothing tells, or no file is read."""
+    first_epoch_images_per_s: float | None
+    """Of the loader alone while the data set had not made its samples yet; None where later epochs are as slow."""
+    later_epochs_images_per_s: float | None
+    """Of the loader alone once it had, or its files were warm; None where that was not measured."""
     rounds: int
     """In which the loader, and training on it, were measured."""
     with_step: bool

@@ -9,7 +9,7 @@ from loaderprobe.records.config import CacheState
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, Picture
-from loaderprobe.records.verdict import Advice, Bound, Gains, Interval, Rates, StepTime, WorkerTime
+from loaderprobe.records.verdict import Advice, Bound, FilesWere, Gains, Interval, Rates, StepTime, WorkerTime
 
 Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"
@@ -19,7 +19,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # 3  2026-11  tensor, instrument_cpu_fraction, forecasts, knees; advice has a command, its rates before and after,
 #             how it is known and what binds then
 # 4  2026-11  gpu_window: why the GPU was idle, and estimates of how full it was; more counters in gpu
-SUMMARY_VERSION = 4
+# 5  2026-11  files_were; causes network, lock and wait with their rates and gains; a side without a cause
+SUMMARY_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,7 @@ class ConfigurationRow:
     emulated: bool
     """True when the accelerator's rate was given, not measured."""
     cache: CacheState
+    """As it was asked for."""
     status: Status
     reason: str | None
     images_per_s: Interval | None
@@ -89,6 +91,8 @@ class ConfigurationRow:
     advice: tuple[Advice, ...]
     forecasts: tuple[Forecast, ...] = ()
     """Of every change that was looked at, whether worth making, not, or beyond what the data can tell."""
+    files_were: FilesWere | None = None
+    """What the reads showed; None where nothing tells, or nothing was measured."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Field name to reason, for figures that could not be measured."""
     gpu_window: GpuWindow | None = None

@@ -22,6 +22,8 @@ Cause = Literal[
     "undecided",
 ]
 How = Literal["performed", "estimated"]
+FilesWere = Literal["cold", "partly warm", "warm"]
+"""What the files were in the segments of the configuration as asked, by bytes where they are counted."""
 Binding = Literal["storage", "preprocess", "cores", "transport", "compute"]
 """The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
@@ -55,6 +57,9 @@ class Rates:
     loader_without_preprocess: float | None
     loader_without_transport: float | None
     cpu_limit: float | None
+    loader_without_network: float | None = None
+    loader_without_lock: float | None = None
+    loader_without_wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +166,8 @@ class Verdict:
     advice: tuple[Advice, ...]
     step_time: StepTime
     worker_time: WorkerTime | None
+    files_were: FilesWere | None
+    """None where nothing tells, or no file is read."""
     instrument_cpu_fraction: float | None
     """CPU time that recording took in the workers, over the CPU time of what it recorded."""
     unavailable: dict[str, str] = field(default_factory=dict)

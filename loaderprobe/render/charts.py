@@ -25,7 +25,11 @@ STEP_COLORS = {
 WORKER_COLORS = {
     "CPU: decode and augment": "#E69F00",
     "ready, no core free": "#56B4E9",
-    "blocked: storage": "#D55E00",
+    "waiting: storage": "#D55E00",
+    "waiting: network": "#0072B2",
+    "waiting: lock": "#CC79A7",
+    "waiting: sleep, pipe, memory": "#9A9A9A",
+    "waiting, not attributed": "#D9D9D9",
 }
 _INK = "#3A3F45"
 _GRID = "#E6E8EB"
@@ -102,7 +106,8 @@ def worker_chart(report: Report, rows: Sequence[ConfigurationRow], title: str) -
         if detail is None or detail.worker_time is None:
             return None
         spent = detail.worker_time
-        return spent.cpu_s, spent.run_delay_s, spent.blocked_s
+        waits = [spent.waits.get(name, 0.0) for name in ("storage", "network", "lock", "wait")]
+        return spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))
 
     return _bars(rows, parts, WORKER_COLORS, title, "ms per image in one worker")
 

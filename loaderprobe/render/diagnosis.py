@@ -12,11 +12,15 @@ from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.verdict import Gain
 from loaderprobe.render.page import Page
 from loaderprobe.render.terminal import STYLES
-from loaderprobe.render.wording import MISSING, advice_words, counted, factor, figure, interval, visible
+from loaderprobe.render.wording import MISSING, advice_words, counted, factor, figure, interval, state_word, visible
 from loaderprobe.units import format_duration, join_words, significant
 
 _WITHOUT = {"storage": "storage", "preprocess": "preprocessing", "transport": "batch transport"}
-_NAMES = {**_WITHOUT, "compute": "compute", "cpu": "the CPU"}
+# Shown only where there is something to gain.
+_WAITS = {"network": "the network", "lock": "a lock", "wait": "other waiting"}
+_NAMES = {**_WITHOUT, **_WAITS, "compute": "compute", "cpu": "the CPU"}
+# A smaller gain of waiting is no line worth.
+WORTH = 1.05
 # Colours that can be read on white and on black.
 _COLORS = {"compute": "#2a9d5c", "balanced": "#3a8fb7", "undecided": "#8a8a8a"}
 _INPUT_COLOR = "#d9731a"
@@ -41,6 +45,8 @@ def heading(found: Findings) -> str:
         return f"Either {join_words([_NAMES.get(name, name) for name in found.candidates], 'or')} binds"
     if found.side in ("balanced", "undecided"):
         return found.side.capitalize()
+    if found.cause == "undecided":
+        return f"{found.side.capitalize()} binds, cause undecided"
     if found.cause == found.side:
         return f"{found.side.capitalize()} binds"
     return f"{found.side.capitalize()} binds: {_NAMES.get(found.cause, found.cause)}"
@@ -59,7 +65,9 @@ def lines(found: Findings) -> list[Line]:
         # Which is training with compute free.
         gain = _gain(found, "compute")
         listed.append(Line(label="the loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), gain=gain))
-    for name, words in _WITHOUT.items():
+    gains = {name: getattr(found.gains, name) for name in _WAITS}
+    worth = {name: words for name, words in _WAITS.items() if gains[name] and gains[name].value > WORTH}
+    for name, words in {**_WITHOUT, **worth}.items():
         rate = getattr(ceilings, f"loader_without_{name}")
         listed.append(Line(label=f"  without {words}", rate=rate, shown=figure(rate), gain=_gain(found, name)))
     if ceilings.cpu_limit is not None:
@@ -198,6 +206,8 @@ def _gain(found: Findings, name: str) -> str:
 def _setting(found: Findings) -> str:
     loading = counted(found.workers, "worker") if found.workers else "serial"
     files = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}[found.cache]
+    if state_word(found.cache, found.files_were):
+        files = f"{found.files_were} files, though cold was asked for"
     return f"{loading}, {found.batch_size} a batch, {files}"
 
 
@@ -215,6 +225,7 @@ def _missing(found: Findings) -> list[str]:
         f"no gain without {_NAMES.get(name.removeprefix('gains.'), name)}: {why}"
         for name, why in found.unavailable.items()
         if name.startswith("gains.") and not (name == "gains.compute" and not found.with_step)
+        if name.removeprefix("gains.") not in _WAITS
     ]
 
 

@@ -33,11 +33,11 @@ from loaderprobe.render.wording import (
     bound_words,
     factor,
     gain_of,
-    interval,
     label,
     main_gains,
     megabytes_per_s,
     percent,
+    speed,
     visible,
     worth_making,
 )
@@ -142,7 +142,7 @@ def _group_blocks(report: Report, group: Group) -> list[str]:
     lines = [
         [
             label(row, group.rows),
-            interval(row.images_per_s),
+            speed(row),
             percent(row.accelerator_utilization),
             megabytes_per_s(row.disk_read_bytes_per_s),
             percent(row.disk_ceiling_fraction),

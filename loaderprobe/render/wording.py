@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loaderprobe.records.config import CacheState
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Advice, Bound, Gain, Interval
+from loaderprobe.records.verdict import Advice, Bound, FilesWere, Gain, Interval
 from loaderprobe.units import join_words, significant
 
 MISSING = "\N{EN DASH}"
 """Stands for a figure that does not exist; every renderer lists the reasons."""
 
-RESOURCES = ("storage", "preprocess", "transport", "compute")
+RESOURCES = ("storage", "preprocess", "transport", "network", "lock", "wait", "compute")
 
 
 THEN = {
@@ -21,6 +22,7 @@ THEN = {
     "transport": "handing over batches binds",
     "compute": "compute binds",
 }
+"""What limits training after a change."""
 
 
 def loading(row: ConfigurationRow) -> str:
@@ -59,6 +61,8 @@ def _verdict_words(bound: Bound) -> str:
         return f"input: {words}" if bound.side == "input" else words
     if bound.side in ("balanced", "undecided") or bound.cause == bound.side:
         return bound.side
+    if bound.cause == "undecided":
+        return f"{bound.side}: cause undecided"
     return f"{bound.side}: {bound.cause}"
 
 
@@ -127,6 +131,11 @@ def rate(images_per_s: float) -> str:
     return f"{images_per_s:.0f}" if images_per_s >= 1000 else significant(images_per_s)
 
 
+def speed(row: ConfigurationRow) -> str:
+    """`205 ±6`, and ` warm` where cold files were asked for and the reads were not cold."""
+    return interval(row.images_per_s) + (state_word(row.cache, row.files_were) if row.images_per_s else "")
+
+
 def percent(fraction: float | None) -> str:
     """`62 %`; below 1 %, two figures."""
     if fraction is None:
@@ -137,6 +146,14 @@ def percent(fraction: float | None) -> str:
 def megabytes_per_s(rate: float | None) -> str:
     """A bandwidth as a number of MB/s, without the unit."""
     return MISSING if rate is None else significant(rate / 1e6)
+
+
+def state_word(asked: CacheState, files_were: FilesWere | None) -> str:
+    """` warm` or ` partly warm` where cold files were asked for and the reads were not cold; else empty.
+
+    No rate of such a run is shown without it.
+    """
+    return f" {files_were}" if asked != "warm" and files_were in ("warm", "partly warm") else ""
 
 
 def figure(value: float | None, figures: int = 3) -> str:

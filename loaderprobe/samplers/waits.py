@@ -18,7 +18,7 @@ from loaderprobe.system.process import child_environment, signal_name
 from loaderprobe.system.wait_rows import GONE, read_rows
 from loaderprobe.system.waits import let_be_read_by, start_ticks
 
-RATE_HZ = 20.0
+RATE_HZ = 12.0
 # It takes a tenth of a second; on a file system that is cold and far away, some more.
 START_LIMIT_S = 30.0
 LOG = "log"
