@@ -13,7 +13,7 @@ from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import BatchFiles, FileSet, PartFiles
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.storage.ceiling import raise_ceiling
+from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -69,17 +69,18 @@ class Ceilings:
 def ceiling_of(measured: Measurement, files: BatchFiles | PartFiles | str, cache: PageCache) -> StorageCeiling | None:
     """What the storage under a loader's own files delivers to as many readers as it has workers.
 
-    None where storage is not among what may bind, or the files of the batches are not known: blocks of shards or
-    databases read at random would be no ceiling for a loader that reads them in a row.
+    None where neither storage nor an estimate that it limits is among what may bind, or no file is known.
     """
-    if not isinstance(files, BatchFiles) or measured.config.cache != "cold" or not storage_matters(measured):
+    if isinstance(files, str) or measured.config.cache != "cold" or not storage_matters(measured):
         return None
+    readers = max(1, measured.config.workers)
+    if isinstance(files, PartFiles):
+        return ceiling_of_parts(files.file_bytes, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
     sizes = {path: size for path, size in files.file_bytes.items() if size}
     everything = FileSet(
         label="own", root="/", generated=False, paths=tuple(path.lstrip("/") for path in sizes),
         classes=(0,) * len(sizes), size_bytes=tuple(sizes.values()), images_found=len(sizes),
     )  # fmt: skip
-    readers = max(1, measured.config.workers)
     return raise_ceiling(None, everything, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
 
 
@@ -89,7 +90,9 @@ def storage_matters(measurement: Measurement) -> bool:
         judged = verdict(measurement)
     except BadValue:
         return False  # no complete round: nothing is known that a ceiling could explain
-    gain = judged.gains.storage
+    gain, estimate = judged.gains.storage, judged.gains.preprocess
+    if estimate is not None and estimate.how == "estimated" and judged.bound.cause in ("preprocess", "cpu", "either"):
+        return True  # however little workers wait: without their work the storage may be at its limit
     return gain is None or gain.value >= CLEAR_LEAD or "storage" in (judged.bound.cause, *judged.bound.candidates)
 
 

@@ -39,7 +39,8 @@ class Plan:
         screening = f"{counted}: the loader alone and in training, {self.rounds} rounds"
         costly = "the same with warm files, without decoding, and without handing over"
         decided = f"then {costly}" + ("" if self.thorough else ", where that leaves the cause open")
-        return f"Plan: {screening}; {decided}.", self._time()
+        where = "in training itself, where training does not run as its parts predict"
+        return f"Plan: {screening}; {decided}; {where}.", self._time()
 
     def _time(self) -> str:
         least, most = format_duration(self.least_s), format_duration(self.most_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +11,14 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet
-from loaderprobe.storage.files import Piece, Sample
+from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks
 from loaderprobe.storage.leg import Course, run_leg
 from loaderprobe.storage.place import locate_pieces
 from loaderprobe.storage.reader import ThreadEngine
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.cpu import cores_available
+
+MOST_BLOCKS = 2048
 
 
 def raise_ceiling(
@@ -40,7 +44,39 @@ def _with_leg(
     pieces = [
         Piece(path=path, offset=0, size_bytes=size) for path, size in zip(paths, files.size_bytes, strict=True) if size
     ]
-    location = locate_pieces(Path(files.root), pieces)
+    return _of_pieces(known, pieces, Path(files.root), readers, seconds=seconds, longest_s=longest_s, cache=cache)
+
+
+def ceiling_of_parts(
+    file_bytes: Mapping[str, int], readers: int, *, seconds: float, longest_s: float, cache: PageCache
+) -> StorageCeiling:
+    """The same for files that a loader reads in parts: in blocks of 1 MB, a random sample of them.
+
+    Reads of that size get from storage about the most that it has; a loader that asks for less at a time gets no more.
+    """
+    pieces = [
+        piece
+        for path, size in file_bytes.items()
+        for piece in blocks(Path(path), size, LARGE_BLOCK_BYTES)
+        if piece.size_bytes
+    ]
+    chosen = random.Random(readers).sample(pieces, min(len(pieces), MOST_BLOCKS))
+    known = StorageCeiling(data="", legs=())
+    if not chosen:
+        return replace(known, missing="the files are empty")
+    try:
+        return _of_pieces(
+            known, chosen, chosen[0].path.parent, readers, seconds=seconds, longest_s=longest_s, cache=cache
+        )
+    except (LoaderprobeError, OSError) as error:
+        return replace(known, missing=f"measuring the ceiling failed: {error}")
+
+
+def _of_pieces(
+    known: StorageCeiling, pieces: Sequence[Piece], root: Path, readers: int, *, seconds: float, longest_s: float,
+    cache: PageCache,
+) -> StorageCeiling:  # fmt: skip
+    location = locate_pieces(root, pieces)
     if not location.counts_reads:
         return replace(known, missing=f"reads of {location.filesystem} are not counted, so nothing could be compared")
     sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)

@@ -8,7 +8,8 @@ import pytest
 from loaderprobe.records.bandwidth import BandwidthLeg, StorageCeiling
 from loaderprobe.records.config import FileSet
 from loaderprobe.storage import ceiling as ceiling_module
-from loaderprobe.storage.ceiling import raise_ceiling
+from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
+from loaderprobe.storage.files import LARGE_BLOCK_BYTES
 from loaderprobe.storage.leg import Course
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -81,3 +82,24 @@ def test_the_ceiling_reads_as_the_loader_does(folder: Path, monkeypatch: pytest.
     (course,) = seen
     assert (course.name, course.readers, course.direct) == ("files", 3, False)
     assert course.supply.sample.block_bytes is None and len(course.supply.sample.pieces) == 20
+
+
+def test_shards_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader reads parts of them that nobody knows; blocks of 1 MB get about the most that storage has."""
+    shard = tmp_path / "000.tar"
+    shard.write_bytes(bytes(LARGE_BLOCK_BYTES * 3 + 5))
+    seen: list[Course] = []
+
+    def made(course: Course) -> BandwidthLeg:
+        seen.append(course)
+        return example_leg(course.readers, 1e8)
+
+    monkeypatch.setattr(ceiling_module, "run_leg", made)
+    sizes = {str(shard): shard.stat().st_size}
+    found = ceiling_of_parts(sizes, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
+    if not found.legs:
+        pytest.skip("reads are not counted here")
+    (course,) = seen
+    assert sorted(piece.size_bytes for piece in course.supply.sample.pieces) == [5, *[LARGE_BLOCK_BYTES] * 3]
+    empty = ceiling_of_parts({}, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
+    assert empty.legs == () and empty.missing

@@ -1,0 +1,92 @@
+"""What two laps over the first batches say about how a loader's files are made cold and warm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loaderprobe.measure.learning import Learned, Learning, first_lap
+from loaderprobe.records.config import PartFiles
+from loaderprobe.records.measurement import FirstLap, WorkerBatches
+from loaderprobe.testing import FakePageCache
+
+FILES = PartFiles(file_bytes={"/data/a.tar": 10**9}, why="in parts")
+LAP: dict[str, Any] = {
+    "images": 100, "wall_s": 1.0, "cpu_s": 0.4, "read_bytes": 10**7, "called_bytes": 10**7, "again_wall_s": 1.0,
+    "again_cpu_s": 0.4, "again_read_bytes": 10**7,
+}  # fmt: skip
+
+
+class Renewable:
+    """Has so many new batches; remembers whether they were asked for."""
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+        self.took_new = False
+
+    def new_left(self) -> float:
+        return self.left
+
+    def take_new(self) -> None:
+        self.took_new = True
+
+
+def decided(left: float = 1e9, counts: bool = True, access: Any = "parts", **changes: Any) -> tuple[Learned, bool]:
+    loader = Renewable(left)
+    learning = Learning(
+        loader=loader,  # type: ignore[arg-type]  # only what deciding needs
+        cache=FakePageCache(), workers=2, ahead=4, spent_s=lambda: 0.0, budget_s=None,
+        ended=lambda taken: ValueError(str(taken)), counts_reads=lambda files: counts,
+    )  # fmt: skip
+    found = Learned(
+        taken=30, pool=20, images=True, files=FILES, access=access, held=(), lap=FirstLap(**(LAP | changes)),
+        keeps_samples=False,
+    )  # fmt: skip
+    return learning._decided(found), loader.took_new
+
+
+def test_files_that_are_read_again_after_their_eviction_are_believed_to_be_all() -> None:
+    """Then the pool goes round, and is evicted each time."""
+    found, took_new = decided()
+    assert (found.access, took_new) == ("parts", False)
+
+
+def test_files_that_stay_warm_are_never_taken_twice() -> None:
+    """Read below Python, and found nowhere: from the second time on the page cache answers."""
+    found, took_new = decided(again_read_bytes=0, again_wall_s=0.5)
+    assert (found.access, took_new, found.keeps_samples) == ("fresh", True, False)
+
+
+def test_samples_that_are_kept_are_never_taken_twice() -> None:
+    """Made again, they cost next to nothing."""
+    found, _ = decided(read_bytes=0, again_read_bytes=0, again_wall_s=0.1, again_cpu_s=0.05)
+    assert (found.access, found.keeps_samples) == ("fresh", True)
+
+
+def test_without_new_batches_files_are_as_found() -> None:
+    """There is nothing to take that was not taken."""
+    assert decided(left=3, again_read_bytes=0)[0].access == "none"
+    small, took_new = decided(left=3, again_wall_s=0.1, again_cpu_s=0.05)
+    assert (small.access, small.keeps_samples, took_new) == ("parts", True, False)
+
+
+@pytest.mark.parametrize(("again_wall_s", "access"), [(0.45, "fresh"), (1.0, "parts")])
+def test_where_no_bytes_are_counted_waiting_tells(again_wall_s: float, access: str) -> None:
+    """On FUSE, workers that wait no more the second time met the cache."""
+    assert decided(counts=False, again_wall_s=again_wall_s)[0].access == access
+
+
+def test_the_first_batch_of_a_worker_counts_in_neither_lap() -> None:
+    """It pays for imports; and batches made before the eviction are no second time."""
+    count = 12
+    records = WorkerBatches(
+        batch=tuple(range(count)), worker=(0,) * count, start_ns=(0,) * count, wall_ns=tuple(range(1, count + 1)),
+        cpu_ns=(1,) * count, run_delay_ns=(0,) * count, read_bytes=(5,) * count, images=(4,) * count,
+    )  # fmt: skip
+    found = first_lap(records, (7,) * 5, pool=5, skipped=1, again=range(7, 12))
+    assert found is not None
+    assert found.images == 4 * 4  # numbers 7, 8, 9, 11: batch 10 is the first one again
+    assert found.called_bytes == 4 * 7
+    assert found.wall_s == pytest.approx((3 + 4 + 5 + 2) / 1e9)
+    assert first_lap(records, (), pool=5, skipped=1, again=range(0)) is None
