@@ -14,6 +14,7 @@ from loaderprobe.analyze.rates import WorkerCost
 
 # A loader without bound is counted as this much faster, so that no figure is infinite.
 UNBOUNDED = 1000.0
+WAITS = ("network", "lock", "wait")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +46,12 @@ def without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> flo
     # The serial loader is its only worker, and also works outside of fetching.
     left_s = wall_s - gone_s if limits.workers else 1 / rate - gone_s
     parent_s = 0.0 if resource == "transport" else limits.parent_s
+    # A wait that was not there takes nothing away, however idle the workers were between batches.
+    by_workers = (
+        rate * _per_second(wall_s, left_s) if resource in WAITS else _per_second(max(limits.workers, 1), left_s)
+    )
     bounds = (
-        _per_second(max(limits.workers, 1), left_s),
+        by_workers if limits.workers else _per_second(1.0, left_s),
         _per_second(limits.cores, cpu_s + parent_s),
         _per_second(1.0, parent_s) if limits.workers else math.inf,
         most,

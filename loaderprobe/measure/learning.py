@@ -118,18 +118,21 @@ class Learning:
         batches, taken, pool, images = self.loader.batches(), 0, 0, False
         held: list[Any] = []
         wanted = POOL_BATCHES + 2 * self.ahead + 2 * self.workers
-        room = MOST_HELD_BYTES
+        room, begin_s = MOST_HELD_BYTES, 0.0
         while not pool or taken < pool:
             batch = next(batches, _END)
             if batch is _END:
                 raise self.ended(taken)
+            # Starting the workers, which takes seconds where they are spawned, teaches nothing.
+            begin_s = begin_s or self.spent_s()
+            spent_s = self.spent_s() - begin_s
             images = images or holds_images(batch)
             taken += 1
             room -= size_bytes(batch)
             if not held or (len(held) < MOST_HELD and room > 0):
                 held.append(copied(batch))
-            late = self.budget_s is not None and self.spent_s() > LEARN_SHARE * self.budget_s
-            enough = taken >= wanted and self.spent_s() >= LEARN_AT_LEAST_S
+            late = self.budget_s is not None and spent_s > LEARN_SHARE * self.budget_s
+            enough = taken >= wanted and spent_s >= LEARN_AT_LEAST_S
             if not pool and (enough or late or self.loader.exhausted):
                 self.loader.check()
                 pool = self.loader.settle(taken)
