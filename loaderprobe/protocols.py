@@ -88,8 +88,12 @@ class Renewing(Protocol):
         """From now on make batches that were not made before."""
         ...
 
-    def repeat(self, batches: int) -> bool:
-        """From now on make the last so many batches again and again; False for a loader that cannot."""
+    def repeats(self) -> bool:
+        """True when it can make batches again."""
+        ...
+
+    def repeat(self, batches: int) -> None:
+        """From now on make the last so many batches again and again."""
         ...
 
     def new_left(self) -> float:

@@ -48,7 +48,9 @@ def without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> flo
     parent_s = 0.0 if resource == "transport" else limits.parent_s
     # A wait that was not there takes nothing away, however idle the workers were between batches.
     by_workers = (
-        rate * _per_second(wall_s, left_s) if resource in WAITS else _per_second(max(limits.workers, 1), left_s)
+        rate * _per_second(wall_s, left_s)
+        if resource.split()[-1] in WAITS
+        else _per_second(max(limits.workers, 1), left_s)
     )
     bounds = (
         by_workers if limits.workers else _per_second(1.0, left_s),
@@ -61,10 +63,10 @@ def without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> flo
 
 
 def _waited(resource: str, cost: WorkerCost) -> float:
-    """Seconds an image that a worker waits for this: as it was seen, or (`most storage`) as much as it can be."""
-    most = resource.removeprefix("most ")
-    if most != resource:
-        return cost.waited_at_most_s(most) / cost.images
+    """Seconds an image that a worker waits for this: as it was seen, or the least or most that it can be."""
+    end, _, name = resource.rpartition(" ")
+    if end:
+        return (cost.waited_at_most_s(name) if end == "most" else cost.waited_at_least_s(name)) / cost.images
     waited_s = cost.waited_s(resource)
     return (cost.blocked_s if waited_s is None else waited_s) / cost.images
 

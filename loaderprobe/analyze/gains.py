@@ -19,7 +19,7 @@ from loaderprobe.analyze.rates import (
     segments_of,
     worker_cost,
 )
-from loaderprobe.analyze.validity import base_mode, by_waiting, waiting_evidence, why_not_as_asked
+from loaderprobe.analyze.validity import base_mode, by_waiting, files_were, waiting_evidence, why_not_as_asked
 from loaderprobe.analyze.waiting import Waiting
 from loaderprobe.analyze.without import MODE_WITHOUT, Parts, Without, possible_modes
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -68,6 +68,10 @@ class Experiments:
     """Cores that training keeps busy, workers and training process together."""
     waiting: Waiting | None = None
     """What workers were seen waiting for."""
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Resource to the least and the most that its gain can be, where it rests on looks at workers."""
+    met_warm: str = ""
+    """Why files that were to be cold were warm: then nothing is known of cold ones."""
     by_waiting: bool = False
     """True where cold and warm files were told apart only by how long workers waited for them."""
     evidence: tuple[Evidence, ...] = ()
@@ -96,10 +100,14 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     ratios["compute"] = {n: loader[n] / rate for n, rate in predicted.items()}
     how: dict[str, How] = {name: each.how for name, each in known.items()} | {"compute": "performed"}
     trained = in_training(measurement, base, loader, end_to_end)
+    if trained:
+        # The law that made these did not foretell training: what is left of them is the most that they can be.
+        ratios |= {n: _at_most(each.rates, loader, most) for n, each in known.items() if each.how == "estimated"}
     ratios |= trained
     how |= dict.fromkeys(trained, "performed")
     free = [replace(loops[n], overhead_s=0.0).end_to_end(math.inf) / predicted[n] for n in predicted]
-    asked = base == "C" and measurement.storage_kind != "memory" and math.isinf(limits.storage_images_per_s)
+    unlimited = math.isinf(limits.storage_images_per_s) or measurement.access != "files"
+    asked = base == "C" and measurement.storage_kind != "memory" and unlimited
     possible = [name for name, mode in MODE_WITHOUT.items() if mode in possible_modes(measurement)]
     bounds = {
         name: median(list(_ratios(loops, predicted, replace(each, rates=each.at_most), most).values()))
@@ -137,14 +145,34 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         starved_gain=median([loader[n] / end_to_end[n] for n in both]) if both else None,
         training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
         waiting=waiting,
+        ranges={name: each for name in known if (each := _range(parts, name, most)) and name not in trained},
+        met_warm=_met_warm(measurement, taken),
         by_waiting=by_waiting(measurement),
         evidence=waiting_evidence(measurement),
     )
 
 
+def _range(parts: Parts, name: str, most: float) -> tuple[float, float] | None:
+    """By the interval of the share of looks; None for what rests on no looks."""
+    found = parts.range_of(name)
+    return None if found is None else (min(most, found[0]), min(most, found[1]))
+
+
+def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> str:
+    """Where the files were in memory on purpose, or nobody asked for cold ones, that is no reason for doubt."""
+    if measurement.config.cache == "warm" or measurement.storage_kind == "memory" or files_were(measurement) != "warm":
+        return ""
+    return taken["storage"].missing or ""
+
+
 def judged_activity(measurement: Measurement) -> Activity:
     """What the verdict is on: training or, without a step, the loader alone."""
     return "drain" if measurement.compute.name == NO_STEP else "train"
+
+
+def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: float) -> dict[int, float]:
+    """Training gains no more from a faster loader than the loader itself."""
+    return {number: min(most, rate / loader[number]) for number, rate in rates.items()}
 
 
 def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None:

@@ -50,6 +50,10 @@ class WorkerCost:
             return None
         return (self.blocked_s - self.helped_s) * self.waiting.share(resource)
 
+    def waited_at_least_s(self, resource: str) -> float:
+        """The least that it can be, with 95 % probability; 0 where workers were not looked at."""
+        return 0.0 if self.waiting is None else (self.blocked_s - self.helped_s) * self.waiting.least(resource)
+
     def waited_at_most_s(self, resource: str) -> float:
         """The most that it can be, with 95 % probability; all waiting where workers were not looked at."""
         if self.waiting is None:

@@ -164,6 +164,8 @@ def _why_undecided(found: Experiments, residual: float | None, tolerance: float)
     """The reason why no firm word is possible; empty when one is."""
     if residual is None or not found.gains:
         return "no round measured both the loader and training on it"
+    if found.met_warm:
+        return found.met_warm
     misfit = abs(residual) > tolerance and not found.in_training
     if misfit and len(found.predicted) == 1:
         return (
@@ -193,6 +195,10 @@ def is_clear(found: Experiments, top: str, second: str) -> bool:
     ratios = found.ratios[second]
     if top in found.at_most and second in ("storage", "network") and max(ratios.values(), default=1.0) >= CLEAR_LEAD:
         # Were the storage at its limit, the workers would wait as they do, and the estimate would be of no gain.
+        return False
+    least, _ = found.ranges.get(top, (found.gains[top].value, 0.0))
+    _, most = found.ranges.get(second, (0.0, found.gains[second].value))
+    if least < CLEAR_LEAD * max(1.0, most):
         return False
     estimated = "estimated" in (found.gains[top].how, found.gains[second].how)
     least = math.log(OPEN_LEAD if estimated else CLEAR_LEAD)

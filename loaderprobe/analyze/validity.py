@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.analyze.rates import WorkerCost, cold_fraction, segments_of, worker_cost
+from loaderprobe.analyze.waiting import waiting_of
 from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST, Measurement, Mode, Segment
 from loaderprobe.records.verdict import Evidence, FilesWere
 from loaderprobe.stats import mean
@@ -25,6 +26,8 @@ WARM_WAIT_SHARE = 0.05
 LEAST_BYTES = 512
 # Cold batches of files that are read in parts read about as much each time.
 READ_AGAIN = 0.7
+# Of looks at workers: so many on sockets and pipes show that the data come from there.
+FROM_ELSEWHERE = 0.05
 # Samples that take less than this share of the CPU time the second time were kept.
 WORK_AGAIN = 0.6
 # No clock tells of a shorter wait.
@@ -71,13 +74,19 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
 def met_warm(measurement: Measurement) -> str | None:
     """Why files that were to be cold cannot have been: they are not all known, and were in memory; None otherwise."""
     lap = measurement.first_lap
-    if measurement.access not in ("none", "fresh") or base_mode(measurement) == "W" or lap is None:
+    if measurement.access == "files" or base_mode(measurement) == "W" or lap is None:
         return None
-    if not measurement.storage_counts_reads or lap.called_bytes < LEAST_BYTES * lap.images:
+    # Of files that nobody knows, nobody knows either whether their reads would be counted.
+    told = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
+    if not told or lap.called_bytes < LEAST_BYTES * lap.images:
         return None
-    cost = worker_cost(measurement.worker_batches, segments_of(measurement, "C", "drain"))
+    drains = segments_of(measurement, "C", "drain")
+    cost = worker_cost(measurement.worker_batches, drains)
     if cost is None or cost.read_bytes >= LEAST_BYTES * cost.images:
         return None
+    waiting = waiting_of(measurement, drains)
+    if waiting is not None and waiting.count("network") + waiting.kinds.get("pipe", 0) > FROM_ELSEWHERE * waiting.looks:
+        return None  # read calls return what comes over sockets and pipes, too
     if lap.read_bytes >= LEAST_BYTES * lap.images:
         return "its files are not all known, so they could not be evicted, and came from memory after the first time"
     return "its files are not all known, so they could not be evicted, and were in memory"
@@ -94,12 +103,13 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
         read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "C"))
         if cpu_cold_s and cpu_s < WORK_AGAIN * cpu_cold_s:
             return KEEPS_SAMPLES
-        if not measurement.storage_counts_reads or read < max(LEAST_BYTES, WARM_AT_MOST * read_cold):
+        if not measurement.storage_counts_reads:
+            return _why_not_by_waiting(measurement, mode)
+        if read < max(LEAST_BYTES, WARM_AT_MOST * read_cold):
             return None
         return f"{read / max(read_cold, read):.0%} of the bytes came from storage in segments meant to be warm"
-    resident = _resident(segments)
-    if not measurement.storage_counts_reads or (resident is not None and resident < 1 - COLD_AT_LEAST):
-        return None
+    if not measurement.storage_counts_reads:
+        return _why_not_by_waiting(measurement, mode) if "W" in measurement.modes else None
     lap = measurement.first_lap
     most = max(lap.read_bytes, lap.again_read_bytes) / lap.images if lap is not None and lap.images else 0.0
     if most < LEAST_BYTES or read >= READ_AGAIN * most:
@@ -137,8 +147,10 @@ def files_were(measurement: Measurement) -> FilesWere | None:
 
 def by_waiting(measurement: Measurement) -> bool:
     """True where only the workers' waiting tells cold files from warm ones."""
-    if as_found(measurement) or measurement.storage_kind == "memory" or measurement.access != "files":
+    if as_found(measurement) or measurement.storage_kind == "memory":
         return False
+    if measurement.access != "files":
+        return not measurement.storage_counts_reads and "W" in measurement.modes
     segments = _of(measurement, base_mode(measurement))
     return cold_fraction(measurement, segments) is None and _resident(segments) is None
 

@@ -56,16 +56,22 @@ class Waiting:
         """Of all waiting."""
         return self.count(resource) / self.waited if self.waited else 0.0
 
+    def least(self, resource: str) -> float:
+        """The lower end of the share's 95 % interval."""
+        return _wilson(self.count(resource), self.waited, -1.0) if self.waited else 0.0
+
     def most(self, resource: str) -> float:
         """The upper end of the share's 95 % interval, with what may be of any kind."""
-        if not self.waited:
-            return 1.0
         may_be = self.count(resource) + (self.kinds.get("other", 0) if self.unknown else 0)
-        # Wilson's interval (1927), which holds for shares near 0 and 1 and for few looks.
-        n, p = self.waited, may_be / self.waited
-        middle = p + Z_95**2 / (2 * n)
-        half = Z_95 * math.sqrt(p * (1 - p) / n + Z_95**2 / (4 * n * n))
-        return min(1.0, (middle + half) / (1 + Z_95**2 / n))
+        return _wilson(may_be, self.waited, 1.0) if self.waited else 1.0
+
+
+def _wilson(count: int, of: int, side: float) -> float:
+    """One end of Wilson's interval (1927), which holds for shares near 0 and 1 and for few looks."""
+    share = count / of
+    middle = share + Z_95**2 / (2 * of)
+    half = Z_95 * math.sqrt(share * (1 - share) / of + Z_95**2 / (4 * of * of))
+    return min(1.0, max(0.0, (middle + side * half) / (1 + Z_95**2 / of)))
 
 
 def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting | None:

@@ -10,6 +10,7 @@ from loaderprobe.analyze.validity import KEEPS_SAMPLES, LEAST_BYTES, as_found, b
 from loaderprobe.analyze.waiting import RESOURCES
 from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.verdict import How
+from loaderprobe.stats import median
 
 # Waiting for less than this share of the time cannot make a gain worth a word.
 NEGLIGIBLE_WAIT = 0.05
@@ -69,6 +70,22 @@ class Parts:
     def _looked_at(self) -> bool:
         return any(cost is not None and cost.waiting is not None for cost in self.costs.values())
 
+    def range_of(self, resource: str) -> tuple[float, float] | None:
+        """The loader's speed-up at least and at most, by the 95 % interval of what workers were seen waiting for."""
+        costs = {n: cost for n, cost in self.costs.items() if cost is not None and cost.waiting is not None}
+        if resource not in RESOURCES or not costs or (resource == "storage" and self._performed("W")):
+            return None
+        ends = [
+            median(
+                [
+                    estimate.without(f"{end} {resource}", self.loader[n], cost, self.limits) / self.loader[n]
+                    for n, cost in costs.items()
+                ]
+            )
+            for end in ("least", "most")
+        ]
+        return ends[0], ends[1]
+
     def storage(self) -> Without:
         """The same files, or the same batches, from memory; as files are found, nobody knows what comes from there."""
         base = base_mode(self.measurement)
@@ -81,7 +98,7 @@ class Parts:
         performed = self._performed("W")
         if performed is None or (performed.missing == KEEPS_SAMPLES and self._looked_at):
             # A data set that keeps its samples shows no warm files, only how workers waited for cold ones.
-            reason = self._why_not_storage() if as_found(self.measurement) else None
+            reason = None if "W" in possible_modes(self.measurement) else self._why_not_storage()
             performed = Without(missing=reason) if reason else self._estimated("storage")
         return performed if performed.missing is None else replace(performed, at_most=self._without_waiting("storage"))
 

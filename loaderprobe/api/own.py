@@ -170,11 +170,10 @@ def _learning(own: Any, loader: Any, limit: Deadline, asked: Asked, cache: PageC
 
 
 def _location(files: BatchFiles | PartFiles | str) -> StorageLocation:
-    """Of the storage under the files; where they are not known, reads are taken to be counted."""
-    if isinstance(files, str):
+    """Of the storage under the largest of the files: a small one beside the data may be anywhere."""
+    if isinstance(files, str) or not files.file_bytes:
         return HIDDEN
-    paths = files.paths if isinstance(files, PartFiles) else files.absolute(0, files.batch_size)
-    return locate(paths[0])
+    return locate(Path(max(files.file_bytes, key=lambda path: files.file_bytes[path])))
 
 
 def _session(

@@ -19,11 +19,14 @@ class Bells:
     count: int
 
     @classmethod
-    def create(cls, folder: Path, count: int) -> Bells:
-        """The pipes, in a new folder under this one."""
+    def create(cls, folder: Path, count: int) -> Bells | None:
+        """The pipes, in a new folder under this one; None on a file system that has none."""
         made = cls(Path(tempfile.mkdtemp(prefix="bells-", dir=folder)), count)
-        for worker in range(count):
-            os.mkfifo(made.path(worker))
+        try:
+            for worker in range(count):
+                os.mkfifo(made.path(worker))
+        except OSError:
+            return None
         return made
 
     def path(self, worker: int) -> Path:

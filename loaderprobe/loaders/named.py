@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -11,7 +12,9 @@ from loaderprobe.loaders.held import held
 from loaderprobe.system.mapped import may_hold_data
 
 # A folder above this depth may hold anything.
-LEAST_DEPTH = 3
+LEAST_DEPTH = 2
+# Strings that look like paths but are none (addresses, captions) cost a question each.
+MOST_ASKED = 50_000
 LONGEST_PATH = 4096
 
 
@@ -21,12 +24,14 @@ def named_files(dataset: Any, *, most: int) -> dict[str, int]:
     Looks at no more than `most` files, and one more where there are more.
     """
     found: dict[str, int] = {}
-    for path in _paths(dataset):
+    for path in islice(_paths(dataset), MOST_ASKED):
         for file in islice(_files(path), most + 1):
             try:
-                found[file] = os.stat(file).st_size  # noqa: PTH116  # names, not paths: there may be thousands
+                state = os.stat(file)  # noqa: PTH116  # names, not paths: there may be thousands
             except OSError:
                 continue  # gone, or a link to nowhere
+            if stat.S_ISREG(state.st_mode) and os.access(file, os.R_OK):
+                found[file] = state.st_size
             if len(found) > most:
                 return found
     return found

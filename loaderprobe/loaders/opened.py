@@ -40,9 +40,11 @@ class OpenedFiles:
         return list(dict.fromkeys(file for file in map(_data_file, events) if file is not None))
 
     def _on_event(self, event: str, arguments: Sequence[Any]) -> None:
-        if self._heard is not None and event == "open":
+        heard = self._heard
+        # Another thread may stop listening in between.
+        if heard is not None and event == "open":
             path, _, flags = arguments
-            self._heard.append((path, flags or 0))
+            heard.append((path, flags or 0))
 
 
 def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:

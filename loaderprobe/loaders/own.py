@@ -102,8 +102,10 @@ class OwnLoader(SwitchedLoader):
             self._batches = self._epochs = Epochs(twin if self._rewrapped is None else self._rewrapped)
             return self
         except LoaderprobeError:
+            super().__exit__(None, None, None)
             raise
         except Exception as error:
+            super().__exit__(None, None, None)
             raise self._trouble(error) from error
 
     def __exit__(self, *error: Any) -> None:
@@ -262,17 +264,19 @@ class OwnLoader(SwitchedLoader):
         if self._pool is not None:
             self._pool.take_new()
 
-    def repeat(self, batches: int) -> bool:
-        """From now on make the last so many batches again and again; False for an iterable."""
-        if self._pool is None:
-            return False
-        self._pool.repeat(batches)
-        return True
+    def repeats(self) -> bool:
+        """True for a map-style data set, whose batches are asked for by their indices."""
+        return self._pool is not None
+
+    def repeat(self, batches: int) -> None:
+        """From now on make the last so many batches again and again."""
+        if self._pool is not None:
+            self._pool.repeat(batches)
 
     def new_left(self) -> float:
         """Batches that were never made; below 0 when some came again."""
         if self._pool is not None:
-            return self._pool.left() - self._pool.laps
+            return -float(self._pool.laps) if self._pool.laps else self._pool.left()
         again = self._log.laps - self._laps
         return -float(again) if again > 0 else float("inf")
 

@@ -24,6 +24,7 @@ class Pool:
         self._numbers: list[int] = []
         self._again: list[list[Any]] = []
         self._fresh = False
+        self._seen: set[Any] = set()
         self.size = 0
         """Batches of the pool; 0 while more may be added."""
         self.odd = 0
@@ -99,7 +100,15 @@ class Pool:
                 if len(self._kept) < MOST_KEPT:
                     self._kept.append(batch)
                     self._numbers.append(number)
+                self._note(batch)
                 return source, batch
+
+    def _note(self, batch: Any) -> None:
+        """A sampler may go on for ever, or draw with replacement: what it has given before is not new."""
+        indices = [index for index in (batch if isinstance(batch, Sequence) else [batch]) if isinstance(index, int)]
+        if self._fresh and indices and 2 * len(self._seen.intersection(indices)) > len(indices):
+            self.laps += 1
+        self._seen.update(indices)
 
     def _whole(self) -> None:
         """The sampler has no more: the pool is all there is, repeated until each worker has as many."""

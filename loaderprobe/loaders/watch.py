@@ -57,6 +57,7 @@ class Watch:
         self._dice = global_dice()
         self._again = False
         self._since = self._released = 0
+        self._quiet = False
 
     def close(self) -> None:
         """Give back what the kernel lends, and listen no more, when the loader outlives the watch."""
@@ -71,6 +72,9 @@ class Watch:
         learning = self._is_learning()
         if learning:
             self._learner.listen()
+        elif self._alone and not self._quiet:
+            self._learner.close()
+            self._quiet = True
         number = self._lane + self._made * self._lanes
         row = self._rows[self._made % ROWS]
         cpu, delay, read = self._meter.read()

@@ -17,7 +17,7 @@ from loaderprobe.protocols import Loader, PageCache, Renewing
 from loaderprobe.records.config import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Access, FirstLap, WorkerBatches
 
-# A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed.
+# A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed, twice.
 POOL_BATCHES = 14
 # And as many as a segment lasts; a quick loader makes more of them.
 LEARN_AT_LEAST_S = 1.0
@@ -117,7 +117,7 @@ class Learning:
         """Take batches until the pool holds enough of them, or a share of the time is gone."""
         batches, taken, pool, images = self.loader.batches(), 0, 0, False
         held: list[Any] = []
-        wanted = POOL_BATCHES + 2 * self.ahead + 2 * self.workers
+        wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
         room, begin_s = MOST_HELD_BYTES, 0.0
         while not pool or taken < pool:
             batch = next(batches, _END)

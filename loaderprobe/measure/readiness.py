@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from loaderprobe.measure.pace import Pace
 from loaderprobe.protocols import Loader, PageCache, Renewing, Switched
@@ -40,6 +41,7 @@ class Readiness:
     """Batches taken when files were last evicted."""
     last_new: int = 0
     """Batches of the last segment that took new ones."""
+    _supply: Literal["pool", "new", "again"] = "pool"
 
     @property
     def _base_is_warm(self) -> bool:
@@ -61,13 +63,19 @@ class Readiness:
         return tuple(sorted(modes))
 
     def _repeats(self) -> bool:
-        return isinstance(self.loader, Renewing) and self.loader.new_left() < float("inf")
+        return isinstance(self.loader, Renewing) and self.loader.repeats()
 
-    def exhausted(self, batches: int) -> bool:
-        """True when cold segments need so many new batches, and there are not as many."""
+    def exhausted(self, segments: int, pace: Pace, to_flush: int) -> bool:
+        """True when so many cold segments need new batches, and there are not as many."""
+        least = max(pace.multiple, MIN_COLD_BATCHES)
+        batches = segments * (to_flush + self.config.batches_ahead + least)
         return (
             self.access == "fresh" and isinstance(self.loader, Renewing) and self.loader.new_left() < batches
         )  # fmt: skip
+
+    def untimed(self, mode: Mode, to_flush: int) -> int:
+        """Batches to be dropped after a cold start: in shards and databases the kernel reads ahead."""
+        return to_flush if self.access == "parts" and mode != "W" and not self._base_is_warm else 0
 
     def limit(self, pace: Pace, mode: Mode, untimed: int) -> Pace:
         """Cold segments read each file once; `untimed` batches go before those that are timed, or are made ahead."""
@@ -81,6 +89,7 @@ class Readiness:
             once = int(left / NEW_ROUNDS) - untimed
         else:
             known = self.whole()
+            untimed += self.untimed(mode, self.config.workers * (self.config.prefetch_factor + 1))
             once = (self.pool or (known.count // self.config.batch_size if known else 0)) - untimed
             if once < least:
                 self.notes.append(
@@ -102,6 +111,7 @@ class Readiness:
         elif self.access == "fresh":
             if isinstance(self.loader, Renewing):
                 self.loader.repeat(max(self.last_new, self.config.batches_ahead + to_flush))
+                self._supplied("again")
         else:
             self._warm(taken, pace, to_flush, cpu_s, cores)
 
@@ -113,6 +123,7 @@ class Readiness:
         if self.access == "fresh":
             if isinstance(self.loader, Renewing):
                 self.loader.take_new()
+                self._supplied("new")
             return
         if isinstance(self.loader, Renewing):
             self.loader.release(taken)
@@ -120,6 +131,12 @@ class Readiness:
             self.cache.evict(self.files.paths)
         elif self.files is not None:
             self.cache.evict(self.files.absolute(0, self.files.count))
+
+    def _supplied(self, batches: Literal["new", "again"]) -> None:
+        """Drop what was asked for before the loader was told to make other batches."""
+        if batches != self._supply:
+            self.take(self.config.batches_ahead)
+        self._supply = batches
 
     def _warm(self, taken: int, pace: Pace, to_flush: int, cpu_s: float, cores: float) -> None:
         known = self.whole()

@@ -62,13 +62,13 @@ def drain(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
     return steps
 
 
-def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace, instead: Any = None) -> Steps:
-    """Take each batch, copy it to the device, train on it; or train on `instead`, where nothing is handed over."""
+def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace, instead: Sequence[Any] = ()) -> Steps:
+    """Take each batch, copy it to the device, train on it; or on `instead` in turn, where nothing is handed over."""
 
     def step() -> None:
         batch = next(batches)
         steps.ready_ns.append(clock.now_ns())
-        on_device = compute.copy(batch if instead is None else instead)
+        on_device = compute.copy(instead[len(steps.ready_ns) % len(instead)] if instead else batch)
         steps.copied_ns.append(clock.now_ns())
         compute.step(on_device)
         steps.end_ns.append(clock.now_ns())

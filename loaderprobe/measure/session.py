@@ -80,7 +80,7 @@ class Session:
     _notes: list[str] = field(init=False, default_factory=list)
     _pace: Pace = field(init=False)
     _resident: list[Any] = field(init=False, default_factory=list)
-    _stand_in: Any = field(init=False, default=None)
+    _stand_in: Sequence[Any] = field(init=False, default=())
     _ready: Readiness = field(init=False)
     _started_utc: str = field(init=False)
     _started_ns: int = field(init=False)
@@ -176,7 +176,7 @@ class Session:
     def _new_batches_for(self, plan: Sequence[tuple[Mode, Activity]]) -> bool:
         """False where cold segments need batches that were never made, and too few of those are left."""
         cold = sum(mode not in ("W", "resident") for mode, _ in plan)
-        if not self._ready.exhausted(cold * (self._to_flush + self._pace.multiple)):
+        if not self._ready.exhausted(cold, self._pace, self._to_flush):
             return True
         self._notes.append("every batch of the data set has been made once, so there was no further round")
         return False
@@ -210,7 +210,7 @@ class Session:
         self.taken += 1
         self._first_batch_s = (clock.now_ns() - self._started_ns) / 1e9
         held = self.held or (first,)
-        self._stand_in = held[0]
+        self._stand_in = held
         if self.parts.compute.info().given_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
             self._resident = [self.parts.compute.copy(batch) for batch in held]
@@ -231,13 +231,15 @@ class Session:
         self._prepare(mode, pace)
         resident = self._ready.resident(self.taken)
         self._switch(mode)
+        # What the kernel reads ahead of a shard must be as much when timing begins as when it ends.
+        self._drop(self._ready.untimed(mode, self._to_flush))
         disk_before = self.parts.read_devices()
         first = self.taken
         if activity == "drain":
             steps = drain(self._batches, self.parts.clock, pace)
         else:
             # Where nothing is handed over, the step takes a batch from before.
-            instead = self._stand_in if mode == "T" else None
+            instead = self._stand_in if mode == "T" else ()
             steps = train(self._batches, self.parts.compute, self.parts.clock, pace, instead)
         self.taken = first + len(steps.begin_ns)
         if mode not in ("W", "T"):

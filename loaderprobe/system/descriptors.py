@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
@@ -52,6 +53,8 @@ class Descriptors:
             return UNKNOWN
         if link.startswith("/"):
             device = link.startswith("/dev/") and not link.startswith("/dev/shm/")
+            if self._is_named_pipe(number):
+                return Descriptor("pipe", link)
             return Descriptor("device" if device else "file", link)
         name, _, rest = link.partition(":")
         if name == "socket":
@@ -60,6 +63,12 @@ class Descriptors:
         if name == "pipe":
             return Descriptor("pipe")
         return _INSIDE.get(rest, UNKNOWN)
+
+    def _is_named_pipe(self, number: int) -> bool:
+        try:
+            return stat.S_ISFIFO(os.stat(f"fd/{number}", dir_fd=self._directory).st_mode)
+        except OSError:
+            return False
 
     def polled(self, address: int, count: int) -> Iterable[Descriptor] | None:
         """Those in an array of `struct pollfd`; None where the memory may not be read."""

@@ -39,9 +39,10 @@ def held_files(own: Path = Path("/proc/self")) -> dict[str, int]:
 def let_go(own: Path = Path("/proc/self")) -> int:
     """Unmap the pages of all files that are mapped and not as code; returns how many mappings of them there are.
 
-    They come back when they are read. Private mappings that have been written to are left alone: changes would be lost.
+    They come back when they are read. Private mappings that can be, or have been, written to are left alone: changes
+    would be lost.
     """
-    found = _mappings(own)
+    found = [each for each in _mappings(own) if each.shared or not each.writable]
     changed = _changed(own) if any(not each.shared for each in found) else set()
     clean = [each for each in found if each.begin not in changed]
     for each in clean:
@@ -54,6 +55,7 @@ class _Mapping:
     begin: int
     end: int
     shared: bool
+    writable: bool
     path: str
 
 
@@ -67,7 +69,7 @@ def _mappings(own: Path) -> list[_Mapping]:
         if "x" in parts[1]:
             code.add(parts[5])
         begin, _, end = parts[0].partition("-")
-        found.append(_Mapping(int(begin, 16), int(end, 16), parts[1][3] == "s", parts[5]))
+        found.append(_Mapping(int(begin, 16), int(end, 16), parts[1][3] == "s", "w" in parts[1], parts[5]))
     return [each for each in found if each.path not in code]
 
 

@@ -125,7 +125,8 @@ def _on_overlay(paths: Sequence[Path]) -> bool:
 
 
 def _drop(path: Path, *, write_back: bool) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # What is no regular file must not hold us up.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if write_back:
             # Read-only file systems without a write path (squashfs) answer EINVAL: nothing there is dirty.

@@ -29,8 +29,8 @@ YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 # Each costs some 5 us; a process with more threads than these is seen in part.
 MOST_THREADS = 64
 # What threads do on behalf of one that waits for them. The first counts most: a pool of which one thread reads and
-# another decodes is waited for because of the read.
-_WORK: tuple[WaitKind, ...] = ("storage", "metadata", "network", "memory", "uninterruptible", "running")
+# another decodes is waited for because of the read. A socket counts least: libraries keep connections that are idle.
+_WORK: tuple[WaitKind, ...] = ("storage", "metadata", "memory", "uninterruptible", "running", "network")
 
 
 def let_be_read_by(pid: int) -> None:
@@ -138,7 +138,9 @@ class WatchedProcess:
         self.letters_only = _why_refused(error)
         if letter == "R":
             return RUNNING
-        return by_channel(files.channel(), letter, None)
+        seen = by_channel(files.channel(), letter, None)
+        # A lock, or what cannot be told, may be another thread of this process.
+        return seen._replace(inside=seen.kind in ("lock", "other"))
 
 
 def _why_refused(error: OSError) -> str:

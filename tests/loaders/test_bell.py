@@ -19,6 +19,7 @@ def test_a_worker_hears_it_whatever_it_is_doing(tmp_path: Path) -> None:
     """As often as it is rung, from a thread of its own."""
     context = multiprocessing.get_context("fork")
     bells = Bells.create(tmp_path, 1)
+    assert bells is not None
     ready, heard = context.Semaphore(0), context.Semaphore(0)
     worker = context.Process(target=_worker, args=(bells, ready, heard), daemon=True)
     worker.start()
@@ -34,4 +35,6 @@ def test_a_worker_hears_it_whatever_it_is_doing(tmp_path: Path) -> None:
 
 def test_nobody_has_to_listen(tmp_path: Path) -> None:
     """A worker may have ended."""
-    Bells.create(tmp_path, 2).ring()
+    bells = Bells.create(tmp_path, 2)
+    assert bells is not None
+    bells.ring()

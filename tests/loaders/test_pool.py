@@ -33,7 +33,7 @@ def test_a_sampler_without_new_batches_says_so() -> None:
     pool, _, batches = _settled(12, 2, 8)
     pool.take_new()
     list(islice(batches, 6))  # type: ignore[call-overload]
-    assert pool.laps == 1
+    assert pool.laps >= 1
     assert pool.left() - pool.laps < 0
 
 
