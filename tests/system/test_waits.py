@@ -193,14 +193,14 @@ def test_epoll(threads: FakeThreads, watched: WatchedProcess) -> None:
 
 
 def test_who_waits_for_threads_does_what_they_do(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """Storage counts before network, network before running; threads idle in futex count for nothing."""
+    """Storage counts before running, and that before an idle connection; threads in futex count for nothing."""
     threads.waits("futex")
     threads.waits("futex", tid=43)
     assert _seen(watched) == ("lock", None)
-    threads.runs(tid=44)
-    assert _seen(watched) == ("running", None)
-    threads.waits("read", PEER, tid=45)
+    threads.waits("read", PEER, tid=44)
     assert _seen(watched) == ("network", "10.0.0.5:443")
+    threads.runs(tid=45)
+    assert _seen(watched) == ("running", None)
     threads.faults(tid=46)
     assert _seen(watched) == ("storage", None)
 
