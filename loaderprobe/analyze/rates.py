@@ -67,7 +67,7 @@ class WorkerCost:
 
     @property
     def blocked_s(self) -> float:
-        """Waiting for storage: neither computing nor waiting for a core."""
+        """Neither computing nor waiting for a core: waiting for storage, or for what workers are seen to wait for."""
         return max(0.0, self.wall_s - self.cpu_s - self.run_delay_s)
 
     def per_image(self) -> WorkerTime:

@@ -14,7 +14,7 @@ BLOCKED_SHARE = 0.3
 MAX_SECONDS = 3.0
 MIN_STEPS_OF_SLOW_DEVICE = 3
 # However quick: so many steps tell as much as any more.
-MOST_BATCHES = 50_000
+MOST_BATCHES = 10_000
 # In times of the longest usual segment, when there is an end to waiting.
 LONGEST = 4.0
 # Assumed, not measured: wall time of a segment over its timed part: flush, eviction, warming.

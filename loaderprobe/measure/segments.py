@@ -116,6 +116,6 @@ def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, pace: Pace) ->
 
 
 def blocked_share(records: WorkerBatches) -> float:
-    """Share of the workers' wall time spent waiting for storage: wall minus CPU minus run delay."""
+    """Share of the workers' wall time spent waiting: wall minus CPU minus run delay."""
     wall = sum(records.wall_ns)
     return 1 - (sum(records.cpu_ns) + sum(records.run_delay_ns)) / wall if wall else 0.0
