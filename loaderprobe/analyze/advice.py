@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from loaderprobe.analyze.experiments import Experiments
 from loaderprobe.analyze.fit import Fit, fit
 from loaderprobe.analyze.forecast import accelerator, alternative, cached, disk, examples, prefetch, refused
-from loaderprobe.analyze.gains import Experiments
 from loaderprobe.analyze.knee import WITHIN, worker_forecasts
 from loaderprobe.analyze.point import Point, point_of
 from loaderprobe.analyze.rates import segments_of

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from loaderprobe.analyze import estimate
 from loaderprobe.analyze.disk import ceiling_leg
+from loaderprobe.analyze.experiments import Experiments
 from loaderprobe.analyze.model import Loop
 from loaderprobe.analyze.rates import (
     WorkerCost,
@@ -23,132 +24,136 @@ from loaderprobe.analyze.validity import base_mode, by_waiting, files_were, wait
 from loaderprobe.analyze.waiting import Waiting
 from loaderprobe.analyze.without import MODE_WITHOUT, Parts, Without, possible_modes
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
-from loaderprobe.records.verdict import Evidence, Gain, How
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
+from loaderprobe.records.verdict import Gain, How
 from loaderprobe.stats import median
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiments:
-    """Rates and gains by round, before anything is judged."""
-
-    base: Mode
-    """The mode that is the configuration as asked: W when warm, else C."""
-    compute: float | None
-    loader: dict[int, float]
-    without: dict[str, dict[int, float]]
-    """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
-    how: dict[str, How]
-    gains: dict[str, Gain]
-    ratios: dict[str, dict[int, float]]
-    """Gain of each round: rounds are compared with themselves, since their parts saw the same machine."""
-    end_to_end: dict[int, float]
-    predicted: dict[int, float]
-    ceiling_gain: float
-    """What training would gain if the whole input cost nothing."""
-    cost: WorkerCost | None
-    overhead_s: float
-    """Seconds a batch that the training thread works on receiving it."""
-    batch_size: int
-    missing: dict[str, str] = field(default_factory=dict)
-    """Resource to the reason why its gain is not known."""
-    at_most: frozenset[str] = frozenset()
-    """Resources whose estimated gain is only the most that can be had: storage at its limit would leave less."""
-    bounds: dict[str, float] = field(default_factory=dict)
-    """Resource that is missing to the most that its gain can be, where that is known."""
-    open: frozenset[str] = frozenset()
-    """Resources that are only estimated, and whose mode could be run."""
-    in_training: bool = False
-    """True where resources were taken away in training itself: no law of how parts make a whole is needed then."""
-    free_gain: float | None = None
-    """Compute alone over training, both measured: what an input without cost would gain."""
-    starved_gain: float | None = None
-    """The loader alone over training, both measured: what compute without cost would gain."""
-    training_cores: float | None = None
-    """Cores that training keeps busy, workers and training process together."""
-    waiting: Waiting | None = None
-    """What workers were seen waiting for."""
-    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Resource to the least and the most that its gain can be, where it rests on looks at workers."""
-    met_warm: str = ""
-    """Why files that were to be cold were warm: then nothing is known of cold ones."""
-    by_waiting: bool = False
-    """True where cold and warm files were told apart only by how long workers waited for them."""
-    evidence: tuple[Evidence, ...] = ()
-    """By what they were told apart then."""
 
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and gains that the measurement carries; estimates also heed the storage's ceiling where it is known."""
     base = base_mode(measurement)
     drains = segments_of(measurement, base, "drain")
-    overhead_s = parent_overhead_s(drains) if measurement.config.workers else 0.0
-    loader = rates_by_round(measurement, base, "drain")
     cost = attributed_cost(measurement, drains)
+    seen = _Seen.of(measurement, drains)
+    limits = _limits(measurement, seen.overhead_s, ceiling)
     waiting = cost.waiting if cost else None
     costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in drains}
-    limits = _limits(measurement, overhead_s, ceiling)
-    parts = Parts(measurement=measurement, loader=loader, costs=costs, limits=limits)
+    parts = Parts(measurement=measurement, loader=seen.loader, costs=costs, limits=limits)
     taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
-    alone = _compute_rates(measurement, loader)
-    loops = {number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()}
-    predicted = {n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops}
-    end_to_end = rates_by_round(measurement, base, judged_activity(measurement))
-    most = _most_gain(alone, end_to_end)
-    ratios = {name: _ratios(loops, predicted, each, most) for name, each in known.items()}
-    ratios["compute"] = {n: loader[n] / rate for n, rate in predicted.items()}
-    how: dict[str, How] = {name: each.how for name, each in known.items()} | {"compute": "performed"}
-    trained = in_training(measurement, base, loader, end_to_end)
-    if trained:
-        # The law that made these did not foretell training: what is left of them is the most that they can be.
-        ratios |= {n: _at_most(each.rates, loader, most) for n, each in known.items() if each.how == "estimated"}
-    ratios |= trained
-    how |= dict.fromkeys(trained, "performed")
-    free = [replace(loops[n], overhead_s=0.0).end_to_end(math.inf) / predicted[n] for n in predicted]
+    trained = in_training(measurement, base, seen.loader, seen.end_to_end)
+    how: dict[str, How] = {name: each.how for name, each in known.items()}
+    how |= dict.fromkeys(("compute", *trained), "performed")
+    ratios = _all_ratios(seen, known, trained)
     unlimited = math.isinf(limits.storage_images_per_s) or measurement.access != "files"
     asked = base == "C" and measurement.storage_kind != "memory" and unlimited
-    possible = [name for name, mode in MODE_WITHOUT.items() if mode in possible_modes(measurement)]
-    bounds = {
-        name: median(list(_ratios(loops, predicted, replace(each, rates=each.at_most), most).values()))
-        for name, each in taken.items()
-        if each.missing is not None and each.at_most and predicted
-    }
-    both = sorted(loader.keys() & end_to_end.keys())
     return Experiments(
         base=base,
-        compute=median(list(alone.values())) if alone else None,
-        loader=loader,
+        compute=median(list(seen.alone.values())) if seen.alone else None,
+        loader=seen.loader,
         without={name: each.rates for name, each in known.items()},
         how=how,
         gains={name: _interval_gain(list(found.values()), how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
-        end_to_end=end_to_end,
-        predicted=predicted,
-        ceiling_gain=min(median(free), most) if free else math.inf,
+        end_to_end=seen.end_to_end,
+        predicted=seen.predicted,
+        ceiling_gain=seen.ceiling_gain,
         cost=cost,
-        overhead_s=overhead_s,
+        overhead_s=seen.overhead_s,
         batch_size=measurement.config.batch_size,
-        missing={
-            name: each.missing for name, each in taken.items() if each.missing is not None and name not in trained
-        },
+        missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in ("preprocess", "transport") if asked and how.get(n) == "estimated"),
-        bounds=bounds,
-        # One that was run and showed nothing is not open any more.
-        open=frozenset(
-            name
-            for name in possible
-            if how.get(name) == "estimated" and not segments_of(measurement, MODE_WITHOUT[name], "drain")
-        ),
+        bounds=_bounds(seen, taken),
+        open=_still_open(measurement, how),
         in_training=bool(trained),
-        free_gain=most if math.isfinite(most) else None,
-        starved_gain=median([loader[n] / end_to_end[n] for n in both]) if both else None,
+        free_gain=seen.most if math.isfinite(seen.most) else None,
+        starved_gain=seen.starved_gain,
         training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
         waiting=waiting,
-        ranges={name: each for name in known if (each := _range(parts, name, most)) and name not in trained},
+        ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
         met_warm=_met_warm(measurement, taken),
         by_waiting=by_waiting(measurement),
         evidence=waiting_evidence(measurement),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """Rates by round, as measured, and what the parts predict of training."""
+
+    loader: dict[int, float]
+    alone: dict[int, float]
+    """Of compute."""
+    end_to_end: dict[int, float]
+    loops: dict[int, Loop]
+    overhead_s: float
+
+    @classmethod
+    def of(cls, measurement: Measurement, drains: Sequence[Segment]) -> _Seen:
+        base = base_mode(measurement)
+        overhead_s = parent_overhead_s(drains) if measurement.config.workers else 0.0
+        loader = rates_by_round(measurement, base, "drain")
+        alone = _compute_rates(measurement, loader)
+        return cls(
+            loader=loader,
+            alone=alone,
+            end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
+            loops={number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()},
+            overhead_s=overhead_s,
+        )
+
+    @property
+    def predicted(self) -> dict[int, float]:
+        return {n: self.loops[n].end_to_end(rate) for n, rate in self.loader.items() if n in self.loops}
+
+    @property
+    def most(self) -> float:
+        """What no input, however fast, can gain more than."""
+        return _most_gain(self.alone, self.end_to_end)
+
+    @property
+    def ceiling_gain(self) -> float:
+        predicted = self.predicted
+        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
+        return min(median(free), self.most) if free else math.inf
+
+    @property
+    def starved_gain(self) -> float | None:
+        both = sorted(self.loader.keys() & self.end_to_end.keys())
+        return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
+
+
+def _all_ratios(
+    seen: _Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]]
+) -> dict[str, dict[int, float]]:
+    """Gains by round: by the law of the loop or, where resources were taken away in training, as training showed."""
+    predicted, most = seen.predicted, seen.most
+    ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
+    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in predicted.items()}
+    if not trained:
+        return ratios
+    # The law did not foretell training: of what was not taken away there, only the most that it can gain is left.
+    estimated = {name: each for name, each in known.items() if each.how == "estimated"}
+    return ratios | {n: _at_most(each.rates, seen.loader, most) for n, each in estimated.items()} | dict(trained)
+
+
+def _bounds(seen: _Seen, taken: Mapping[str, Without]) -> dict[str, float]:
+    """The most that can be gained without what is missing, where that is known."""
+    predicted = seen.predicted
+    known = {name: each for name, each in taken.items() if each.missing and each.at_most and predicted}
+    return {
+        name: median(list(_ratios(seen.loops, predicted, replace(each, rates=each.at_most), seen.most).values()))
+        for name, each in known.items()
+    }
+
+
+def _still_open(measurement: Measurement, how: Mapping[str, How]) -> frozenset[str]:
+    """What is only estimated, and could be run. One that was run and showed nothing is not open any more."""
+    possible = possible_modes(measurement)
+    return frozenset(
+        name
+        for name, mode in MODE_WITHOUT.items()
+        if mode in possible and how.get(name) == "estimated" and not segments_of(measurement, mode, "drain")
     )
 
 

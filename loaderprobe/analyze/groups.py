@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.advice import Counsel, Place, Surroundings, counsel
-from loaderprobe.analyze.gains import Experiments, run_experiments
+from loaderprobe.analyze.experiments import Experiments
+from loaderprobe.analyze.gains import run_experiments
 from loaderprobe.analyze.knee import find_knee, worker_forecasts
 from loaderprobe.analyze.point import Point, point_of
 from loaderprobe.analyze.rule import cores_are_taken

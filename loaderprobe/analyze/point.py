@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loaderprobe.analyze.gains import Experiments
+from loaderprobe.analyze.experiments import Experiments
 from loaderprobe.analyze.model import Loop
 from loaderprobe.analyze.rates import cold_fraction, rates_by_round, segments_of, worker_cost
 from loaderprobe.analyze.rule import residual_of

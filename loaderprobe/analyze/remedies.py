@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.analyze.gains import Experiments
+from loaderprobe.analyze.experiments import Experiments
 from loaderprobe.analyze.rule import WORTH
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Advice, Interval

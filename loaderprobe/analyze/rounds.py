@@ -6,7 +6,8 @@ resources taken away for real, and only those that may be the cause.
 
 from __future__ import annotations
 
-from loaderprobe.analyze.gains import Experiments, run_experiments
+from loaderprobe.analyze.experiments import Experiments
+from loaderprobe.analyze.gains import run_experiments
 from loaderprobe.analyze.rates import segments_of
 from loaderprobe.analyze.rule import (
     CLEAR_LEAD,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from loaderprobe.analyze.gains import Experiments
+from loaderprobe.analyze.experiments import Experiments
 from loaderprobe.records.gaps import GpuWindow
 from loaderprobe.records.verdict import Cause, Evidence, Gain, Side
 from loaderprobe.stats import half_width, mean, median, standard_error

@@ -8,7 +8,8 @@ from dataclasses import fields
 from loaderprobe.analyze.advice import Surroundings, advise
 from loaderprobe.analyze.disk import DiskUse, disk_use
 from loaderprobe.analyze.estimate import UNBOUNDED
-from loaderprobe.analyze.gains import Experiments, judged_activity, run_experiments
+from loaderprobe.analyze.experiments import Experiments
+from loaderprobe.analyze.gains import judged_activity, run_experiments
 from loaderprobe.analyze.gpu_counters import gpu_figures
 from loaderprobe.analyze.gpu_window import Seen, held_against, look
 from loaderprobe.analyze.rates import interval, segment_seconds, segments_of, step_time

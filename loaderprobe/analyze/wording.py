@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loaderprobe.analyze.gains import Experiments
+from loaderprobe.analyze.experiments import Experiments
 from loaderprobe.analyze.rule import WORTH, Judgement
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.gaps import Gaps

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gains import Experiments
+from loaderprobe.analyze.experiments import Experiments
 from loaderprobe.analyze.model import Loop
 from loaderprobe.analyze.rates import WorkerCost
 from loaderprobe.analyze.rule import Judgement, judge
