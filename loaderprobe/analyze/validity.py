@@ -24,8 +24,8 @@ LEAST_WAIT_S = 1e-4
 WARM_WAIT_SHARE = 0.05
 # Of storage an image, below which a data set does not read its samples from there.
 LEAST_BYTES = 512
-# Cold batches of files that are read in parts read about as much each time.
-READ_AGAIN = 0.7
+# Cold batches of files that are read in parts read about as much each time, but for what is read ahead.
+READ_AGAIN = 0.6
 # Of looks at workers: so many on sockets and pipes show that the data come from there.
 FROM_ELSEWHERE = 0.05
 # Samples that take less than this share of the CPU time the second time were kept.
@@ -111,10 +111,14 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
     if not measurement.storage_counts_reads:
         return _why_not_by_waiting(measurement, mode) if "W" in measurement.modes else None
     lap = measurement.first_lap
-    most = max(lap.read_bytes, lap.again_read_bytes) / lap.images if lap is not None and lap.images else 0.0
-    if most < LEAST_BYTES or read >= READ_AGAIN * most:
+    if lap is None or not lap.images:
         return None
-    return f"batches meant to be cold read {read / most:.0%} of what the first ones read from storage"
+    # What was cold in one of the two laps; a lap that begins anew also reads ahead what it does not use.
+    laps = [read_bytes / lap.images for read_bytes in (lap.read_bytes, lap.again_read_bytes)]
+    first = min((each for each in laps if each >= LEAST_BYTES), default=0.0)
+    if not first or read >= READ_AGAIN * first:
+        return None
+    return f"batches meant to be cold read {read / first:.0%} of what the first ones read from storage"
 
 
 def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[float, float]:

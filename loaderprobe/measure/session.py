@@ -200,17 +200,14 @@ class Session:
         self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
         self._started_ns = clock.now_ns()
         self._pace = pace_for(workers=self.config.workers, rounds=self.config.rounds, budget_s=self.budget_s)
-        self._ready = Readiness(
-            config=self.config, files=self.files, access=self.access, loader=self.parts.loader, cache=self.parts.cache,
-            take=self._drop, pool=self.pool, notes=self._notes,
-        )  # fmt: skip
+        loader, cache = self.parts.loader, self.parts.cache
+        self._ready = Readiness(self.config, self.files, self.access, loader, cache, self._drop, self.pool, self._notes)
         self.on_stage("first batch", 0, 0)
         self._batches = self.parts.loader.batches()
         first = next(self._batches)
         self.taken += 1
         self._first_batch_s = (clock.now_ns() - self._started_ns) / 1e9
-        held = self.held or (first,)
-        self._stand_in = held
+        self._stand_in = held = self.held or (first,)
         if self.parts.compute.info().given_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
             self._resident = [self.parts.compute.copy(batch) for batch in held]
