@@ -71,6 +71,10 @@ class Switched(Protocol):
         """True when a batch from `first_batch` on, of those asked for by now, was begun before `time_ns`."""
         ...
 
+    def still(self, taken: int) -> bool:
+        """True when, with `taken` batches taken, workers have made all that they were asked for, and rest."""
+        ...
+
 
 @runtime_checkable
 class Renewing(Protocol):

@@ -245,12 +245,10 @@ class OwnLoader(SwitchedLoader):
         `taken` batches have been taken: workers stop when those ahead are made. Waits for that, and for them, a while.
         """
         let_go()
-        workers = self._loader.num_workers
-        if not workers:
+        if not self._loader.num_workers:
             self._log.ask_release()
             return
-        last = taken + workers * (self._loader.prefetch_factor or 0) - 1
-        _wait_for(lambda: self._log.made(last), MOST_STILL_S)
+        _wait_for(lambda: self.still(taken), MOST_STILL_S)
         self._log.ask_release()
         if self._bells is not None:
             self._bells.ring()

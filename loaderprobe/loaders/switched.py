@@ -123,6 +123,11 @@ class SwitchedLoader:
         """From now on batches are made in this mode; those already begun are not."""
         self._log.mode = mode
 
+    def still(self, taken: int) -> bool:
+        """True when, with `taken` batches taken, workers have made all that they were asked for, and rest."""
+        ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
+        return not ahead or self._log.made(taken + ahead - 1)
+
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
         """True when a batch from `first_batch` on, of those asked for by now, was begun before `time_ns`."""
         ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)

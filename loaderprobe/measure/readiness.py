@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loaderprobe.measure.pace import Pace
-from loaderprobe.protocols import Loader, PageCache, Renewing, Switched
+from loaderprobe.protocols import Clock, Loader, PageCache, Renewing, Switched
 from loaderprobe.records.config import BatchFiles, FileSet, PartFiles, RunConfig
 from loaderprobe.records.measurement import Access, Mode
 
@@ -18,6 +18,9 @@ MIN_COLD_BATCHES = 3
 # Warm more than the fastest rate the cores allow would consume: that is reckoned from the images so far, and on others
 # (small ones, or of another quality) the cores are faster.
 WARM_MARGIN = 2.0
+# Workers that are still making what was asked of them are waited for, by so much at a time.
+MOST_REST_NS = 10 * 10**9
+REST_S = 0.002
 # Cold segments of a round, and the rounds that new batches are saved for.
 NEW_ROUNDS = 6
 
@@ -72,6 +75,12 @@ class Readiness:
         return (
             self.access == "fresh" and isinstance(self.loader, Renewing) and self.loader.new_left() < batches
         )  # fmt: skip
+
+    def rest(self, taken: int, clock: Clock) -> None:
+        """Wait until no worker is making a batch: compute alone must not share the cores with them."""
+        end_ns = clock.now_ns() + MOST_REST_NS
+        while isinstance(self.loader, Switched) and not self.loader.still(taken) and clock.now_ns() < end_ns:
+            clock.sleep(REST_S)
 
     def untimed(self, mode: Mode, to_flush: int) -> int:
         """Batches to be dropped after a cold start: in shards and databases the kernel reads ahead."""

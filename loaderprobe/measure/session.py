@@ -176,10 +176,10 @@ class Session:
     def _new_batches_for(self, plan: Sequence[tuple[Mode, Activity]]) -> bool:
         """False where cold segments need batches that were never made, and too few of those are left."""
         cold = sum(mode not in ("W", "resident") for mode, _ in plan)
-        if not self._ready.exhausted(cold, self._pace, self._to_flush):
-            return True
-        self._notes.append("every batch of the data set has been made once, so there was no further round")
-        return False
+        short = self._ready.exhausted(cold, self._pace, self._to_flush)
+        if short:
+            self._notes.append("every batch of the data set has been made once, so there was no further round")
+        return not short
 
     def _spent_s(self) -> float:
         return (self.parts.clock.now_ns() - self._started_ns) / 1e9
@@ -217,6 +217,8 @@ class Session:
             train_resident(self._resident, self.parts.compute, clock, WARM_UP)
 
     def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
+        if mode == "resident":
+            self._ready.rest(self.taken, self.parts.clock)
         if activity == "train" and self._resident:
             # A device that was idle meanwhile is slow in its first steps, which weigh more in the shorter segment.
             train_resident(self._resident[:1], self.parts.compute, self.parts.clock, Pace(max_batches=1))

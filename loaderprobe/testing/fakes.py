@@ -125,6 +125,10 @@ class ScriptedLoader:
                 self._make(number)
         self._mode = mode
 
+    def still(self, taken: int) -> bool:
+        """Always: a batch is made when it is taken."""
+        return True
+
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
         """True when a batch from `first_batch` on was begun before `time_ns`."""
         return any(number >= first_batch and start < time_ns for number, start in self._begun_ns.items())

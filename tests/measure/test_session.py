@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loaderprobe.analyze.verdict import verdict
-from loaderprobe.testing import FakePageCache, Service, example_files
+from loaderprobe.measure.readiness import REST_S, Readiness
+from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 from tests.measure.conftest import Measure
 
 
@@ -121,3 +122,22 @@ def test_rounds_hold_every_mode(measure_fake: Measure) -> None:
     orders = [[(s.mode, s.activity) for s in measurement.segments if s.round == number] for number in range(5)]
     assert all(sorted(order) == sorted(orders[0]) for order in orders)
     assert len({tuple(order) for order in orders}) > 1
+
+
+class Busy(ScriptedLoader):
+    """Workers that go on making batches for 0.3 s after a segment."""
+
+    def still(self, taken: int) -> bool:
+        self.asked = getattr(self, "asked", 0) + 1
+        return self.asked > 150
+
+
+def test_compute_alone_waits_until_the_workers_rest() -> None:
+    """On a CPU they would take its cores from it: compute alone came out at a fifth of its rate."""
+    clock, files = FakeClock(), example_files()
+    config = example_config(data=files.fingerprint)
+    loader = Busy(config, files, clock, FakePageCache(), Service(cpu_s=0.001))
+    ready = Readiness(config, files, "files", loader, FakePageCache(), lambda count: None)
+    begun_ns = clock.now_ns()
+    ready.rest(10, clock)
+    assert clock.now_ns() - begun_ns == pytest.approx(150 * REST_S * 1e9)
