@@ -16,6 +16,7 @@ from loaderprobe.batches import copied, holds_images, size_bytes
 from loaderprobe.protocols import Loader, PageCache, Renewing
 from loaderprobe.records.config import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Access, FirstLap, WorkerBatches
+from loaderprobe.stats import median
 
 # A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed, twice.
 POOL_BATCHES = 14
@@ -32,6 +33,8 @@ READ_AGAIN = 0.5
 TIME_AGAIN = 0.6
 # Of the workers in all: less than this is no more than noise.
 LEAST_SAVED_S = 0.05
+# Times the usual batch.
+OUTLIER = 4.0
 
 
 class Learnable(Loader, Renewing, Protocol):
@@ -203,6 +206,9 @@ def first_lap(
     ]
     if not pairs:
         return None
+    # A machine that stood still for a moment is no sample that was kept.
+    usual_ns = median([records.wall_ns[first] for first, _, _ in pairs])
+    pairs = [pair for pair in pairs if records.wall_ns[pair[0]] <= OUTLIER * usual_ns]
 
     def total(column: tuple[int, ...], which: int) -> int:
         return sum(column[pair[which]] for pair in pairs)

@@ -104,7 +104,7 @@ class Session:
         begun_ns = self.parts.clock.now_ns()
         for number in range(MOST_ROUNDS):
             plan = self._plan()
-            if not plan or not self._time_for(len(plan), begun_ns) or not self._new_batches_for(plan):
+            if not plan or not self._time_for(len(plan), begun_ns) or (number and not self._new_batches_for(plan)):
                 return
             total = max(self.config.rounds * len(plan), len(self._segments) + len(plan))
             for mode, activity in shuffle.sample(plan, len(plan)):
