@@ -8,11 +8,6 @@ from loaderprobe.analyze.rates import rates_by_round
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.stats import median
 
-# Batches that take less than this share of the time when they are made again were kept, in part at least.
-TIME_AGAIN = 0.6
-# Of the workers in all: less than this is no more than noise.
-LEAST_SAVED_S = 0.05
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epochs:
@@ -29,7 +24,7 @@ class Epochs:
 def epochs(measurement: Measurement) -> Epochs | None:
     """None where batches made again take as long, or where nothing was made twice."""
     lap = measurement.first_lap
-    if lap is None or lap.wall_s - lap.again_wall_s < LEAST_SAVED_S or lap.again_wall_s >= TIME_AGAIN * lap.wall_s:
+    if lap is None or not lap.quicker:
         return None
     as_asked = rates_by_round(measurement, "W" if measurement.config.cache == "warm" else "C", "drain")
     if not as_asked:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from loaderprobe.analyze.rates import WorkerCost, cold_fraction, segments_of, worker_cost
 from loaderprobe.analyze.waiting import waiting_of
-from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST, Measurement, Mode, Segment
+from loaderprobe.records.measurement import COLD_AT_LEAST, LEAST_BYTES, WARM_AT_MOST, Measurement, Mode, Segment
 from loaderprobe.records.verdict import Evidence, FilesWere
 from loaderprobe.stats import mean
 from loaderprobe.units import significant
@@ -22,8 +22,6 @@ TOLD_APART = 3.0
 LEAST_WAIT_S = 1e-4
 # Workers that wait for storage less than this share of their time read from memory.
 WARM_WAIT_SHARE = 0.05
-# Of storage an image, below which a data set does not read its samples from there.
-LEAST_BYTES = 512
 # Cold batches of files that are read in parts read about as much each time, but for what is read ahead.
 READ_AGAIN = 0.6
 # Of looks at workers: so many on sockets and pipes show that the data come from there.

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze import estimate
 from loaderprobe.analyze.rates import WorkerCost, parent_overhead_s, rates_by_round, segments_of
-from loaderprobe.analyze.validity import KEEPS_SAMPLES, LEAST_BYTES, as_found, base_mode, met_warm, why_not_as_asked
+from loaderprobe.analyze.validity import KEEPS_SAMPLES, as_found, base_mode, met_warm, why_not_as_asked
 from loaderprobe.analyze.waiting import RESOURCES
-from loaderprobe.records.measurement import Measurement, Mode
+from loaderprobe.records.measurement import LEAST_BYTES, Measurement, Mode
 from loaderprobe.records.verdict import How
 from loaderprobe.stats import median
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from loaderprobe.batches import copied, holds_images, size_bytes
 from loaderprobe.protocols import Loader, PageCache, Renewing
 from loaderprobe.records.config import BatchFiles, PartFiles
-from loaderprobe.records.measurement import Access, FirstLap, WorkerBatches
+from loaderprobe.records.measurement import LEAST_BYTES, LEAST_SAVED_S, TIME_AGAIN, Access, FirstLap, WorkerBatches
 from loaderprobe.stats import median
 
 # A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed, twice.
@@ -26,13 +26,8 @@ LEARN_SHARE = 0.2
 # Compute alone steps on so many batches of the pool in turn, since they may differ in cost.
 MOST_HELD = 64
 MOST_HELD_BYTES = 256 << 20
-# Of storage an image, below which a data set does not read its samples from there.
-LEAST_BYTES = 512
-# The second time less than this share of the bytes, or of the time, is the sign of files or samples kept.
+# The second time less than this share of the bytes is the sign of files kept.
 READ_AGAIN = 0.5
-TIME_AGAIN = 0.6
-# Of the workers in all: less than this is no more than noise.
-LEAST_SAVED_S = 0.05
 # Times the usual batch.
 OUTLIER = 4.0
 
@@ -168,16 +163,14 @@ class Learning:
         lap = found.lap
         if lap is None or not lap.images:
             return found
-        saved_s = lap.wall_s - lap.again_wall_s
-        quicker = lap.again_wall_s < TIME_AGAIN * lap.wall_s and saved_s >= LEAST_SAVED_S
         if self.counts_reads(found.files):
             kept = lap.read_bytes >= LEAST_BYTES * lap.images and lap.again_read_bytes < READ_AGAIN * lap.read_bytes
         else:
             waited, again = lap.wall_s - lap.cpu_s, lap.again_wall_s - lap.again_cpu_s
-            kept = waited > READ_AGAIN * lap.wall_s and again < READ_AGAIN * waited and saved_s >= LEAST_SAVED_S
-        if not (quicker or kept):
+            kept = waited > READ_AGAIN * lap.wall_s and again < READ_AGAIN * waited and lap.saved_s >= LEAST_SAVED_S
+        if not (lap.quicker or kept):
             return found
-        found = replace(found, keeps_samples=quicker and lap.again_cpu_s < TIME_AGAIN * lap.cpu_s)
+        found = replace(found, keeps_samples=lap.quicker and lap.again_cpu_s < TIME_AGAIN * lap.cpu_s)
         # A round takes two cold segments at least, each after a flush.
         if self.loader.new_left() < 4 * (self.ahead + 4 * max(self.workers, 1)):
             return replace(found, access="none" if kept and not found.keeps_samples else found.access)

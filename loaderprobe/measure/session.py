@@ -200,8 +200,8 @@ class Session:
         self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
         self._started_ns = clock.now_ns()
         self._pace = pace_for(workers=self.config.workers, rounds=self.config.rounds, budget_s=self.budget_s)
-        loader, cache = self.parts.loader, self.parts.cache
-        self._ready = Readiness(self.config, self.files, self.access, loader, cache, self._drop, self.pool, self._notes)
+        parts = self.parts.loader, self.parts.cache
+        self._ready = Readiness(self.config, self.files, self.access, *parts, self._drop, self.pool, self._notes)
         self.on_stage("first batch", 0, 0)
         self._batches = self.parts.loader.batches()
         first = next(self._batches)
@@ -266,8 +266,7 @@ class Session:
     def _paced(self, mode: Mode) -> Pace:
         """Cold segments read each file once; where workers wait for storage, they look for longer."""
         pace = self._pace
-        cold = self.base_mode != "W" and mode != "W"
-        if cold and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
+        if "W" not in (self.base_mode, mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
         return self._ready.limit(pace, mode, self._to_flush + self.config.batches_ahead)
 

@@ -20,6 +20,12 @@ Activity = Literal["drain", "train"]
 
 COLD_AT_LEAST = 0.9
 """Share of the bytes handed over that must have come from storage for reads to count as cold."""
+LEAST_BYTES = 512
+"""Of storage an image, below which a data set does not read its samples from there."""
+TIME_AGAIN = 0.6
+"""Batches that take less than this share of the time when they are made again were kept, in part at least."""
+LEAST_SAVED_S = 0.05
+"""Of the workers in all: less than this is no more than noise."""
 WARM_AT_MOST = 0.05
 """Share below which reads count as warm."""
 
@@ -173,6 +179,16 @@ class FirstLap:
     """Of the same batches made once more, after their files had been evicted as far as they are known."""
     again_cpu_s: float
     again_read_bytes: int
+
+    @property
+    def saved_s(self) -> float:
+        """Worker time that making the batches again took less."""
+        return self.wall_s - self.again_wall_s
+
+    @property
+    def quicker(self) -> bool:
+        """True when samples were kept, in part at least: made again they take much less, and more than noise."""
+        return self.again_wall_s < TIME_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
