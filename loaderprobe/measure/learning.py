@@ -199,20 +199,22 @@ def first_lap(
     ]
     if not pairs:
         return None
-    # A machine that stood still for a moment is no sample that was kept.
-    usual_ns = median([records.wall_ns[first] for first, _, _ in pairs])
-    pairs = [pair for pair in pairs if records.wall_ns[pair[0]] <= OUTLIER * usual_ns]
+    # Neither a busy core nor a machine that stood still for a moment is a sample that was kept.
+    times = zip(records.wall_ns, records.cpu_ns, records.run_delay_ns, strict=True)
+    ran_ns = tuple(max(cpu, wall - delay) for wall, cpu, delay in times)
+    usual_ns = median([ran_ns[first] for first, _, _ in pairs])
+    pairs = [pair for pair in pairs if ran_ns[pair[0]] <= OUTLIER * usual_ns]
 
     def total(column: tuple[int, ...], which: int) -> int:
         return sum(column[pair[which]] for pair in pairs)
 
     return FirstLap(
         images=total(records.images, 0),
-        wall_s=total(records.wall_ns, 0) / 1e9,
+        wall_s=total(ran_ns, 0) / 1e9,
         cpu_s=total(records.cpu_ns, 0) / 1e9,
         read_bytes=total(records.read_bytes, 0),
         called_bytes=sum(called[number] for _, _, number in pairs if number < len(called)),
-        again_wall_s=total(records.wall_ns, 1) / 1e9,
+        again_wall_s=total(ran_ns, 1) / 1e9,
         again_cpu_s=total(records.cpu_ns, 1) / 1e9,
         again_read_bytes=total(records.read_bytes, 1),
     )

@@ -169,7 +169,7 @@ class FirstLap:
 
     images: int
     wall_s: float
-    """Of the workers, as are the other two times."""
+    """Of the workers, as are the other times; without the time that they waited for a core."""
     cpu_s: float
     read_bytes: int
     """From storage."""

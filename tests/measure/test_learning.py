@@ -90,3 +90,19 @@ def test_the_first_batch_of_a_worker_counts_in_neither_lap() -> None:
     assert found.called_bytes == 4 * 7
     assert found.wall_s == pytest.approx((3 + 4 + 5 + 2) / 1e9)
     assert first_lap(records, (), pool=5, skipped=1, again=range(0)) is None
+
+
+def test_waiting_for_a_core_is_no_work_that_was_saved() -> None:
+    """A busy machine makes the first lap long; a delay that falls between two records never makes a batch negative."""
+    busy = {2: (50, 45), 3: (5, 60)}
+    records = WorkerBatches(
+        batch=tuple(range(10)), worker=(0,) * 10, start_ns=(0,) * 10,
+        wall_ns=tuple(busy.get(number, (5, 0))[0] for number in range(10)), cpu_ns=(4,) * 10,
+        run_delay_ns=tuple(busy.get(number, (5, 0))[1] for number in range(10)), read_bytes=(0,) * 10,
+        images=(4,) * 10,
+    )  # fmt: skip
+    found = first_lap(records, (), pool=5, skipped=1, again=range(5, 10))
+    assert found is not None
+    assert found.wall_s == pytest.approx((5 + 5 + 4 + 5) / 1e9)
+    assert found.again_wall_s == pytest.approx(4 * 5 / 1e9)
+    assert not found.quicker
