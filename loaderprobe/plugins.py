@@ -25,7 +25,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "sampling": {"standard": "loaderprobe.samplers:sampling"},
     "alternatives": {"torch": "loaderprobe.loaders.alternatives:alternatives"},
-    "rounds": {"standard": "loaderprobe.analyze.rounds:next_round"},
+    "rounds": {"standard": "loaderprobe.analyze.verdict.rounds:next_round"},
 }
 
 

@@ -22,7 +22,7 @@ from loaderprobe.records.bandwidth import LegName
 from loaderprobe.stats import median
 from loaderprobe.storage.files import sample_files
 from loaderprobe.storage.fio import FioEngine, fio_version
-from loaderprobe.storage.leg import Course, run_leg
+from loaderprobe.storage.phase import Course, run_phase
 from loaderprobe.storage.reader import ReadEngine, ThreadEngine
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.cpu import cores_available
@@ -54,7 +54,7 @@ def fill(folder: Path) -> None:
 def compare(folder: Path, rounds: int, seconds: float) -> dict[str, list[tuple[float, float]]]:
     """(probe, fio) in bytes/s of every round, by pattern. Run inside the limit."""
     found: dict[str, list[tuple[float, float]]] = {}
-    for name, (part, leg, direct) in PATTERNS.items():
+    for name, (part, phase, direct) in PATTERNS.items():
         supply = Supply(sample_files(folder / part, limit_bytes=4 * 10**9, seed=0), LinuxPageCache(), seed=0)
         found[name] = []
         for number in range(rounds):
@@ -62,10 +62,11 @@ def compare(folder: Path, rounds: int, seconds: float) -> dict[str, list[tuple[f
             engines: list[ReadEngine] = [ThreadEngine(), FioEngine()]
             for engine in engines[:: 1 if number % 2 else -1]:
                 course = Course(
-                    name=leg, engine=engine, supply=supply, location=locate(folder), cores_available=cores_available(),
+                    name=phase, engine=engine, supply=supply, location=locate(folder),
+                    cores_available=cores_available(),
                     readers=READERS, seconds=seconds, longest_s=3 * seconds, direct=direct,
                 )  # fmt: skip
-                rates[engine.name] = run_leg(course).bw_bytes
+                rates[engine.name] = run_phase(course).bw_bytes
             found[name].append((rates["threads"], rates["fio"]))
     return found
 
@@ -83,7 +84,7 @@ def show(disk: str, found: dict[str, list[tuple[float, float]]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of the shortest leg")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of the shortest phase")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:

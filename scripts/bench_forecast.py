@@ -24,14 +24,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from loaderprobe.analyze.fit import Fit, fit
-from loaderprobe.analyze.forecast import accelerator, disk, refused
-from loaderprobe.analyze.gains import run_experiments
-from loaderprobe.analyze.knee import worker_forecasts
-from loaderprobe.analyze.point import Point, point_of
-from loaderprobe.analyze.rates import rates_by_round
-from loaderprobe.analyze.service import Storage
-from loaderprobe.analyze.validity import base_mode
+from loaderprobe.analyze.forecast.changes import accelerator, disk, refused
+from loaderprobe.analyze.forecast.fit import Fit, fit
+from loaderprobe.analyze.forecast.knee import worker_forecasts
+from loaderprobe.analyze.forecast.point import Point, point_of
+from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.verdict.rates import rates_by_round
+from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Measurement
@@ -152,7 +152,7 @@ def _storage(folder: Path, disk: Disk) -> Storage:
     if not file.exists():
         return Storage()
     found = decode("bandwidth", file.read_bytes(), BandwidthReport, str(file))
-    return Storage(ceiling=StorageCeiling(data=disk.name, legs=found.ladder, kind=found.kind))
+    return Storage(ceiling=StorageCeiling(data=disk.name, phases=found.ladder, kind=found.kind))
 
 
 def unmeasured_workers(kept: Kept) -> Iterator[Outcome]:
@@ -199,7 +199,8 @@ def unmeasured_disks(kept: Kept) -> Iterator[Outcome]:
 
 def _factor(slow: Storage, fast: Storage) -> float:
     rates = [
-        max((leg.bw_bytes for leg in each.ceiling.legs), default=1.0) if each.ceiling else 1.0 for each in (slow, fast)
+        max((phase.bw_bytes for phase in each.ceiling.phases), default=1.0) if each.ceiling else 1.0
+        for each in (slow, fast)
     ]
     return rates[1] / rates[0]
 
@@ -255,7 +256,7 @@ def report(kept: Kept, everything: bool) -> bool:
 
 
 def _best(storage: Storage) -> float:
-    return max((leg.bw_bytes for leg in storage.ceiling.legs), default=0.0) if storage.ceiling else 0.0
+    return max((phase.bw_bytes for phase in storage.ceiling.phases), default=0.0) if storage.ceiling else 0.0
 
 
 def options() -> argparse.Namespace:

@@ -26,7 +26,7 @@ from typing import Literal
 from torch.utils.data import DataLoader
 
 from loaderprobe.api import own
-from loaderprobe.api.own import Asked, measure_loader
+from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.api.verbs import bandwidth
 from loaderprobe.datasets.generate import generate
 from loaderprobe.datasets.request import SetRequest
@@ -154,9 +154,11 @@ class Rounds:
         self._done += 1
         self._order.append((*ACCELERATORS[first:], *ACCELERATORS[:first]))
         self._rack.turns = deque(self._order[-1])
-        base: Mode = "W" if measurement.config.cache == "warm" else "C"
-        warm: tuple[tuple[Mode, Activity], ...] = (("W", "drain"),) if base == "C" and self._done == 1 else ()
-        return ((base, "drain"), *warm, *[(base, "train") for _ in ACCELERATORS])
+        base: Mode = "warm" if measurement.config.cache == "warm" else "baseline"
+        warm: tuple[tuple[Mode, Activity], ...] = (
+            (("warm", "loader_only"),) if base == "baseline" and self._done == 1 else ()
+        )
+        return ((base, "loader_only"), *warm, *[(base, "train") for _ in ACCELERATORS])
 
     def of(self, accelerator: str, measurement: Measurement) -> Measurement:
         """What one accelerator saw, as if it had been measured alone: all drains, and its own training."""
@@ -164,7 +166,7 @@ class Rounds:
         kept = [
             segment
             for segment in measurement.segments
-            if segment.activity == "drain" or next(turns[segment.round]) == accelerator
+            if segment.activity == "loader_only" or next(turns[segment.round]) == accelerator
         ]
         info = self._rack.devices[accelerator].info()
         config = replace(measurement.config, compute=info.name)

@@ -26,7 +26,7 @@ from loaderprobe.datasets.request import SetRequest
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.loaders.torch import InOrder, TorchLoader
-from loaderprobe.loaders.watch import Watch
+from loaderprobe.loaders.worker_probe import WorkerProbe
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import train
@@ -64,7 +64,7 @@ def measured(batches: Iterator[Any], count: int, pids: Sequence[int]) -> None:
 
 def instrument_ns(scratch: Path, repeats: int = 20_000) -> float:
     fetcher = SimpleNamespace(collate_fn=default_collate, auto_collation=True)
-    watch = Watch(FetchLog.create(scratch / "empty.log", 1), 0, lambda _: ())
+    watch = WorkerProbe(FetchLog.create(scratch / "empty.log", 1), 0, lambda _: ())
     before = time.thread_time_ns()
     for _ in range(repeats):
         watch.fetch(fetcher, lambda indices: indices, [0])

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFile, JpegImagePlugin
 
+from loaderprobe.datasets.base_image import Picture
 from loaderprobe.datasets.free_bits import Base
 from loaderprobe.datasets.jpeg.encoder import encoded
 from loaderprobe.datasets.jpeg.frame import Frame
 from loaderprobe.datasets.jpeg.tables import LUMINANCE, scaled
 from loaderprobe.datasets.mixture import IMAGENET_MEAN_BYTES
-from loaderprobe.datasets.picture import Picture
 from loaderprobe.datasets.pool import build_pool
 from loaderprobe.datasets.request import SetRequest
 from loaderprobe.stats import median, quantile

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 LIMIT_S = 300.0
-WEAK = {"either", "balanced", "undecided"}
+WEAK = {"either", "balanced", "inconclusive"}
 # Preprocessing that the cores limit is still preprocessing.
-SAME = {"cpu": "preprocess"}
+SAME = {"cpu": "preprocessing"}
 
 
 def swept(place: Path, name: str, *options: str) -> tuple[list[dict[str, Any]], float]:

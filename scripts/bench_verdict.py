@@ -117,19 +117,19 @@ def show_row(row: Row) -> str:
     found = "  ".join(f"{name} {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}]" for name, gain in own if gain)
     bound = row.verdict.bound
     said = f"{bound.cause} {' or '.join(bound.candidates)}".strip()
-    residual = "-" if row.verdict.residual is None else f"{row.verdict.residual:+.2f}"
+    prediction_error = "-" if row.verdict.prediction_error is None else f"{row.verdict.prediction_error:+.2f}"
     return (
         f"{row.name}: truth {row.truth.word}{'' if row.truth.clear else ' (ambiguous)'}, said {said}, "
         f"regret {regret(row.truth, row.said['verdict']):.3f}\n"
         f"    truth   {row.truth.images_per_s:6.1f} images/s  {gains}  {row.truth.trouble}\n"
-        f"    verdict {row.verdict.images_per_s.value:6.1f} images/s  {found}  residual {residual}, "
+        f"    verdict {row.verdict.images_per_s.value:6.1f} images/s  {found}  prediction_error {prediction_error}, "
         f"{row.rounds} rounds\n    {bound.sentence}"
     )
 
 
 def confusion(rows: Sequence[Row]) -> None:
     counts = Counter((_truth(row), _said(row)) for row in rows)
-    columns = (*WORDS, "cpu", "either", "undecided")
+    columns = (*WORDS, "cpu", "either", "inconclusive")
     print(f"{'truth':12}" + "".join(f"{'said ' * (c == columns[0]) + c:>13}" for c in columns))
     for truth in (*WORDS, "ambiguous"):
         print(f"{truth:12}" + "".join(f"{counts[truth, column] or '.':>13}" for column in columns))
@@ -167,7 +167,7 @@ def report(rows: Sequence[Row], everything: bool) -> bool:
     """Print it all; True when the verdict is as good as it has to be."""
     outcomes = {row.name: outcome(row.truth, row.said["verdict"]) for row in rows}
     for row in rows:
-        if everything or outcomes[row.name] in ("wrong", "undecided", "either") or not row.said["verdict"]:
+        if everything or outcomes[row.name] in ("wrong", "inconclusive", "either") or not row.said["verdict"]:
             print(f"{outcomes[row.name].upper()}: {show_row(row)}")
     found = Counter(outcomes.values())
     clear = [row for row in rows if row.truth.clear]

@@ -82,8 +82,8 @@ def named(
     import torch
     from torch.profiler import ProfilerActivity
 
-    from loaderprobe.analyze.gaps import attribute
-    from loaderprobe.analyze.gpu_window import overhead_of, why_refused
+    from loaderprobe.analyze.gpu.gaps import attribute
+    from loaderprobe.analyze.gpu.window import overhead_of, why_refused
     from loaderprobe.compute.occupancy import DeviceLimits
     from loaderprobe.compute.profile import Device, Stage, record_window
     from loaderprobe.records.gaps import GAP_CAUSES

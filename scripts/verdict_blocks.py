@@ -22,7 +22,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from loaderprobe.api.own import Asked, measure_loader
+from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.measure import session
@@ -196,7 +196,7 @@ class Director:
             number += 1
 
     def _verdict_round(self, asked: dict[str, Plan], turn: int) -> Plan:
-        drains = dict.fromkeys(each for plan in asked.values() for each in plan if each[1] == "drain")
+        drains = dict.fromkeys(each for plan in asked.values() for each in plan if each[1] == "loader_only")
         trains = {name: [each for each in plan if each[1] == "train"] for name, plan in asked.items()}
         names = [name for name in asked if trains[name]]
         order = names[turn % len(names) :] + names[: turn % len(names)] if names else []
@@ -206,10 +206,13 @@ class Director:
 
     def _truth_round(self, name: str) -> Plan:
         assert self._seen
-        base: Mode = "W" if self._seen.config.cache == "warm" else "C"
-        modes = [base, *(mode for mode in ("W", "Q", "T") if mode != base and mode in self._seen.modes)]
+        base: Mode = "warm" if self._seen.config.cache == "warm" else "baseline"
+        modes = [
+            base,
+            *(mode for mode in ("warm", "cached_samples", "no_transport") if mode != base and mode in self._seen.modes),
+        ]
         trains: list[tuple[Mode, Activity]] = [(mode, "train") for mode in modes]  # type: ignore[misc]
-        drains: list[tuple[Mode, Activity]] = [(base, "drain")]
+        drains: list[tuple[Mode, Activity]] = [(base, "loader_only")]
         part = Part(truth=True, asked={name: (*drains, *trains)}, trained=(name,) * len(trains))
         return self._begin(part, drains, trains)
 
@@ -238,7 +241,7 @@ class Director:
                 segments += [replace(s, round=rounds) for s in _of(name, part, found)]
                 rounds += 1
             elif drains_too and not part.truth:
-                segments += [replace(s, round=DRAINS_OF_VERDICT + number) for s in found if s.activity == "drain"]
+                segments += [replace(s, round=DRAINS_OF_VERDICT + number) for s in found if s.activity == "loader_only"]
         info = self._rack.devices[name].info()
         config = replace(self._seen.config, compute=info.name)
         return replace(self._seen, config=config, compute=info, segments=tuple(segments))

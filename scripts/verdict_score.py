@@ -25,8 +25,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from loaderprobe.analyze.rates import cold_fraction, segment_seconds, segments_of, worker_cost
-from loaderprobe.analyze.verdict import verdict
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rates import cold_fraction, segment_seconds, segments_of, worker_cost
 from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST, Measurement, Mode, Segment
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import mean, median, standard_error
@@ -34,8 +34,8 @@ from loaderprobe.stats import mean, median, standard_error
 WORTH = 1.10
 LEAD = 1.15
 NOTHING = 1.03
-RESOURCES = ("storage", "preprocess", "transport", "compute")
-WITHOUT: dict[str, Mode] = {"storage": "W", "preprocess": "Q", "transport": "T"}
+RESOURCES = ("storage", "preprocessing", "transport", "compute")
+WITHOUT: dict[str, Mode] = {"storage": "warm", "preprocessing": "cached_samples", "transport": "no_transport"}
 WAIT_THRESHOLD = 0.2
 # Warm files are waited for less than this share of the time that cold ones are.
 WAITED_LESS = 0.33
@@ -85,7 +85,7 @@ def images_per_s(segment: Segment, workers: int) -> float:
 
 def truth_of(measured: Measurement) -> Truth:
     """What the training segments of the truth say."""
-    base: Mode = "W" if measured.config.cache == "warm" else "C"
+    base: Mode = "warm" if measured.config.cache == "warm" else "baseline"
     workers = measured.config.workers
     trains = [segment for segment in measured.segments if segment.activity == "train"]
     rounds = sorted({segment.round for segment in trains})
@@ -93,7 +93,7 @@ def truth_of(measured: Measurement) -> Truth:
     rates = []
     for number in rounds:
         rate = {s.mode: images_per_s(s, workers) for s in trains if s.round == number}
-        drains = (s for s in segments_of(measured, base, "drain") if s.round == number)
+        drains = (s for s in segments_of(measured, base, "loader_only") if s.round == number)
         alone = images_per_s(next(drains), workers)
         rates.append(rate[base])
         for resource, mode in WITHOUT.items():
@@ -126,16 +126,18 @@ def _word(gains: Mapping[str, float], logs: Mapping[str, Sequence[float]]) -> tu
 
 def _trouble(measured: Measurement, trains: Sequence[Segment], base: Mode) -> str:
     """By bytes where they are counted, else by how long workers waited for an image."""
-    of = {mode: [s for s in trains if s.mode == mode] for mode in ("C", "W", "Q", "T")}
+    of = {
+        mode: [s for s in trains if s.mode == mode] for mode in ("baseline", "warm", "cached_samples", "no_transport")
+    }
     share = {mode: cold_fraction(measured, segments) for mode, segments in of.items() if segments}
     found = [
         f"{value:.0%} of the bytes of {mode} came from storage"
         for mode, value in share.items()
-        if value is not None and (value > WARM_AT_MOST if "W" in (mode, base) else value < COLD_AT_LEAST)
+        if value is not None and (value > WARM_AT_MOST if "warm" in (mode, base) else value < COLD_AT_LEAST)
     ]
     costs = {mode: worker_cost(measured.worker_batches, segments) for mode, segments in of.items()}
-    cold, warm = costs["C"], costs["W"]
-    if base == "C" and share["C"] is None and cold and warm:
+    cold, warm = costs["baseline"], costs["warm"]
+    if base == "baseline" and share["baseline"] is None and cold and warm:
         cold_s, warm_s = (each.blocked_s / each.images for each in (cold, warm))
         if warm_s > WAITED_LESS * cold_s:
             found.append(f"workers waited {cold_s * 1e3:.1f} ms an image cold and {warm_s * 1e3:.1f} ms warm")
@@ -160,11 +162,11 @@ def judged(name: str, own: Measurement, truth: Measurement) -> Row:
 
 def _named(found: Verdict) -> tuple[str, ...]:
     cause = found.bound.cause
-    if cause == "undecided":
+    if cause == "inconclusive":
         return ()
     if cause == "either":
-        return tuple("preprocess" if name == "cpu" else name for name in found.bound.candidates)
-    return ("preprocess",) if cause == "cpu" else (cause,)
+        return tuple("preprocessing" if name == "cpu" else name for name in found.bound.candidates)
+    return ("preprocessing",) if cause == "cpu" else (cause,)
 
 
 def outcome(truth: Truth, said: Sequence[str]) -> str:
@@ -172,7 +174,7 @@ def outcome(truth: Truth, said: Sequence[str]) -> str:
     if not truth.clear:
         return "ambiguous"
     if not said:
-        return "undecided"
+        return "inconclusive"
     if len(said) > 1:
         return "either" if truth.word in said else "wrong"
     return "right" if said[0] == truth.word else "wrong"
@@ -188,9 +190,9 @@ def regret(truth: Truth, said: Sequence[str]) -> float:
 def _smallest_ceiling(own: Measurement, truth: Measurement, _: Verdict) -> tuple[str, ...]:
     """`min(G, P, F)`: the parts in isolation, and the slowest is the cause."""
     ceilings = {
-        "compute": [own.compute.given_images_per_s or math.inf],
-        "preprocess": _drains(truth, "W"),
-        "storage": _drains(truth, "Q"),
+        "compute": [own.compute.specified_images_per_s or math.inf],
+        "preprocessing": _drains(truth, "warm"),
+        "storage": _drains(truth, "cached_samples"),
     }
     if not all(ceilings.values()):
         return ()
@@ -198,13 +200,13 @@ def _smallest_ceiling(own: Measurement, truth: Measurement, _: Verdict) -> tuple
 
 
 def _drains(measured: Measurement, mode: Mode) -> list[float]:
-    return [images_per_s(s, measured.config.workers) for s in segments_of(measured, mode, "drain")]
+    return [images_per_s(s, measured.config.workers) for s in segments_of(measured, mode, "loader_only")]
 
 
 def _stages(own: Measurement) -> dict[str, float]:
     """Seconds an image takes in each stage, N workers at once; and in the device."""
-    base: Mode = "W" if own.config.cache == "warm" else "C"
-    drains = segments_of(own, base, "drain")
+    base: Mode = "warm" if own.config.cache == "warm" else "baseline"
+    drains = segments_of(own, base, "loader_only")
     cost = worker_cost(own.worker_batches, drains)
     assert cost
     hands = max(1, own.config.workers)
@@ -214,9 +216,9 @@ def _stages(own: Measurement) -> dict[str, float]:
     collate_s = sum(ns for number, ns in collate if number in numbers) / 1e9 / cost.images
     return {
         "storage": cost.blocked_s / cost.images / hands,
-        "preprocess": max(0.0, cost.cpu_s / cost.images - collate_s) / hands,
+        "preprocessing": max(0.0, cost.cpu_s / cost.images - collate_s) / hands,
         "transport": collate_s / hands,
-        "compute": 1 / own.compute.given_images_per_s if own.compute.given_images_per_s else 0.0,
+        "compute": 1 / own.compute.specified_images_per_s if own.compute.specified_images_per_s else 0.0,
     }
 
 
@@ -231,7 +233,7 @@ def _wait_threshold(own: Measurement, _: Measurement, found: Verdict) -> tuple[s
     if found.input_wait_fraction <= WAIT_THRESHOLD:
         return ("compute",)
     stages = _stages(own)
-    return ("storage" if stages["storage"] > stages["preprocess"] + stages["transport"] else "preprocess",)
+    return ("storage" if stages["storage"] > stages["preprocessing"] + stages["transport"] else "preprocessing",)
 
 
 Judge = Callable[[Measurement, Measurement, Verdict], tuple[str, ...]]

@@ -153,7 +153,7 @@ class Texts(Dataset[torch.Tensor]):
         begin = int(self.ends[index - 1]) if index else 0
         length = int(self.ends[index]) - begin
         tokens = np.fromfile(self.file, dtype=np.uint16, count=length, offset=2 * begin)
-        if self.work.without != "preprocess":
+        if self.work.without != "preprocessing":
             self.work.burn(length / MEAN_LENGTH)
         return torch.from_numpy(tokens.astype(np.int64))
 

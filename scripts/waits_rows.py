@@ -75,7 +75,7 @@ class Row:
         there = {
             "storage": not self.remote,
             "network": self.remote,
-            "preprocess": True,
+            "preprocessing": True,
             "lock": bool(self.lock),
             "wait": bool(self.wait_ms),
             "compute": self.step != "none",

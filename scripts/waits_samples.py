@@ -68,7 +68,7 @@ class Finish:
     work: Work
 
     def finish(self, data: Any, index: int) -> Sample:
-        if self.work.without == "preprocess":
+        if self.work.without == "preprocessing":
             return READY, index
         self.work.burn()
         return self.decode(data), index
@@ -125,7 +125,7 @@ class NativeFiles(PythonFiles):
     def read(self, index: int) -> Any:
         data = torchvision.io.read_file(self.files[index])
         # It only maps the file: who does not decode it must still touch it.
-        return data.clone() if self.work.without == "preprocess" else data
+        return data.clone() if self.work.without == "preprocessing" else data
 
     def decode(self, data: Any) -> torch.Tensor:
         image = torchvision.io.decode_jpeg(data, mode=torchvision.io.ImageReadMode.RGB)
@@ -137,7 +137,7 @@ class CvFiles(NativeFiles):
     """cv2.imread, which reads and decodes in one call."""
 
     def read(self, index: int) -> Any:
-        return super().read(index) if self.work.without == "preprocess" else cv2.imread(self.files[index])
+        return super().read(index) if self.work.without == "preprocessing" else cv2.imread(self.files[index])
 
     def decode(self, data: Any) -> torch.Tensor:
         rgb = cv2.cvtColor(data, cv2.COLOR_BGR2RGB)
@@ -149,7 +149,7 @@ class LazyFiles(PythonFiles):
     """Image.open(path): the bytes are read while the decoder asks for them."""
 
     def read(self, index: int) -> Any:
-        return super().read(index) if self.work.without == "preprocess" else self.files[index]
+        return super().read(index) if self.work.without == "preprocessing" else self.files[index]
 
     def decode(self, data: Any) -> torch.Tensor:
         with Image.open(data) as image:

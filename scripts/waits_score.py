@@ -33,8 +33,8 @@ COLD_RESIDENT = 0.05
 WARM_RESIDENT = 0.95
 COLD_READ = 0.8
 UNASKED = "not asked"
-NOT_FIRM = ("either", "undecided", "inconclusive")
-INPUT = ("storage", "preprocess", "network", "lock", "wait", "transport")
+NOT_FIRM = ("either", "inconclusive")
+INPUT = ("storage", "preprocessing", "network", "lock", "wait", "transport")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Judged:
         cause = self.said["cause"]
         if cause in NOT_FIRM:
             return "either" if cause == "either" else "inconclusive"
-        named = "preprocess" if cause == "cpu" else cause
+        named = "preprocessing" if cause == "cpu" else cause
         if named == self.word:
             return "near" if cause == "cpu" and not self.cores_busy else "right"
         return "wrong" if self._behind(named, LOST) else "near"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from loaderprobe.records.bandwidth import (
-    BandwidthLeg,
     BandwidthMeasurement,
+    BandwidthPhase,
     BandwidthReport,
     DeviceKind,
     Feed,
@@ -56,17 +56,17 @@ def _in_memory(measured: BandwidthMeasurement) -> bool:
     """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
     place = measured.location
     memory = place.kind == "memory" or set(place.layers) == {"memory"}
-    return memory or any(leg.cache in ("warm", "mixed") for leg in measured.ladder)
+    return memory or any(phase.cache in ("warm", "mixed") for phase in measured.ladder)
 
 
 def _limit(measured: BandwidthMeasurement) -> Limit:
     ladder, best = measured.ladder, measured.best
     if best is None:
         return Limit(by="unknown", knee_readers=None, sentence="No step of the ladder was measured.")
-    knee = next(leg for leg in ladder if leg.bw_bytes >= KNEE * best.bw_bytes)
+    knee = next(phase for phase in ladder if phase.bw_bytes >= KNEE * best.bw_bytes)
     rate = format_rate(best.bw_bytes)
     if _in_memory(measured):
-        share = "partly" if any(leg.cache in ("cold", "mixed") for leg in ladder) else "wholly"
+        share = "partly" if any(phase.cache in ("cold", "mixed") for phase in ladder) else "wholly"
         sentence = f"The files came {share} from memory: this is no limit of storage."
         return Limit(by="memory", knee_readers=knee.readers, sentence=sentence)
     if best.at_least:
@@ -78,7 +78,9 @@ def _limit(measured: BandwidthMeasurement) -> Limit:
     return _from_shape(ladder[0], knee, best, measured)
 
 
-def _from_shape(first: BandwidthLeg, knee: BandwidthLeg, best: BandwidthLeg, measured: BandwidthMeasurement) -> Limit:
+def _from_shape(
+    first: BandwidthPhase, knee: BandwidthPhase, best: BandwidthPhase, measured: BandwidthMeasurement
+) -> Limit:
     rate, each = format_rate(best.bw_bytes), _typical(first)
     still_rising = knee is measured.ladder[-1]
     if best.bw_bytes <= FLAT * first.bw_bytes:
@@ -117,8 +119,8 @@ def _from_shape(first: BandwidthLeg, knee: BandwidthLeg, best: BandwidthLeg, mea
 
 def _kind(measured: BandwidthMeasurement) -> DeviceKind:
     """Ladder and pauses together: the ladder tells latency from bandwidth, the pauses what idle time is worth."""
-    alone = next((leg for leg in measured.ladder if leg.readers == 1), None)
-    paced = measured.leg("paced")
+    alone = next((phase for phase in measured.ladder if phase.readers == 1), None)
+    paced = measured.phase("paced")
     if alone is None or paced is None or len(measured.ladder) < 2:
         why = next((part.reason for part in measured.missing if part.name == "paced"), "the probing ended before")
         return DeviceKind(kind="unknown", sentence=f"The kind of device is not known: {why}.", evidence=())
@@ -132,7 +134,7 @@ def _kind(measured: BandwidthMeasurement) -> DeviceKind:
     if _in_memory(measured) or paced.cache in ("warm", "mixed"):
         sentence = "The kind of device is not known: the files did not come from it alone."
         return DeviceKind(kind="unknown", sentence=sentence, evidence=evidence)
-    if any(leg.at_least for leg in (*measured.ladder, paced)):
+    if any(phase.at_least for phase in (*measured.ladder, paced)):
         sentence = "The kind of device is not known: the probe itself may have been the limit."
         return DeviceKind(kind="unknown", sentence=sentence, evidence=evidence)
     sure = alone.bw_low < alone.bw_high and most.bw_high <= SURELY_FLAT * alone.bw_low
@@ -160,25 +162,25 @@ def _scales(measured: BandwidthMeasurement) -> bool:
     """True when several readers, but not yet many, get nearly as many times the rate of one."""
     first = measured.ladder[0]
     return any(
-        leg.bw_bytes >= PROPORTIONAL * leg.readers / first.readers * first.bw_bytes
-        for leg in measured.ladder
-        if leg.readers >= PROPORTIONAL_READERS * first.readers
+        phase.bw_bytes >= PROPORTIONAL * phase.readers / first.readers * first.bw_bytes
+        for phase in measured.ladder
+        if phase.readers >= PROPORTIONAL_READERS * first.readers
     )
 
 
-def _seconds_per_byte(leg: BandwidthLeg) -> float:
+def _seconds_per_byte(phase: BandwidthPhase) -> float:
     """Mean time of reading, pauses left out, a byte of the files read."""
-    taken = leg.file_ns or leg.clat_ns
-    return taken.mean / 1e9 * leg.files_per_s / leg.bw_bytes
+    taken = phase.file_ns or phase.clat_ns
+    return taken.mean / 1e9 * phase.files_per_s / phase.bw_bytes
 
 
-def _typical(leg: BandwidthLeg) -> str:
-    return format_duration((leg.file_ns or leg.clat_ns).percentile["50.000000"] / 1e9)
+def _typical(phase: BandwidthPhase) -> str:
+    return format_duration((phase.file_ns or phase.clat_ns).percentile["50.000000"] / 1e9)
 
 
 def _readers(count: int) -> str:
     return "1 reader" if count == 1 else f"{count} readers"
 
 
-def _verb(leg: BandwidthLeg) -> str:
-    return "gets" if leg.readers == 1 else "get"
+def _verb(phase: BandwidthPhase) -> str:
+    return "gets" if phase.readers == 1 else "get"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from loaderprobe.analyze.advice import Counsel, Place
-from loaderprobe.analyze.gpu_window import Seen, held_against, look
-from loaderprobe.analyze.groups import Known, counsel_groups
-from loaderprobe.analyze.rounds import why
-from loaderprobe.analyze.service import Storage
-from loaderprobe.analyze.verdict import verdict
+from loaderprobe.analyze.forecast.advice import Place, Recommendation
+from loaderprobe.analyze.forecast.groups import Known, recommend_groups
+from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.gpu.window import Seen, held_against, look
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rounds import why
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet, RunConfig
 from loaderprobe.records.environment import Environment
@@ -43,7 +43,7 @@ def build_report(
     """
     rows: list[ConfigurationRow] = []
     details: list[Detail] = []
-    counsels, knees = counsel_groups(
+    recommendations, knees = recommend_groups(
         [result for _, result in results if isinstance(result, Measurement)],
         _known(files, environment, ceilings, accelerators or {}),
     )
@@ -51,7 +51,7 @@ def build_report(
         if isinstance(result, Measurement):
             seen = look(result)
             judged = verdict(result, ceilings.get(config.data), seen)
-            rows.append(_measured_row(result, judged, counsels[config.key], seen))
+            rows.append(_measured_row(result, judged, recommendations[config.key], seen))
             details.append(_detail(result, judged, seen))
         else:
             rows.append(_unmeasured_row(config, result))
@@ -116,15 +116,15 @@ def _known(
     )
 
 
-def _measured_row(measurement: Measurement, judged: Verdict, advised: Counsel, seen: Seen) -> ConfigurationRow:
-    emulated = measurement.compute.given_images_per_s is not None
+def _measured_row(measurement: Measurement, judged: Verdict, advised: Recommendation, seen: Seen) -> ConfigurationRow:
+    emulated = measurement.compute.specified_images_per_s is not None
     return replace(
         _row(measurement.config, "measured", None, emulated=emulated),
         images_per_s=judged.images_per_s,
         rates_images_per_s=judged.rates,
         gains=judged.gains,
         predicted_images_per_s=judged.predicted_images_per_s,
-        residual=judged.residual,
+        prediction_error=judged.prediction_error,
         input_wait_fraction=judged.input_wait_fraction,
         accelerator_utilization=judged.accelerator_utilization,
         bytes_per_image=judged.bytes_per_image,
@@ -132,7 +132,7 @@ def _measured_row(measurement: Measurement, judged: Verdict, advised: Counsel, s
         cold_fraction=judged.cold_fraction,
         disk_ceiling_fraction=judged.disk_ceiling_fraction,
         read_amplification=judged.read_amplification,
-        foreign_read_bytes_per_s=judged.foreign_read_bytes_per_s,
+        other_read_bytes_per_s=judged.other_read_bytes_per_s,
         files_were=judged.files_were,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         gpu=judged.gpu,
@@ -173,7 +173,7 @@ def _row(config: RunConfig, status: Status, reason: str | None, *, emulated: boo
         rates_images_per_s=None,
         gains=None,
         predicted_images_per_s=None,
-        residual=None,
+        prediction_error=None,
         input_wait_fraction=None,
         accelerator_utilization=None,
         bytes_per_image=None,
@@ -181,7 +181,7 @@ def _row(config: RunConfig, status: Status, reason: str | None, *, emulated: boo
         cold_fraction=None,
         disk_ceiling_fraction=None,
         read_amplification=None,
-        foreign_read_bytes_per_s=None,
+        other_read_bytes_per_s=None,
         instrument_cpu_fraction=None,
         gpu={"unavailable": _NOT_MEASURED},
         bound=None,

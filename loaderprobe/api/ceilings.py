@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.analyze.rule import CLEAR_LEAD
-from loaderprobe.analyze.verdict import verdict
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rule import CLEAR_LEAD
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.order import Order
 from loaderprobe.protocols import PageCache
@@ -25,7 +25,7 @@ CEILING_SHARE = 0.2
 # What tells kinds apart: one reader, a few, many, and one that pauses.
 KIND_READERS = (1, 4, 16)
 KIND_S = 1.0
-# Five legs that may each take five times their shortest time.
+# Five phases that may each take five times their shortest time.
 KIND_LONGEST_S = 25.0
 
 
@@ -90,8 +90,12 @@ def storage_matters(measurement: Measurement) -> bool:
         judged = verdict(measurement)
     except BadValue:
         return False  # no complete round: nothing is known that a ceiling could explain
-    gain, estimate = judged.gains.storage, judged.gains.preprocess
-    if estimate is not None and estimate.how == "estimated" and judged.bound.cause in ("preprocess", "cpu", "either"):
+    gain, estimate = judged.gains.storage, judged.gains.preprocessing
+    if (
+        estimate is not None
+        and estimate.how == "estimated"
+        and judged.bound.cause in ("preprocessing", "cpu", "either")
+    ):
         return True  # however little workers wait: without their work the storage may be at its limit
     return gain is None or gain.value >= CLEAR_LEAD or "storage" in (judged.bound.cause, *judged.bound.candidates)
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from loaderprobe.analyze.advice import MEMORY_SHARE, Place, Surroundings, counsel
-from loaderprobe.analyze.epochs import Epochs, epochs
-from loaderprobe.analyze.gains import judged_activity, run_experiments
-from loaderprobe.analyze.rates import interval, rates_by_round, segments_of
-from loaderprobe.analyze.validity import base_mode
-from loaderprobe.analyze.verdict import verdict
-from loaderprobe.api.own import Asked, measure_loader
+from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, Place, Surroundings, recommend
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.epochs import Epochs, epochs
+from loaderprobe.analyze.verdict.rates import interval, rates_by_round, segments_of
+from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
+from loaderprobe.analyze.verdict.validity import base_mode
+from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Clock, Compute
@@ -198,13 +198,13 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
 
 def _alone(measured: Measurement) -> Interval:
     """The loader without a step, over the rounds."""
-    return interval(list(rates_by_round(measured, base_mode(measured), "drain").values()))
+    return interval(list(rates_by_round(measured, base_mode(measured), "loader_only").values()))
 
 
 def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Advice, ...]:
     """Without a step nobody asked what to train on."""
     around = Surroundings(place=data.place())
-    found = counsel(measured, run_experiments(measured), around).advice
+    found = recommend(measured, run_experiments(measured), around).advice
     return found if with_step else tuple(each for each in found if each.gain > 1 and "accelerator" not in each.action)
 
 

@@ -18,9 +18,9 @@ from loaderprobe.datasets.manifest import is_generated
 from loaderprobe.datasets.pool import expected_mean
 from loaderprobe.datasets.request import SetRequest
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.abilities import abilities
+from loaderprobe.measure.capabilities import capabilities
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.nursery import Nursery
+from loaderprobe.measure.forkserver import ForkServer
 from loaderprobe.measure.options import check_options
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.plan import Plan, plan_sweep
@@ -40,7 +40,7 @@ from loaderprobe.records.config import (
     TensorType,
     TrainOptions,
 )
-from loaderprobe.records.environment import Ability
+from loaderprobe.records.environment import Capability
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import HtmlReport
@@ -223,7 +223,7 @@ def sweep(run: RunDirectory, on_progress: OnProgress) -> None:
             ceilings.after(order, result)
         return result
 
-    with run.lock(), Nursery() as nursery:
+    with run.lock(), ForkServer() as nursery:
         run_sweep(run, clock=clock, on_progress=on_progress, run_one=run_one)
         budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
         ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)
@@ -265,6 +265,6 @@ def bandwidth(request: ProbeRequest, *, drop_caches: bool, on_leg: OnLeg) -> Ban
     return judge_bandwidth(measured, {name: each.images_per_s for name, each in ACCELERATORS.items()})
 
 
-def doctor(path: Path) -> tuple[Ability, ...]:
+def doctor(path: Path) -> tuple[Capability, ...]:
     """What can be measured here, for data under `path`."""
-    return abilities(path)
+    return capabilities(path)

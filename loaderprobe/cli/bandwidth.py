@@ -30,13 +30,13 @@ def bandwidth(
         str, typer.Option(help="Numbers of readers, such as 1,2,4; auto doubles them until that gains nothing.")
     ] = "auto",
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="Of each leg; up to five times that until its rate is known within 5 %.")
+        float, typer.Option(min=0.1, help="Of each phase; up to five times that until its rate is known within 5 %.")
     ] = 3.0,
     scratch: Annotated[
         str | None, typer.Option(help="Write a file of this size here, read that, remove it.", show_default="never")
     ] = None,
     engine: Annotated[
-        Reader, typer.Option(help="Who reads: fio, where installed, makes all legs but the paced one.")
+        Reader, typer.Option(help="Who reads: fio, where installed, makes all phases but the paced one.")
     ] = Reader.loaderprobe,
     drop_caches: Annotated[
         bool, typer.Option("--drop-caches", help="Empty all caches of the machine first (root), not only these files.")

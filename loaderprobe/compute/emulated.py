@@ -90,7 +90,7 @@ class EmulatedCompute:
             name=f"emulated{'-sync' if self.synchronous else ''}:{self._name}",
             device=f"emulated accelerator, {significant(self._rate)} images/s",
             synchronous=self.synchronous,
-            given_images_per_s=self._rate,
+            specified_images_per_s=self._rate,
             source=self._source,
         )
 

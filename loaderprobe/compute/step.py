@@ -43,7 +43,7 @@ class StepCompute:
             name="step",
             device=torch.cuda.get_device_name() if on_gpu else "CPU",
             synchronous=not on_gpu or self._waited_ns <= RAN_AHEAD * self._host_ns,
-            given_images_per_s=None,
+            specified_images_per_s=None,
             source="your own step, on a batch that stays where it is",
         )
 
@@ -122,7 +122,11 @@ class NoCompute(EmulatedCompute):
     def info(self) -> ComputeInfo:
         """No device."""
         return ComputeInfo(
-            name=NO_STEP, device="no step given", synchronous=False, given_images_per_s=ENDLESS_RATE, source="no step"
+            name=NO_STEP,
+            device="no step given",
+            synchronous=False,
+            specified_images_per_s=ENDLESS_RATE,
+            source="no step",
         )
 
     def step(self, batch: Any) -> None:

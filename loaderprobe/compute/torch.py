@@ -69,7 +69,7 @@ class CudaCompute:
             name="cuda",
             device=torch.cuda.get_device_name(self._device),
             synchronous=False,
-            given_images_per_s=None,
+            specified_images_per_s=None,
             source=", ".join(how),
         )
 
@@ -154,7 +154,7 @@ class CpuCompute:
             name="cpu",
             device=f"CPU ({platform.machine()}), {torch.get_num_threads()} threads",
             synchronous=True,
-            given_images_per_s=None,
+            specified_images_per_s=None,
             source=self._trainer.words(),
         )
 

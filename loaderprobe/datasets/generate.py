@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from loaderprobe.datasets.inventory import check_space, is_whole, take_inventory
 from loaderprobe.datasets.journal import Entry, Journal
 from loaderprobe.datasets.manifest import (
     POOL,
@@ -24,7 +25,6 @@ from loaderprobe.datasets.manifest import (
 from loaderprobe.datasets.oddities import ODDITIES
 from loaderprobe.datasets.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.request import SetRequest
-from loaderprobe.datasets.stock import check_space, is_whole, take_stock
 from loaderprobe.datasets.work import GO_ON, Book, Work, hands
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, NoSpace, Refused
 from loaderprobe.store.codec import write_error
@@ -126,7 +126,7 @@ def _make(
         # At once, whatever number is asked for.
         check_space(directory, request.spec(), expected_mean(request.pool()), count, request.spec().files(count))
     journal = Journal(directory)
-    stock = take_stock(directory, request.spec(), manifest, journal, count)
+    stock = take_inventory(directory, request.spec(), manifest, journal, count)
     whole = dict(stock.whole)
     missing = [number for number in range(request.spec().files(count)) if number not in whole]
     images = sum(len(request.spec().images_in(number, count)) for number in missing)

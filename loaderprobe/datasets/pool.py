@@ -14,11 +14,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from loaderprobe.datasets.base_image import Picture
 from loaderprobe.datasets.free_bits import Base
 from loaderprobe.datasets.jpeg.encoder import encoded
 from loaderprobe.datasets.mixture import IMAGENET_MEAN_BYTES, Draw, draws, tilted
 from loaderprobe.datasets.oddities import OddityName, Segments, content_at, png_file
-from loaderprobe.datasets.picture import Picture
 from loaderprobe.errors import BadValue
 from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_bytes

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from loaderprobe.errors import LoaderprobeError, NoSpace
 from loaderprobe.loaders.bell import Bells
 from loaderprobe.loaders.fetch_log import FetchLog
-from loaderprobe.loaders.watch import FilesOf, Watch, WorkerSetup, watch_here
+from loaderprobe.loaders.worker_probe import FilesOf, WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.process import signal_name
 
@@ -68,7 +68,7 @@ class SwitchedLoader:
         self._bells = Bells.create(scratch, loader.num_workers) if files_of is None else None
         self._iterator: Any = None
         self._batches: Any = None
-        self._watch: Watch | None = None
+        self._watch: WorkerProbe | None = None
         settings = loader.__dict__
         if loader.num_workers:
             settings["worker_init_fn"] = WorkerSetup(
@@ -117,7 +117,11 @@ class SwitchedLoader:
 
     def modes(self) -> frozenset[Mode]:
         """The modes that workers can be switched to."""
-        return frozenset({"C", "W", "Q", "T"} if self._loader.num_workers else {"C", "W", "Q"})
+        return frozenset(
+            {"baseline", "warm", "cached_samples", "no_transport"}
+            if self._loader.num_workers
+            else {"baseline", "warm", "cached_samples"}
+        )
 
     def switch(self, mode: Mode) -> None:
         """From now on batches are made in this mode; those already begun are not."""

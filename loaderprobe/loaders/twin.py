@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.copied import copied_iterable
-from loaderprobe.loaders.dice import torch_generators
+from loaderprobe.loaders.random_state import torch_generators
 from loaderprobe.loaders.unwrap import bare_copy, is_iterator
 
 FOREIGN = "this loader does not iterate as torch's DataLoader does"

@@ -57,12 +57,12 @@ class Readiness:
     def modes(self) -> tuple[Mode, ...]:
         """The modes that can be prepared here: W needs files to warm or batches to repeat, Q files to read raw."""
         modes: frozenset[Mode] = (
-            self.loader.modes() if isinstance(self.loader, Switched) else frozenset({"C", "W"})
+            self.loader.modes() if isinstance(self.loader, Switched) else frozenset({"baseline", "warm"})
         )  # fmt: skip
         if self.access == "none" or (self.access == "fresh" and not self._repeats()):
-            modes -= {"W"}
+            modes -= {"warm"}
         if self.access != "files":
-            modes -= {"Q"}
+            modes -= {"cached_samples"}
         return tuple(sorted(modes))
 
     def _repeats(self) -> bool:
@@ -84,11 +84,11 @@ class Readiness:
 
     def untimed(self, mode: Mode, to_flush: int) -> int:
         """Batches to be dropped after a cold start: in shards and databases the kernel reads ahead."""
-        return to_flush if self.access == "parts" and mode != "W" and not self._base_is_warm else 0
+        return to_flush if self.access == "parts" and mode != "warm" and not self._base_is_warm else 0
 
     def limit(self, pace: Pace, mode: Mode, untimed: int) -> Pace:
         """Cold segments read each file once; `untimed` batches go before those that are timed, or are made ahead."""
-        if self._base_is_warm or mode == "W" or self.access == "none":
+        if self._base_is_warm or mode == "warm" or self.access == "none":
             return pace
         least = max(pace.multiple, MIN_COLD_BATCHES)
         if self.access == "fresh":
@@ -112,7 +112,7 @@ class Readiness:
         """Make the files of the next segment cold, or warm. `cpu_s` is what an image has cost its worker so far."""
         if self.access == "none":
             return
-        if mode != "W" and not self._base_is_warm:
+        if mode != "warm" and not self._base_is_warm:
             self._make_cold(taken)
         elif self.access == "parts":
             self._switch_to_whole()
@@ -126,7 +126,7 @@ class Readiness:
 
     def _switch_to_whole(self) -> None:
         if isinstance(self.loader, Switched):
-            self.loader.switch("C")
+            self.loader.switch("baseline")
 
     def _make_cold(self, taken: int) -> None:
         if self.access == "fresh":

@@ -18,7 +18,7 @@ from typing import IO
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.nursery import Child, Start
+from loaderprobe.measure.forkserver import Child, Start
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.trouble import explain_death
 from loaderprobe.protocols import Clock

@@ -90,7 +90,7 @@ class Session:
     @property
     def base_mode(self) -> Mode:
         """The mode that is the configuration as asked."""
-        return "W" if self.config.cache == "warm" else "C"
+        return "warm" if self.config.cache == "warm" else "baseline"
 
     @property
     def _to_flush(self) -> int:
@@ -130,7 +130,7 @@ class Session:
         self._switch(self.base_mode)
         known = self._ready.whole()
         for number in range(count):
-            if number == WINDOW_WARM_UP - 1 and known is not None and self.base_mode == "C":
+            if number == WINDOW_WARM_UP - 1 and known is not None and self.base_mode == "baseline":
                 # A small set comes round within the window: what was read so far is cold again.
                 self.parts.cache.evict(known.absolute(first * size, (self.taken - first) * size))
             self.taken += 1
@@ -175,7 +175,7 @@ class Session:
 
     def _new_batches_for(self, plan: Sequence[tuple[Mode, Activity]]) -> bool:
         """False where cold segments need batches that were never made, and too few of those are left."""
-        cold = sum(mode not in ("W", "resident") for mode, _ in plan)
+        cold = sum(mode not in ("warm", "resident") for mode, _ in plan)
         short = self._ready.exhausted(cold, self._pace, self._to_flush)
         if short:
             self._notes.append("every batch of the data set has been made once, so there was no further round")
@@ -208,7 +208,7 @@ class Session:
         self.taken += 1
         self._first_batch_s = (clock.now_ns() - self._started_ns) / 1e9
         self._stand_in = held = self.held or (first,)
-        if self.parts.compute.info().given_images_per_s is None:
+        if self.parts.compute.info().specified_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
             self._resident = [self.parts.compute.copy(batch) for batch in held]
             if self.config.compile:
@@ -234,14 +234,14 @@ class Session:
         self._drop(self._ready.untimed(mode, self._to_flush))
         disk_before = self.parts.read_devices()
         first = self.taken
-        if activity == "drain":
+        if activity == "loader_only":
             steps = drain(self._batches, self.parts.clock, pace)
         else:
             # Where nothing is handed over, the step takes a batch from before.
-            instead = self._stand_in if mode == "T" else ()
+            instead = self._stand_in if mode == "no_transport" else ()
             steps = train(self._batches, self.parts.compute, self.parts.clock, pace, instead)
         self.taken = first + len(steps.begin_ns)
-        if mode not in ("W", "T"):
+        if mode not in ("warm", "no_transport"):
             self._ready.last_new = len(steps.begin_ns)
         return self._record(
             steps, mode, activity, number, first_batch=first, resident=resident, disk_before=disk_before
@@ -266,7 +266,7 @@ class Session:
     def _paced(self, mode: Mode) -> Pace:
         """Cold segments read each file once; where workers wait for storage, they look for longer."""
         pace = self._pace
-        if "W" not in (self.base_mode, mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
+        if "warm" not in (self.base_mode, mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
         return self._ready.limit(pace, mode, self._to_flush + self.config.batches_ahead)
 

@@ -34,7 +34,7 @@ def record_window(
 
     `feed(count)` flushes `flushed` batches and gives `count`; `left_s` is what is left of the budget.
     """
-    step_s = seconds_a_step(segments, "W" if config.cache == "warm" else "C")
+    step_s = seconds_a_step(segments, "warm" if config.cache == "warm" else "baseline")
     if not isinstance(compute, Profiling):
         return why_not_profiled(compute.info())
     if step_s is None:
@@ -57,7 +57,7 @@ def why_not_profiled(info: ComputeInfo) -> str:
     """For a compute that cannot tell what its device did."""
     if info.name == NO_STEP:
         return "no step was given, so no GPU trained"
-    if info.given_images_per_s is not None:
+    if info.specified_images_per_s is not None:
         return "an emulated accelerator runs no kernels"
     if info.name == "step":
         return "only this product's own training steps are recorded kernel by kernel, not a step of yours"
@@ -66,7 +66,7 @@ def why_not_profiled(info: ComputeInfo) -> str:
 
 def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segment], flushed: int) -> float:
     """What a window of the usual length takes, with as many steps before it; 0 where there will be none."""
-    step_s = seconds_a_step(segments, "W" if config.cache == "warm" else "C")
+    step_s = seconds_a_step(segments, "warm" if config.cache == "warm" else "baseline")
     if not isinstance(compute, Profiling) or step_s is None:
         return 0.0
     steps = max(USUAL_STEPS, 2 * config.batches_ahead) + flushed + WINDOW_WARM_UP

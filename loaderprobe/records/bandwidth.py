@@ -16,7 +16,7 @@ from loaderprobe.records.verdict import Evidence
 BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
 # History of the bandwidth report, which is an interface:
 # 1  2026-11  first version
-# 2  2026-11  fio's names and units; intervals; direct, sequential and paced legs; limit, kind, feeds
+# 2  2026-11  fio's names and units; intervals; direct, sequential and paced phases; limit, kind, feeds
 BANDWIDTH_VERSION = 2
 
 LegName = Literal["files", "direct", "sequential", "paced"]
@@ -43,7 +43,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BandwidthLeg:
+class BandwidthPhase:
     """One pattern at one number of readers, over its steady part: the start of each run of reads is left out."""
 
     name: LegName
@@ -52,7 +52,7 @@ class BandwidthLeg:
     block_bytes: int | None
     """Size of one read; None when files are read whole."""
     pause_s_per_byte: float
-    """Pause after each file, for each byte of it; 0 for all legs but the paced one."""
+    """Pause after each file, for each byte of it; 0 for all phases but the paced one."""
     runtime: float
     """ms of reading, all of it."""
     io_bytes: int
@@ -60,7 +60,7 @@ class BandwidthLeg:
     bw_bytes: float
     bw_low: float
     bw_high: float
-    """95 % interval of `bw_bytes`, from slices of the leg, with their correlation."""
+    """95 % interval of `bw_bytes`, from slices of the phase, with their correlation."""
     settled: bool
     """True when the interval became as narrow as asked before the time was up."""
     iops: float
@@ -80,7 +80,7 @@ class BandwidthLeg:
     foreign_bytes_per_s: float | None
     """What the same devices read for others meanwhile; None where it cannot be seen."""
     resident_before: float | None
-    """Share of the files in the page cache before the leg."""
+    """Share of the files in the page cache before the phase."""
     cache: CacheLabel
     """From bytes; `unproved` where they are not counted."""
     first_third_bw_bytes: float
@@ -96,7 +96,7 @@ class BandwidthLeg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthMeasurement:
-    """All legs, the files they read, and where those live."""
+    """All phases, the files they read, and where those live."""
 
     schema: str = BANDWIDTH_SCHEMA
     schema_version: int = BANDWIDTH_VERSION
@@ -116,7 +116,7 @@ class BandwidthMeasurement:
     scratch: bool
     drop_caches: bool
     interrupted: bool
-    legs: tuple[BandwidthLeg, ...]
+    phases: tuple[BandwidthPhase, ...]
     missing: tuple[Missing, ...] = ()
     """Legs that were not made, by name, and why."""
     failed: tuple[str, ...] = ()
@@ -124,18 +124,18 @@ class BandwidthMeasurement:
     notes: tuple[str, ...] = ()
 
     @property
-    def ladder(self) -> tuple[BandwidthLeg, ...]:
-        """The legs in the loader's pattern, by number of readers."""
-        return tuple(sorted((leg for leg in self.legs if leg.name == "files"), key=lambda leg: leg.readers))
+    def ladder(self) -> tuple[BandwidthPhase, ...]:
+        """The phases in the loader's pattern, by number of readers."""
+        return tuple(sorted((phase for phase in self.phases if phase.name == "files"), key=lambda phase: phase.readers))
 
     @property
-    def best(self) -> BandwidthLeg | None:
+    def best(self) -> BandwidthPhase | None:
         """The fastest step of the ladder."""
-        return max(self.ladder, key=lambda leg: leg.bw_bytes, default=None)
+        return max(self.ladder, key=lambda phase: phase.bw_bytes, default=None)
 
-    def leg(self, name: LegName) -> BandwidthLeg | None:
-        """The leg of this name, of those that are made once."""
-        return next((leg for leg in self.legs if leg.name == name), None)
+    def phase(self, name: LegName) -> BandwidthPhase | None:
+        """The phase of this name, of those that are made once."""
+        return next((phase for phase in self.phases if phase.name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,12 +187,12 @@ class StorageCeiling:
 
     data: str
     """Fingerprint of the file set."""
-    legs: tuple[BandwidthLeg, ...]
+    phases: tuple[BandwidthPhase, ...]
     missing: str | None = None
-    """Why there is no leg."""
+    """Why there is no phase."""
     kind: DeviceKind | None = None
     """None where nobody needed to know: storage held nothing back."""
 
-    def at(self, readers: int) -> BandwidthLeg | None:
-        """The leg with this number of readers."""
-        return next((leg for leg in self.legs if leg.readers == readers), None)
+    def at(self, readers: int) -> BandwidthPhase | None:
+        """The phase with this number of readers."""
+        return next((phase for phase in self.phases if phase.readers == readers), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Gains, Interval, Rates, Side
+from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Interval, Rates, Side, Speedups
 
 DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 # History of the diagnosis as a dict, which is an interface:
@@ -44,7 +44,7 @@ class Findings:
     """Of training, or of the loader where there is no step; in `sample` a second, as all rates here."""
     ceilings: Rates
     """What compute, the loader, and the loader without each resource reach; what the cores allow."""
-    gains: Gains
+    gains: Speedups
     advice: tuple[Advice, ...]
     evidence: tuple[Evidence, ...]
     notes: tuple[str, ...]

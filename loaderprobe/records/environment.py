@@ -70,7 +70,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ability:
+class Capability:
     """Something loaderprobe measures, and whether it can here."""
 
     name: str

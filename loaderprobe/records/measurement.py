@@ -9,12 +9,12 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.waits import WaitSamples
 
-Mode = Literal["C", "W", "Q", "T", "resident"]
+Mode = Literal["baseline", "warm", "cached_samples", "no_transport", "resident"]
 """C: files as they are asked for (cold, or as found), whole pipeline. W: the same files, warm. Q: files read in
 the state that is asked for, but nothing decoded. T: whole pipeline, but nothing handed over. resident: no
 loader, one batch that stays on the device."""
 
-Activity = Literal["drain", "train"]
+Activity = Literal["loader_only", "train"]
 """drain: batches are taken and dropped. train: each is copied to the device and trained on."""
 
 
@@ -138,7 +138,7 @@ class ComputeInfo:
     device: str
     synchronous: bool
     """True when a step ends before the host goes on (a CPU; a tool that sleeps)."""
-    given_images_per_s: float | None
+    specified_images_per_s: float | None
     """Set for an emulated accelerator: its rate is a datum, not a measurement."""
     source: str
     """Where a given rate comes from; how a measured one is made."""
@@ -214,7 +214,7 @@ class Measurement:
     """What workers were seen waiting for; without it, `missing` has the reason under `waits`."""
     images: bool = True
     """False when batches hold no images: then samples are counted wherever images are named."""
-    modes: tuple[Mode, ...] = ("C", "W")
+    modes: tuple[Mode, ...] = ("baseline", "warm")
     """The modes that this loader can be measured in."""
     alternatives: tuple[Alternative, ...] = ()
     timeline: Timeline | None = None

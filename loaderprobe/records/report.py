@@ -9,13 +9,13 @@ from loaderprobe.records.config import CacheState
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, Picture
-from loaderprobe.records.verdict import Advice, Bound, FilesWere, Gains, Interval, Rates, StepTime, WorkerTime
+from loaderprobe.records.verdict import Advice, Bound, FilesWere, Interval, Rates, Speedups, StepTime, WorkerTime
 
 Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"
 # History of the summary, which is an interface:
 # 1  2026-11  first version
-# 2  2026-11  read_amplification, foreign_read_bytes_per_s; disk_ceiling_fraction is measured
+# 2  2026-11  read_amplification, other_read_bytes_per_s; disk_ceiling_fraction is measured
 # 3  2026-11  tensor, instrument_cpu_fraction, forecasts, knees; advice has a command, its rates before and after,
 #             how it is known and what binds then
 # 4  2026-11  gpu_window: why the GPU was idle, and estimates of how full it was; more counters in gpu
@@ -74,9 +74,9 @@ class ConfigurationRow:
     reason: str | None
     images_per_s: Interval | None
     rates_images_per_s: Rates | None
-    gains: Gains | None
+    gains: Speedups | None
     predicted_images_per_s: float | None
-    residual: float | None
+    prediction_error: float | None
     input_wait_fraction: float | None
     accelerator_utilization: float | None
     bytes_per_image: float | None
@@ -84,7 +84,7 @@ class ConfigurationRow:
     cold_fraction: float | None
     disk_ceiling_fraction: float | None
     read_amplification: float | None
-    foreign_read_bytes_per_s: float | None
+    other_read_bytes_per_s: float | None
     instrument_cpu_fraction: float | None
     gpu: dict[str, float | str]
     bound: Bound | None

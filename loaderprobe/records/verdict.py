@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Side = Literal["compute", "input", "balanced", "undecided"]
+Side = Literal["compute", "input", "balanced", "inconclusive"]
 Cause = Literal[
     "compute",
     "storage",
-    "preprocess",
+    "preprocessing",
     "transport",
     "network",
     "lock",
@@ -19,12 +19,12 @@ Cause = Literal[
     "cpu",
     "either",
     "balanced",
-    "undecided",
+    "inconclusive",
 ]
-How = Literal["performed", "estimated"]
+How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
-Binding = Literal["storage", "preprocess", "cores", "transport", "compute"]
+Binding = Literal["storage", "preprocessing", "cores", "transport", "compute"]
 """The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
 
@@ -38,7 +38,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
+class Speedup:
     """By what factor training speeds up once one resource is taken away."""
 
     value: float
@@ -54,7 +54,7 @@ class Rates:
     compute: float | None
     loader: float | None
     loader_without_storage: float | None
-    loader_without_preprocess: float | None
+    loader_without_preprocessing: float | None
     loader_without_transport: float | None
     cpu_limit: float | None
     loader_without_network: float | None = None
@@ -63,16 +63,16 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gains:
+class Speedups:
     """One gain for each resource that can be taken away; None where the experiment is missing."""
 
-    storage: Gain | None
-    preprocess: Gain | None
-    transport: Gain | None
-    compute: Gain | None
-    network: Gain | None = None
-    lock: Gain | None = None
-    wait: Gain | None = None
+    storage: Speedup | None
+    preprocessing: Speedup | None
+    transport: Speedup | None
+    compute: Speedup | None
+    network: Speedup | None = None
+    lock: Speedup | None = None
+    wait: Speedup | None = None
     """Waiting of another kind: sleeping, a pipe, memory."""
 
 
@@ -146,9 +146,9 @@ class Verdict:
 
     images_per_s: Interval
     rates: Rates
-    gains: Gains
+    gains: Speedups
     predicted_images_per_s: float | None
-    residual: float | None
+    prediction_error: float | None
     """Measured end-to-end rate over the predicted one, minus 1."""
     input_wait_fraction: float
     accelerator_utilization: float | None
@@ -159,7 +159,7 @@ class Verdict:
     """Disk reads over what the disk delivered to as many readers as there are workers."""
     read_amplification: float | None
     """Storage bytes over bytes handed over; above 1 is read-ahead that nobody asked for."""
-    foreign_read_bytes_per_s: float | None
+    other_read_bytes_per_s: float | None
     """Read by others from the same devices meanwhile."""
     gpu: dict[str, float | str]
     bound: Bound

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import msgspec
 from rich.text import Text
 
-from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthReport, LegName
+from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, LegName
 from loaderprobe.render import bandwidth_words as words
 from loaderprobe.render.page import Page
 from loaderprobe.render.wording import MISSING, percent
 from loaderprobe.units import significant
 
 _ALONE: tuple[LegName, ...] = ("direct", "sequential")
-"""The legs below the ladder. The paced one is evidence of the kind of device: its rate means nothing."""
+"""The phases below the ladder. The paced one is evidence of the kind of device: its rate means nothing."""
 _INDENT = "  "
 _LEAST_BAR = 6
 _LONGEST_BAR = 40
@@ -24,7 +24,7 @@ _CACHE_STYLES = {"cold": "green", "warm": "yellow", "mixed": "yellow", "unproved
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """A column of the table: a head, a cell and a style for each leg, all in one width."""
+    """A column of the table: a head, a cell and a style for each phase, all in one width."""
 
     heads: Sequence[str]
     cells: Sequence[str]
@@ -83,26 +83,26 @@ def _answer(page: Page, report: BandwidthReport) -> None:
 
 
 def _tables(page: Page, report: BandwidthReport, width: int) -> None:
-    """The ladder, and below it, in the same columns, the legs that are made once or why they were not made."""
-    legs = (*report.ladder, *(leg for name in _ALONE if (leg := report.leg(name))))
-    table = _Table(page, _layout(legs, report, width) if legs else ())
+    """The ladder, and below it, in the same columns, the phases that are made once or why they were not made."""
+    phases = (*report.ladder, *(phase for name in _ALONE if (phase := report.phase(name))))
+    table = _Table(page, _layout(phases, report, width) if phases else ())
     reasons = {part.name: part.reason for part in report.missing}
     if report.ladder:
         page.gap()
     for number in range(len(report.ladder)):
         table.row(number)
     for name in _ALONE:
-        leg = report.leg(name)
-        if leg:
+        phase = report.phase(name)
+        if phase:
             page.gap()
-            page.add(Text(_INDENT + words.title(name, leg), style="bold"))
-            table.row(legs.index(leg))
+            page.add(Text(_INDENT + words.title(name, phase), style="bold"))
+            table.row(phases.index(phase))
         elif name in reasons:
             page.gap()
             page.item(words.title(name), f"not measured, {reasons[name]}")
-    if legs:
+    if phases:
         page.gap()
-        page.paragraph(words.legend(report, legs), style="dim")
+        page.paragraph(words.legend(report, phases), style="dim")
 
 
 class _Table:
@@ -129,31 +129,38 @@ def _line(columns: Sequence[_Column], cells: Sequence[str], styles: Sequence[str
     return line
 
 
-def _layout(legs: Sequence[BandwidthLeg], report: BandwidthReport, width: int) -> Sequence[_Column]:
+def _layout(phases: Sequence[BandwidthPhase], report: BandwidthReport, width: int) -> Sequence[_Column]:
     """The columns that fit: narrower gaps, then no shares; a bar where there is room."""
     for gap, shares in ((2, True), (1, True), (1, False)):
-        columns = _columns(legs, report, gap=gap, shares=shares)
+        columns = _columns(phases, report, gap=gap, shares=shares)
         left = width - sum(column.width for column in columns) - 2
         if left >= 0:
             break
     if left >= _LEAST_BAR:
-        columns.append(_bars(legs, min(_LONGEST_BAR, left)))
+        columns.append(_bars(phases, min(_LONGEST_BAR, left)))
     return columns
 
 
-def _columns(legs: Sequence[BandwidthLeg], report: BandwidthReport, *, gap: int, shares: bool) -> list[_Column]:
-    plain = [""] * len(legs)
-    least = [">=" if leg.at_least else "" for leg in legs]
-    rates = [f"{sign}{cell}" for sign, cell in zip(least, _aligned(leg.bw_bytes / 1e6 for leg in legs), strict=True)]
-    pieces = [f"{sign}{significant(leg.files_per_s)}" for sign, leg in zip(least, legs, strict=True)]
+def _columns(phases: Sequence[BandwidthPhase], report: BandwidthReport, *, gap: int, shares: bool) -> list[_Column]:
+    plain = [""] * len(phases)
+    least = [">=" if phase.at_least else "" for phase in phases]
+    rates = [
+        f"{sign}{cell}" for sign, cell in zip(least, _aligned(phase.bw_bytes / 1e6 for phase in phases), strict=True)
+    ]
+    pieces = [f"{sign}{significant(phase.files_per_s)}" for sign, phase in zip(least, phases, strict=True)]
     return [
-        _column("readers", [str(leg.readers) for leg in legs], plain, gap=2),
-        _column("MB/s", rates, ["bold" if leg == report.best else "" for leg in legs], gap=gap),
-        _column("±95 %", [_spread(leg) for leg in legs], ["" if leg.settled else "yellow" for leg in legs], left=True),
-        _Column(heads=[f"{words.noun(leg, report)}s/s" for leg in legs], cells=pieces, styles=plain, gap=gap),
-        _column("p50 ms", _aligned(_time_ms(leg, "50.000000") for leg in legs), plain, gap=gap),
-        _column("p99 ms", _aligned(_time_ms(leg, "99.000000") for leg in legs), plain, gap=gap),
-        _column("cache", _caches(legs, shares), [_CACHE_STYLES[leg.cache] for leg in legs], left=True, gap=gap),
+        _column("readers", [str(phase.readers) for phase in phases], plain, gap=2),
+        _column("MB/s", rates, ["bold" if phase == report.best else "" for phase in phases], gap=gap),
+        _column(
+            "±95 %",
+            [_spread(phase) for phase in phases],
+            ["" if phase.settled else "yellow" for phase in phases],
+            left=True,
+        ),
+        _Column(heads=[f"{words.noun(phase, report)}s/s" for phase in phases], cells=pieces, styles=plain, gap=gap),
+        _column("p50 ms", _aligned(_time_ms(phase, "50.000000") for phase in phases), plain, gap=gap),
+        _column("p99 ms", _aligned(_time_ms(phase, "99.000000") for phase in phases), plain, gap=gap),
+        _column("cache", _caches(phases, shares), [_CACHE_STYLES[phase.cache] for phase in phases], left=True, gap=gap),
     ]
 
 
@@ -168,37 +175,37 @@ def _aligned(values: Iterable[float]) -> list[str]:
     return [text + " " * (longest - len(text.partition(".")[1] + text.partition(".")[2])) for text in shown]
 
 
-def _spread(leg: BandwidthLeg) -> str:
+def _spread(phase: BandwidthPhase) -> str:
     """Half the interval, to the decimal place of the rate; `*` when it has not settled."""
-    half = (leg.bw_high - leg.bw_bytes) / 1e6
+    half = (phase.bw_high - phase.bw_bytes) / 1e6
     if half <= 0:
         return MISSING
-    decimals = len(significant(leg.bw_bytes / 1e6).partition(".")[2])
+    decimals = len(significant(phase.bw_bytes / 1e6).partition(".")[2])
     text = f"{half:.{decimals}f}"
-    return f"±{text if float(text) else significant(half, 1)}{'' if leg.settled else '*'}"
+    return f"±{text if float(text) else significant(half, 1)}{'' if phase.settled else '*'}"
 
 
-def _time_ms(leg: BandwidthLeg, percentile: str) -> float:
-    return (leg.file_ns or leg.clat_ns).percentile[percentile] / 1e6
+def _time_ms(phase: BandwidthPhase, percentile: str) -> float:
+    return (phase.file_ns or phase.clat_ns).percentile[percentile] / 1e6
 
 
-def _caches(legs: Sequence[BandwidthLeg], shares: bool) -> list[str]:
+def _caches(phases: Sequence[BandwidthPhase], shares: bool) -> list[str]:
     """The label and, in a column of its own, the share of the bytes that came from storage."""
     if not shares:
-        return [leg.cache for leg in legs]
-    counted = ["" if leg.cold_fraction is None else percent(leg.cold_fraction) for leg in legs]
-    label = max(len(leg.cache) for leg in legs if leg.cold_fraction is not None) if any(counted) else 0
+        return [phase.cache for phase in phases]
+    counted = ["" if phase.cold_fraction is None else percent(phase.cold_fraction) for phase in phases]
+    label = max(len(phase.cache) for phase in phases if phase.cold_fraction is not None) if any(counted) else 0
     share = max(len(text) for text in counted)
     return [
-        f"{leg.cache.ljust(label)} {text.rjust(share)}" if text else leg.cache
-        for leg, text in zip(legs, counted, strict=True)
+        f"{phase.cache.ljust(label)} {text.rjust(share)}" if text else phase.cache
+        for phase, text in zip(phases, counted, strict=True)
     ]
 
 
-def _bars(legs: Sequence[BandwidthLeg], cells: int) -> _Column:
-    most = max(leg.bw_bytes for leg in legs)
-    bars = [_bar(leg.bw_bytes / most if most else 0.0, cells) for leg in legs]
-    return _column("", bars, ["cyan" if leg.cache == "cold" else "dim" for leg in legs], left=True, gap=2)
+def _bars(phases: Sequence[BandwidthPhase], cells: int) -> _Column:
+    most = max(phase.bw_bytes for phase in phases)
+    bars = [_bar(phase.bw_bytes / most if most else 0.0, cells) for phase in phases]
+    return _column("", bars, ["cyan" if phase.cache == "cold" else "dim" for phase in phases], left=True, gap=2)
 
 
 def _bar(share: float, cells: int) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthReport, Feed
+from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Feed
 from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
 from loaderprobe.units import format_bytes, format_rate, join_words, significant
 
 FOREIGN_FROM = 0.05
-"""Reads of others from this share of the leg's own rate on are told."""
+"""Reads of others from this share of the phase's own rate on are told."""
 FALLEN_FROM = 0.2
 AMPLIFIED_FROM = 1.1
 RESIDENT_FROM = 0.05
@@ -34,7 +34,7 @@ def place(report: BandwidthReport) -> str:
 def files(report: BandwidthReport) -> str:
     """What was read: `200 of 4094 images, 114 kB on average, read whole in random order`."""
     noun = "image" if report.images else "file"
-    block_bytes = next((leg.block_bytes for leg in report.ladder), None)
+    block_bytes = next((phase.block_bytes for phase in report.ladder), None)
     if report.scratch:
         which = "A scratch file written for this test"
     elif report.files_used == report.files_found:
@@ -54,27 +54,29 @@ def block(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-def noun(leg: BandwidthLeg, report: BandwidthReport) -> str:
-    """What the leg counts."""
-    if leg.block_bytes is not None:
+def noun(phase: BandwidthPhase, report: BandwidthReport) -> str:
+    """What the phase counts."""
+    if phase.block_bytes is not None:
         return "block"
     return "image" if report.images else "file"
 
 
-def title(leg_name: str, leg: BandwidthLeg | None = None) -> str:
-    """What a leg is called where it stands alone."""
+def title(leg_name: str, phase: BandwidthPhase | None = None) -> str:
+    """What a phase is called where it stands alone."""
     if leg_name == "sequential":
-        return f"Sequential, {block(leg.block_bytes)} blocks" if leg and leg.block_bytes else "Sequential"
+        return f"Sequential, {block(phase.block_bytes)} blocks" if phase and phase.block_bytes else "Sequential"
     return {"direct": "Past the page cache (O_DIRECT)", "paced": "With pauses", "files": "More readers"}[leg_name]
 
 
 def interrupted(report: BandwidthReport) -> str:
     """How far the probe came."""
-    beyond = any(leg.name != "files" for leg in report.legs) or any(part.name != "files" for part in report.missing)
-    return f"Interrupted: {'not all legs were measured' if beyond else 'the ladder is not complete'}."
+    beyond = any(phase.name != "files" for phase in report.phases) or any(
+        part.name != "files" for part in report.missing
+    )
+    return f"Interrupted: {'not all phases were measured' if beyond else 'the ladder is not complete'}."
 
 
-def answer(report: BandwidthReport, best: BandwidthLeg) -> str:
+def answer(report: BandwidthReport, best: BandwidthPhase) -> str:
     """What the best step delivers, and whether that can be held to be the device's."""
     if in_memory(report, best):
         return f"From memory, not from the device: {_amount(report, best)}."
@@ -92,12 +94,12 @@ def answer(report: BandwidthReport, best: BandwidthLeg) -> str:
     return sentence
 
 
-def in_memory(report: BandwidthReport, leg: BandwidthLeg) -> bool:
-    """True when no device stands behind the leg: files in the page cache, or a file system in memory."""
-    return leg.cache == "warm" or report.location.kind == "memory" or set(report.location.layers) == {"memory"}
+def in_memory(report: BandwidthReport, phase: BandwidthPhase) -> bool:
+    """True when no device stands behind the phase: files in the page cache, or a file system in memory."""
+    return phase.cache == "warm" or report.location.kind == "memory" or set(report.location.layers) == {"memory"}
 
 
-def _amount(report: BandwidthReport, best: BandwidthLeg) -> str:
+def _amount(report: BandwidthReport, best: BandwidthPhase) -> str:
     least = "at least " if best.at_least else ""
     delivered, readers = format_rate(best.bw_bytes), counted(best.readers, "reader")
     if report.images:
@@ -125,21 +127,21 @@ def _name(feed: Feed) -> str:
     return feed.accelerator.replace("-", " ").upper().replace("MLPERF", "MLPerf")
 
 
-def legend(report: BandwidthReport, legs: Sequence[BandwidthLeg]) -> str:
+def legend(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
     """The signs and words that stand in the table, and no others."""
-    calls = all(leg.file_ns is None for leg in legs)
-    timed = "read call" if calls else " or ".join(dict.fromkeys(noun(leg, report) for leg in legs))
+    calls = all(phase.file_ns is None for phase in phases)
+    timed = "read call" if calls else " or ".join(dict.fromkeys(noun(phase, report) for phase in phases))
     parts = ["MB: 10^6 bytes", "±: 95 % interval"]
-    if any(not leg.settled and leg.bw_high > leg.bw_bytes for leg in legs):
+    if any(not phase.settled and phase.bw_high > phase.bw_bytes for phase in phases):
         parts.append("*: still wider than asked")
-    if any(leg.bw_high <= leg.bw_bytes for leg in legs):
+    if any(phase.bw_high <= phase.bw_bytes for phase in phases):
         parts.append(f"{MISSING}: too short for an interval")
     parts.append(f"p50, p99: time of one {timed}")
-    if any(leg.at_least for leg in legs):
+    if any(phase.at_least for phase in phases):
         parts.append(">=: at least, as the probe's own CPU use may be the limit")
-    if any(leg.cold_fraction is not None for leg in legs):
+    if any(phase.cold_fraction is not None for phase in phases):
         parts.append("cache: share of the bytes that came from storage, cold from 90 %")
-    if any(leg.cache == "unproved" for leg in legs):
+    if any(phase.cache == "unproved" for phase in phases):
         parts.append("unproved: not counted, so cached files cannot be ruled out")
     return "; ".join(parts) + "."
 
@@ -156,14 +158,16 @@ def notes(report: BandwidthReport) -> Notes:
     told: Notes = [("Files", note) for note in report.notes]
     told += [("Storage", note) for note in report.location.notes]
     told += _not_made(report)
-    told += _grouped(report, ((leg, note) for leg in report.legs for note in (*leg.notes, *_of_leg(report, leg))))
+    told += _grouped(
+        report, ((phase, note) for phase in report.phases for note in (*phase.notes, *_of_phase(report, phase)))
+    )
     told += _compared(report)
     told += _method(report)
     return list(dict.fromkeys(told))
 
 
 def _not_made(report: BandwidthReport) -> Notes:
-    """The legs without a place in the table."""
+    """The phases without a place in the table."""
     return [
         (title(part.name), f"not measured, {part.reason}")
         for part in report.missing
@@ -171,39 +175,39 @@ def _not_made(report: BandwidthReport) -> Notes:
     ]
 
 
-def _of_leg(report: BandwidthReport, leg: BandwidthLeg) -> list[str]:
-    piece = noun(leg, report)
-    found = [f"{counted(count, piece)} could not be read to the end: {why}" for why, count in leg.unread.items()]
-    if leg.cache == "unproved" and not in_memory(report, leg) and (leg.resident_before or 0) > RESIDENT_FROM:
-        found.append(f"the page cache held {percent(leg.resident_before)} of the files before")
-    if leg.engine == "processes":
+def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> list[str]:
+    piece = noun(phase, report)
+    found = [f"{counted(count, piece)} could not be read to the end: {why}" for why, count in phase.unread.items()]
+    if phase.cache == "unproved" and not in_memory(report, phase) and (phase.resident_before or 0) > RESIDENT_FROM:
+        found.append(f"the page cache held {percent(phase.resident_before)} of the files before")
+    if phase.engine == "processes":
         found.append("read by several processes, which got more than the threads of one")
     return found
 
 
 def _compared(report: BandwidthReport) -> Notes:
-    """One line a matter, with the figures of all the legs that it concerns."""
-    shared = [leg for leg in report.legs if (leg.foreign_bytes_per_s or 0) > FOREIGN_FROM * leg.bw_bytes]
+    """One line a matter, with the figures of all the phases that it concerns."""
+    shared = [phase for phase in report.phases if (phase.foreign_bytes_per_s or 0) > FOREIGN_FROM * phase.bw_bytes]
     fell = [
-        leg
-        for leg in report.legs
-        if leg.name != "paced" and leg.last_third_bw_bytes < (1 - FALLEN_FROM) * leg.first_third_bw_bytes
+        phase
+        for phase in report.phases
+        if phase.name != "paced" and phase.last_third_bw_bytes < (1 - FALLEN_FROM) * phase.first_third_bw_bytes
     ]
-    ahead = [leg for leg in report.legs if (leg.amplification or 0) > AMPLIFIED_FROM]
-    others = _range([(leg.foreign_bytes_per_s or 0) / 1e6 for leg in shared])
+    ahead = [phase for phase in report.phases if (phase.amplification or 0) > AMPLIFIED_FROM]
+    others = _range([(phase.foreign_bytes_per_s or 0) / 1e6 for phase in shared])
     falls = join_words(
         [
-            f"from {megabytes_per_s(leg.first_third_bw_bytes)} to {megabytes_per_s(leg.last_third_bw_bytes)}"
-            for leg in fell
+            f"from {megabytes_per_s(phase.first_third_bw_bytes)} to {megabytes_per_s(phase.last_third_bw_bytes)}"
+            for phase in fell
         ]
     )
-    more = _range([leg.amplification or 0 for leg in ahead])
+    more = _range([phase.amplification or 0 for phase in ahead])
     each = (
         (shared, f"others read {others} MB/s from the same device meanwhile"),
-        (fell, f"fell {falls} MB/s within the leg: burst credit, or a throttle"),
+        (fell, f"fell {falls} MB/s within the phase: burst credit, or a throttle"),
         (ahead, f"{more} times as many bytes were read from storage as handed over: read-ahead that nobody asked for"),
     )
-    return [(_subject(report, legs), text) for legs, text in each if legs]
+    return [(_subject(report, phases), text) for phases, text in each if phases]
 
 
 def _range(values: Sequence[float]) -> str:
@@ -222,14 +226,17 @@ def _method(report: BandwidthReport) -> Notes:
     best = report.best
     if best and not in_memory(report, best):
         told += _judged(report, best)
-    if report.legs and _may_burst(report):
+    if report.phases and _may_burst(report):
         told.append(
-            ("Burst", "cloud volumes may keep up a rate for minutes on credit, then fall; legs of seconds cannot tell")
+            (
+                "Burst",
+                "cloud volumes may keep up a rate for minutes on credit, then fall; phases of seconds cannot tell",
+            )
         )
     return told
 
 
-def _judged(report: BandwidthReport, best: BandwidthLeg) -> Notes:
+def _judged(report: BandwidthReport, best: BandwidthPhase) -> Notes:
     """What the kind of device was judged by, and the accelerators that the answer left out."""
     evidence = [
         f"{part.metric} {_measured(part.value, part.unit)}"
@@ -251,25 +258,25 @@ def _measured(value: float, unit: str) -> str:
 def _may_burst(report: BandwidthReport) -> bool:
     kind = report.location.kind
     devices = kind in ("block", "network") or (kind == "overlay" and report.location.counts_reads)
-    return devices and sum(leg.runtime for leg in report.legs) < BURST_MS
+    return devices and sum(phase.runtime for phase in report.phases) < BURST_MS
 
 
-def _grouped(report: BandwidthReport, facts: Iterable[tuple[BandwidthLeg, str]]) -> Notes:
-    """Each text once, with all the legs that it belongs to."""
-    legs: dict[str, list[BandwidthLeg]] = {}
-    for leg, text in facts:
-        legs.setdefault(text, []).append(leg)
-    return [(_subject(report, among), text) for text, among in legs.items()]
+def _grouped(report: BandwidthReport, facts: Iterable[tuple[BandwidthPhase, str]]) -> Notes:
+    """Each text once, with all the phases that it belongs to."""
+    phases: dict[str, list[BandwidthPhase]] = {}
+    for phase, text in facts:
+        phases.setdefault(text, []).append(phase)
+    return [(_subject(report, among), text) for text, among in phases.items()]
 
 
-def _subject(report: BandwidthReport, legs: Sequence[BandwidthLeg]) -> str:
+def _subject(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
     """`4 and 8 readers`, `1 to 16 readers` of a whole ladder, `1 reader, past the page cache (O_DIRECT)`."""
-    steps = [leg.readers for leg in report.ladder if leg in legs]
+    steps = [phase.readers for phase in report.ladder if phase in phases]
     subjects = [f"{join_words([str(count) for count in steps])} reader{'' if steps == [1] else 's'}"] if steps else []
     if len(steps) > 2 and len(steps) == len(report.ladder):
         subjects = [f"{steps[0]} to {steps[-1]} readers"]
-    for leg in legs:
-        if leg.name != "files":
-            name = title(leg.name, leg)
+    for phase in phases:
+        if phase.name != "files":
+            name = title(phase.name, phase)
             subjects.append(name[0].lower() + name[1:] if subjects else name)
     return ", ".join(subjects)

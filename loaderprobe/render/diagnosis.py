@@ -9,20 +9,20 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.diagnosis import Findings
-from loaderprobe.records.verdict import Gain
+from loaderprobe.records.verdict import Speedup
 from loaderprobe.render.page import Page
 from loaderprobe.render.terminal import STYLES
 from loaderprobe.render.wording import MISSING, advice_words, counted, factor, figure, interval, state_word, visible
 from loaderprobe.units import format_duration, join_words, significant
 
-_WITHOUT = {"storage": "storage", "preprocess": "preprocessing", "transport": "batch transport"}
+_WITHOUT = {"storage": "storage", "preprocessing": "preprocessing", "transport": "batch transport"}
 # Shown only where there is something to gain.
 _WAITS = {"network": "the network", "lock": "a lock", "wait": "other waiting"}
 _NAMES = {**_WITHOUT, **_WAITS, "compute": "compute", "cpu": "the CPU"}
 # A smaller gain of waiting is no line worth.
 WORTH = 1.05
 # Colours that can be read on white and on black.
-_COLORS = {"compute": "#2a9d5c", "balanced": "#3a8fb7", "undecided": "#8a8a8a"}
+_COLORS = {"compute": "#2a9d5c", "balanced": "#3a8fb7", "inconclusive": "#8a8a8a"}
 _INPUT_COLOR = "#d9731a"
 _FAINT = "opacity:.65"
 
@@ -43,9 +43,9 @@ def heading(found: Findings) -> str:
     """`Input binds: storage`, `Compute binds`, `Either storage or preprocessing binds`, `Balanced`."""
     if found.cause == "either":
         return f"Either {join_words([_NAMES.get(name, name) for name in found.candidates], 'or')} binds"
-    if found.side in ("balanced", "undecided"):
+    if found.side in ("balanced", "inconclusive"):
         return found.side.capitalize()
-    if found.cause == "undecided":
+    if found.cause == "inconclusive":
         return f"{found.side.capitalize()} binds, cause undecided"
     if found.cause == found.side:
         return f"{found.side.capitalize()} binds"
@@ -196,7 +196,7 @@ def _what(found: Findings) -> str:
 
 
 def _gain(found: Findings, name: str) -> str:
-    gain: Gain | None = getattr(found.gains, name)
+    gain: Speedup | None = getattr(found.gains, name)
     if gain is None:
         return MISSING
     known = found.rounds > 1 and gain.high - gain.low >= 0.005 * gain.value

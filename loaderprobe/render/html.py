@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render import charts, counsel, gpu, overview, timeline, wording
+from loaderprobe.render import charts, gpu, overview, recommend, timeline, wording
 from loaderprobe.render.overview import Group
 from loaderprobe.units import format_bytes, format_duration, significant
 
@@ -84,8 +84,8 @@ def _context(report: Report) -> dict[str, Any]:
         "emulated_note": overview.EMULATED_NOTE,
         "estimated": any(gain.how == "estimated" for row in rows for _, gain in wording.main_gains(row)),
         "groups": overview.groups(report),
-        "knees": lambda group: counsel.knees(report, group),
-        "advised": counsel.advised,
+        "knees": lambda group: recommend.knees(report, group),
+        "advised": recommend.advised,
         "devices": _devices(report),
         "windows": [(group, found) for group in overview.groups(report) if (found := gpu.windows(report, group))],
         "shades": (timeline.KERNELS, *timeline.SHADES.values()),

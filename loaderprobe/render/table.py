@@ -10,7 +10,6 @@ from io import StringIO
 from loaderprobe.records.gaps import GAP_CAUSES
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice, Rates
-from loaderprobe.render.counsel import advised, knees
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
@@ -26,6 +25,7 @@ from loaderprobe.render.overview import (
     sentences,
     without_figures,
 )
+from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.wording import (
     MISSING,
     RESOURCES,
@@ -50,8 +50,8 @@ _PLAIN = (
     "compute", "emulated", "cache", "status", "reason",
 )  # fmt: skip
 _FIGURES = (
-    "predicted_images_per_s", "residual", "input_wait_fraction", "accelerator_utilization", "bytes_per_image",
-    "disk_read_bytes_per_s", "cold_fraction", "disk_ceiling_fraction", "read_amplification", "foreign_read_bytes_per_s",
+    "predicted_images_per_s", "prediction_error", "input_wait_fraction", "accelerator_utilization", "bytes_per_image",
+    "disk_read_bytes_per_s", "cold_fraction", "disk_ceiling_fraction", "read_amplification", "other_read_bytes_per_s",
     "instrument_cpu_fraction",
 )  # fmt: skip
 

@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.counsel import advised, knees
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
@@ -21,6 +20,7 @@ from loaderprobe.render.overview import (
     without_figures,
 )
 from loaderprobe.render.page import Page
+from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.wording import (
     MISSING,
     advice_words,
@@ -39,7 +39,7 @@ from loaderprobe.units import format_duration
 STYLES = {
     "compute": "green",
     "storage": "bold red",
-    "preprocess": "bold yellow",
+    "preprocessing": "bold yellow",
     "transport": "bold magenta",
     "network": "bold red",
     "lock": "bold magenta",
@@ -49,13 +49,13 @@ STYLES = {
     "cpu": "bold yellow",
     "either": "yellow",
     "balanced": "cyan",
-    "undecided": "dim",
+    "inconclusive": "dim",
     "failed": "bold red",
     "skipped": "dim",
 }
 
-_BOUND_COLUMNS = 18
-"""`storage or compute` is the longest verdict that still leaves room for its gains in 80 columns."""
+_BOUND_COLUMNS = 20
+"""`input: preprocessing` is the longest verdict that still leaves room for its gains in 80 columns."""
 
 
 _DATA_COLUMNS = 10

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Advice, Bound, FilesWere, Gain, Interval
+from loaderprobe.records.verdict import Advice, Bound, FilesWere, Interval, Speedup
 from loaderprobe.units import join_words, significant
 
 MISSING = "\N{EN DASH}"
 """Stands for a figure that does not exist; every renderer lists the reasons."""
 
-RESOURCES = ("storage", "preprocess", "transport", "network", "lock", "wait", "compute")
+RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait", "compute")
 
 
 THEN = {
     "storage": "storage binds",
-    "preprocess": "preprocessing binds",
+    "preprocessing": "preprocessing binds",
     "cores": "the cores bind",
     "transport": "handing over batches binds",
     "compute": "compute binds",
@@ -59,9 +59,9 @@ def _verdict_words(bound: Bound) -> str:
     if bound.cause == "either":
         words = join_words(bound.candidates, "or") or "either"
         return f"input: {words}" if bound.side == "input" else words
-    if bound.side in ("balanced", "undecided") or bound.cause == bound.side:
+    if bound.side in ("balanced", "inconclusive") or bound.cause == bound.side:
         return bound.side
-    if bound.cause == "undecided":
+    if bound.cause == "inconclusive":
         return f"{bound.side}: cause undecided"
     return f"{bound.side}: {bound.cause}"
 
@@ -69,19 +69,19 @@ def _verdict_words(bound: Bound) -> str:
 def tone(row: ConfigurationRow) -> str:
     """One word for the colour of a verdict: a cause, or a side, or a status without a verdict."""
     if row.bound is None:
-        return row.status if row.status != "measured" else "undecided"
+        return row.status if row.status != "measured" else "inconclusive"
     if row.bound.cause == "either":
         return "either"
     return row.bound.cause if row.bound.side == "input" or row.bound.cause == "host" else row.bound.side
 
 
-def gain_of(row: ConfigurationRow, resource: str) -> Gain | None:
+def gain_of(row: ConfigurationRow, resource: str) -> Speedup | None:
     """The gain of taking away `resource`; None where that was not done."""
-    gain: Gain | None = getattr(row.gains, resource) if row.gains else None
+    gain: Speedup | None = getattr(row.gains, resource) if row.gains else None
     return gain
 
 
-def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Gain], ...]:
+def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
     """The gains that the verdict names: its cause's, both candidates' of `either`, else the largest."""
     known = {resource: gain for resource in RESOURCES if (gain := gain_of(row, resource))}
     named = (row.bound.candidates or (row.bound.cause,)) if row.bound else ()
@@ -91,7 +91,7 @@ def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Gain], ...]:
     return tuple((resource, known[resource]) for resource in chosen)
 
 
-def factor(gain: Gain) -> str:
+def factor(gain: Speedup) -> str:
     """`x2.81`, and `est.` behind it when it was not performed."""
     return f"x{significant(gain.value)}{' est.' if gain.how == 'estimated' else ''}"
 
@@ -106,7 +106,7 @@ def advice_words(advice: Advice) -> str:
     if not worth_making(advice):
         return advice.action
     after = f"{rate(advice.after.low)} to {rate(advice.after.high)}"
-    tried = ", measured" if advice.how == "performed" else ""
+    tried = ", measured" if advice.how == "measured" else ""
     then = f"; then {THEN[advice.binds]}" if advice.binds else ""
     return (
         f"{advice.action}: {rate(advice.before.value)} → {rate(advice.after.value)} images/s "

@@ -12,8 +12,8 @@ from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks
-from loaderprobe.storage.leg import Course, run_leg
-from loaderprobe.storage.place import locate_pieces
+from loaderprobe.storage.footprint import locate_pieces
+from loaderprobe.storage.phase import Course, run_phase
 from loaderprobe.storage.reader import ThreadEngine
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.cpu import cores_available
@@ -24,20 +24,20 @@ MOST_BLOCKS = 2048
 def raise_ceiling(
     known: StorageCeiling | None, files: FileSet, readers: int, *, seconds: float, longest_s: float, cache: PageCache
 ) -> StorageCeiling:
-    """`known` with the leg of `readers` readers, reading the files of the set whole, at random, cold.
+    """`known` with the phase of `readers` readers, reading the files of the set whole, at random, cold.
 
     What could not be measured is in `missing`, with its reason. KeyboardInterrupt goes through.
     """
-    known = known or StorageCeiling(data=files.fingerprint, legs=())
+    known = known or StorageCeiling(data=files.fingerprint, phases=())
     if known.at(readers):
         return known
     try:
-        return _with_leg(known, files, readers, seconds=seconds, longest_s=longest_s, cache=cache)
+        return _with_phase(known, files, readers, seconds=seconds, longest_s=longest_s, cache=cache)
     except (LoaderprobeError, OSError) as error:
         return replace(known, missing=f"measuring the ceiling failed: {error}")
 
 
-def _with_leg(
+def _with_phase(
     known: StorageCeiling, files: FileSet, readers: int, *, seconds: float, longest_s: float, cache: PageCache
 ) -> StorageCeiling:
     paths = files.absolute(0, len(files.paths))
@@ -61,7 +61,7 @@ def ceiling_of_parts(
         if piece.size_bytes
     ]
     chosen = random.Random(readers).sample(pieces, min(len(pieces), MOST_BLOCKS))
-    known = StorageCeiling(data="", legs=())
+    known = StorageCeiling(data="", phases=())
     if not chosen:
         return replace(known, missing="the files are empty")
     try:
@@ -90,4 +90,4 @@ def _of_pieces(
         seconds=seconds,
         longest_s=longest_s,
     )
-    return replace(known, legs=(*known.legs, run_leg(course)), missing=None)
+    return replace(known, phases=(*known.phases, run_phase(course)), missing=None)

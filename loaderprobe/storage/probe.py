@@ -13,13 +13,13 @@ from pathlib import Path
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthMeasurement, LegName
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, LegName
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, sample_files, scratch_file
 from loaderprobe.storage.fio import FioEngine, fio_version
-from loaderprobe.storage.leg import Course, run_leg
-from loaderprobe.storage.place import locate_pieces
+from loaderprobe.storage.footprint import locate_pieces
+from loaderprobe.storage.phase import Course, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import ReadEngine, ThreadEngine, why_not_direct
 from loaderprobe.storage.supply import Supply
@@ -33,7 +33,7 @@ MOST_SECONDS = 3600
 WORTH = 1.05
 """A ladder goes on while two doublings together gain more than this."""
 LONGEST = 5.0
-"""A leg whose rate has not settled ends after this many times its shortest duration."""
+"""A phase whose rate has not settled ends after this many times its shortest duration."""
 PAUSE = 2.0
 """Pause after a file, in times that one reader takes for it: banked devices then hand over at once."""
 FAST_BYTES_PER_S = 2e9
@@ -42,7 +42,7 @@ FAST_FILES_PER_S = 30_000
 LEAST_FOR_PROCESSES_S = 0.2
 
 OnLeg = Callable[[str, int, int], None]
-"""Hears what is read next, how many legs are done, and of how many at most."""
+"""Hears what is read next, how many phases are done, and of how many at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class ProbeRequest:
     readers: tuple[int, ...] | None = None
     """None doubles them from 1 on until that gains nothing."""
     seconds: float = 3.0
-    """Of the shortest leg; one that has not settled lasts up to five times as long."""
+    """Of the shortest phase; one that has not settled lasts up to five times as long."""
     scratch_bytes: int | None = None
     seed: int = 0
     fio: bool = False
@@ -65,14 +65,16 @@ class ProbeRequest:
         if self.readers is not None and (not self.readers or min(self.readers) < 1):
             raise BadValue("the number of readers must be 1 or more", hint="--readers 1,2,4,8,16")
         if not 0 < self.seconds <= MOST_SECONDS:
-            raise BadValue(f"the seconds of a leg must be more than 0, and {MOST_SECONDS} at most", hint="--seconds 3")
+            raise BadValue(
+                f"the seconds of a phase must be more than 0, and {MOST_SECONDS} at most", hint="--seconds 3"
+            )
         if self.scratch_bytes is not None and self.scratch_bytes < BLOCK_BYTES:
             raise BadValue("a scratch file has at least 128 KiB", hint="--scratch 1GB")
 
 
 @dataclass(slots=True)
 class Probe:
-    """Makes the legs of one probing, one after the other."""
+    """Makes the phases of one probing, one after the other."""
 
     location: StorageLocation
     sample: Sample
@@ -80,11 +82,13 @@ class Probe:
     engine: ReadEngine
     seconds: float
     cores: float
-    legs: list[BandwidthLeg] = field(default_factory=list)
+    phases: list[BandwidthPhase] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
-    def leg(self, name: LegName, readers: int, *, supply: Supply | None = None, direct: bool = False) -> BandwidthLeg:
+    def phase(
+        self, name: LegName, readers: int, *, supply: Supply | None = None, direct: bool = False
+    ) -> BandwidthPhase:
         """Read in one pattern with one number of readers; with processes as well where threads may be the limit."""
         course = Course(
             name=name,
@@ -97,24 +101,26 @@ class Probe:
             longest_s=LONGEST * self.seconds,
             direct=direct,
         )
-        found = run_leg(course)
+        found = run_phase(course)
         if found.engine == "threads" and self._threads_may_limit(found):
             processes = processes_for(self.cores)
-            found = max(found, run_leg(replace(course, engine=ProcessEngine(processes))), key=lambda leg: leg.bw_bytes)
+            found = max(
+                found, run_phase(replace(course, engine=ProcessEngine(processes))), key=lambda phase: phase.bw_bytes
+            )
         return found
 
-    def _threads_may_limit(self, leg: BandwidthLeg) -> bool:
+    def _threads_may_limit(self, phase: BandwidthPhase) -> bool:
         """True when processes could be faster; a set that is read in no time would only measure their start."""
-        fast = leg.bw_bytes > FAST_BYTES_PER_S or leg.files_per_s > FAST_FILES_PER_S or leg.at_least
-        lasts = sum(piece.size_bytes for piece in self.sample.pieces) > leg.bw_bytes * LEAST_FOR_PROCESSES_S
-        return fast and lasts and min(processes_for(self.cores), leg.readers) > 1
+        fast = phase.bw_bytes > FAST_BYTES_PER_S or phase.files_per_s > FAST_FILES_PER_S or phase.at_least
+        lasts = sum(piece.size_bytes for piece in self.sample.pieces) > phase.bw_bytes * LEAST_FOR_PROCESSES_S
+        return fast and lasts and min(processes_for(self.cores), phase.readers) > 1
 
-    def add(self, name: LegName, make: Callable[[], BandwidthLeg]) -> bool:
-        """Make a leg; one that fails after others is left out with its reason, and False is returned."""
+    def add(self, name: LegName, make: Callable[[], BandwidthPhase]) -> bool:
+        """Make a phase; one that fails after others is left out with its reason, and False is returned."""
         try:
-            self.legs.append(make())
+            self.phases.append(make())
         except (LoaderprobeError, OSError) as error:
-            if not self.legs:
+            if not self.phases:
                 raise
             self.missing.append(Missing(name=name, reason=f"it failed: {error}"))
             self.failed.append(name)
@@ -125,27 +131,27 @@ class Probe:
         """The ladder."""
         steps = list(readers) if readers else [2**power for power in range(MOST_READERS.bit_length())]
         for number, count in enumerate(steps):
-            if not readers and 4 * count > len(self.sample.pieces) and self.legs:
+            if not readers and 4 * count > len(self.sample.pieces) and self.phases:
                 self.missing.append(
                     Missing(name="files", reason=f"{len(self.sample.pieces)} files are too few for {count} readers")
                 )
                 return
             on_leg(f"{count} reader{'s' * (count > 1)}", number, number + 5)
-            if not self.add("files", partial(self.leg, "files", count)):
+            if not self.add("files", partial(self.phase, "files", count)):
                 return
-            if not readers and number >= 2 and _best(self.legs[-2:]) < WORTH * _best(self.legs[:-2]):
+            if not readers and number >= 2 and _best(self.phases[-2:]) < WORTH * _best(self.phases[:-2]):
                 return
 
     def device(self, on_leg: OnLeg) -> None:
         """What the device does without the page cache, in a row, and with pauses."""
-        best = max(self.legs, key=lambda leg: leg.bw_bytes)
-        done = len(self.legs)
+        best = max(self.phases, key=lambda phase: phase.bw_bytes)
+        done = len(self.phases)
         on_leg("past the page cache", done, done + 3)
         refusal = why_not_direct(self.sample.pieces)
         if refusal:
             self.missing.append(Missing(name="direct", reason=refusal))
         else:
-            self.add("direct", partial(self.leg, "direct", best.readers, direct=True))
+            self.add("direct", partial(self.phase, "direct", best.readers, direct=True))
         on_leg("in a row", done + 1, done + 3)
         in_a_row = self.sample.sequential()
         if in_a_row is None:
@@ -153,7 +159,7 @@ class Probe:
             self.missing.append(Missing(name="sequential", reason=reason))
         else:
             supply = Supply(in_a_row, self.supply.cache, seed=0, shuffled=False, drop_all=self.supply.drop_all)
-            read = partial(self.leg, "sequential", best.readers, supply=supply, direct=refusal is None)
+            read = partial(self.phase, "sequential", best.readers, supply=supply, direct=refusal is None)
             self.add("sequential", read)
             # It may have read, into the page cache, what was to be read cold.
             self.supply.spoil()
@@ -161,7 +167,7 @@ class Probe:
         self._paced()
 
     def _paced(self) -> None:
-        alone = next((leg for leg in self.legs if leg.name == "files" and leg.readers == 1), None)
+        alone = next((phase for phase in self.phases if phase.name == "files" and phase.readers == 1), None)
         if alone is None:
             reason = "it is compared with one reader, which --readers left out"
         elif isinstance(self.engine, FioEngine):
@@ -178,7 +184,7 @@ class Probe:
                 longest_s=self.seconds,
                 pause_s_per_byte=PAUSE / alone.bw_bytes,
             )
-            self.add("paced", partial(run_leg, course))
+            self.add("paced", partial(run_phase, course))
             return
         self.missing.append(Missing(name="paced", reason=reason))
 
@@ -186,7 +192,7 @@ class Probe:
 def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_leg: OnLeg) -> BandwidthMeasurement:
     """Read a random sample of the files under a path in all ways. Writes nothing unless a scratch file is asked for.
 
-    KeyboardInterrupt keeps the legs already made, if there is one. Raises BadValue when there is nothing to
+    KeyboardInterrupt keeps the phases already made, if there is one. Raises BadValue when there is nothing to
     read, MissingPart when it may not be read or fio is not there, NoSpace for a scratch file that does not fit.
     """
     if request.scratch_bytes is not None:
@@ -212,7 +218,7 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_leg: OnLe
         probe.climb(request.readers, on_leg)
         probe.device(on_leg)
     except KeyboardInterrupt:
-        if not probe.legs:
+        if not probe.phases:
             raise
         interrupted = True
     return BandwidthMeasurement(
@@ -230,7 +236,7 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_leg: OnLe
         scratch=request.scratch_bytes is not None,
         drop_caches=request.drop_all is not None,
         interrupted=interrupted,
-        legs=tuple(probe.legs),
+        phases=tuple(probe.phases),
         missing=tuple(probe.missing),
         failed=tuple(probe.failed),
         notes=(*sample.notes, *_again(probe.supply), *_unknown(probe)),
@@ -245,10 +251,10 @@ def _again(supply: Supply) -> tuple[str, ...]:
 
 
 def _unknown(probe: Probe) -> tuple[str, ...]:
-    if probe.location.kind == "memory" or all(leg.resident_before is not None for leg in probe.legs):
+    if probe.location.kind == "memory" or all(phase.resident_before is not None for phase in probe.phases):
         return ()
     reason = why_unknown(probe.sample.pieces[0].path)
-    return (f"what the page cache held before a leg is not known: {reason}",) if reason else ()
+    return (f"what the page cache held before a phase is not known: {reason}",) if reason else ()
 
 
 def _text(path: Path | str) -> str:
@@ -266,5 +272,5 @@ def _shown(location: StorageLocation) -> StorageLocation:
     )
 
 
-def _best(legs: Sequence[BandwidthLeg]) -> float:
-    return max(leg.bw_bytes for leg in legs)
+def _best(phases: Sequence[BandwidthPhase]) -> float:
+    return max(phase.bw_bytes for phase in phases)

@@ -1,11 +1,11 @@
-"""Builders of legs of the bandwidth probe, and of a finished report."""
+"""Builders of phases of the bandwidth probe, and of a finished report."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthReport, DeviceKind, Feed, Latency, Limit
+from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, DeviceKind, Feed, Latency, Limit
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.testing.machine import example_location
@@ -26,10 +26,10 @@ def example_latency(mean_s: float) -> Latency:
     )
 
 
-def example_leg(readers: int, bw_bytes: float, **changes: Any) -> BandwidthLeg:
-    """A cold leg of three seconds over files of 114 kB, whose latency follows from its rate."""
+def example_phase(readers: int, bw_bytes: float, **changes: Any) -> BandwidthPhase:
+    """A cold phase of three seconds over files of 114 kB, whose latency follows from its rate."""
     file_s = readers * FILE_BYTES / bw_bytes
-    leg = BandwidthLeg(
+    phase = BandwidthPhase(
         name="files",
         engine="threads",
         readers=readers,
@@ -57,11 +57,11 @@ def example_leg(readers: int, bw_bytes: float, **changes: Any) -> BandwidthLeg:
         cpu_cores=0.2,
         at_least=False,
     )
-    return replace(leg, **changes)
+    return replace(phase, **changes)
 
 
 def example_bandwidth() -> BandwidthReport:
-    """A ladder of 1 to 32 readers that saturates, with one leg that the probe itself bounds."""
+    """A ladder of 1 to 32 readers that saturates, with one phase that the probe itself bounds."""
     return BandwidthReport(
         loaderprobe="0.1.0",
         fio=None,
@@ -77,18 +77,18 @@ def example_bandwidth() -> BandwidthReport:
         scratch=False,
         drop_caches=False,
         interrupted=False,
-        legs=(
-            example_leg(1, 61.3e6),
-            example_leg(2, 118e6),
-            example_leg(4, 204e6, foreign_bytes_per_s=12.5e6),
-            example_leg(8, 287e6, settled=False, bw_low=241e6, bw_high=333e6),
-            example_leg(
+        phases=(
+            example_phase(1, 61.3e6),
+            example_phase(2, 118e6),
+            example_phase(4, 204e6, foreign_bytes_per_s=12.5e6),
+            example_phase(8, 287e6, settled=False, bw_low=241e6, bw_high=333e6),
+            example_phase(
                 16, 296e6, cache="unproved", storage_bytes=None, cold_fraction=None, amplification=None,
                 resident_before=None, foreign_bytes_per_s=None,
             ),
-            example_leg(32, 301e6, at_least=True, notes=("the probe kept 15.5 of 16 cores busy",)),
-            example_leg(16, 322e6, name="direct"),
-            example_leg(1, 20.1e6, name="paced", pause_s_per_byte=3.3e-8),
+            example_phase(32, 301e6, at_least=True, notes=("the probe kept 15.5 of 16 cores busy",)),
+            example_phase(16, 322e6, name="direct"),
+            example_phase(1, 20.1e6, name="paced", pause_s_per_byte=3.3e-8),
         ),
         missing=(Missing(name="sequential", reason="no file of 64 MB or more here; --scratch 1GB makes one"),),
         notes=("the files fill 467 MB and were read 4 times over",),

@@ -94,7 +94,7 @@ class ScriptedLoader:
     service: Service
     on_batch: Callable[[int], None] = field(default=lambda _: None)
     """Called with every batch number before it is handed over; may raise."""
-    _mode: Mode = field(default="C")
+    _mode: Mode = field(default="baseline")
     _asked_ns: dict[int, int] = field(default_factory=dict)
     """Batches asked for and not yet begun, by number, in order."""
     _begun_ns: dict[int, int] = field(default_factory=dict)
@@ -115,7 +115,11 @@ class ScriptedLoader:
 
     def modes(self) -> frozenset[Mode]:
         """All of them."""
-        return frozenset({"C", "W", "Q", "T"} if self.config.workers else {"C", "W", "Q"})
+        return frozenset(
+            {"baseline", "warm", "cached_samples", "no_transport"}
+            if self.config.workers
+            else {"baseline", "warm", "cached_samples"}
+        )
 
     def switch(self, mode: Mode) -> None:
         """Batches that no worker has begun by now are made in this mode."""
@@ -164,13 +168,13 @@ class ScriptedLoader:
         paths = self.files.absolute(number * size, size)
         cold = [path for path in paths if path not in self.cache.held]
         self.cache.warm(paths)
-        cpu_s = 0.0 if self._mode == "Q" else size * service.cpu_s
-        delay_s = 0.0 if self._mode == "Q" else size * service.run_delay_s
-        collate_s = 0.0 if self._mode == "T" else size * service.collate_s
+        cpu_s = 0.0 if self._mode == "cached_samples" else size * service.cpu_s
+        delay_s = 0.0 if self._mode == "cached_samples" else size * service.run_delay_s
+        collate_s = 0.0 if self._mode == "no_transport" else size * service.collate_s
         wall_s = cpu_s + delay_s + collate_s + len(cold) * service.blocked_s
         worker = number % max(self.config.workers, 1)
         self._free_ns[worker] = start_ns + round(wall_s * 1e9)
-        self._ready_ns[number] = self._free_ns[worker], self._mode != "T"
+        self._ready_ns[number] = self._free_ns[worker], self._mode != "no_transport"
         read = sum(self.files.size_bytes[0] for _ in cold)
         times = (start_ns, *(round(seconds * 1e9) for seconds in (wall_s, cpu_s + collate_s, delay_s)))
         self._rows.append((number, worker, *times, read, size, round(collate_s * 1e9), INSTRUMENT_NS))

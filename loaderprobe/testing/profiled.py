@@ -28,7 +28,7 @@ class ProfiledCompute:
     def info(self) -> ComputeInfo:
         """A GPU that is timed."""
         return ComputeInfo(
-            name="cuda", device="Fake GPU", synchronous=True, given_images_per_s=None, source="a fake of a GPU"
+            name="cuda", device="Fake GPU", synchronous=True, specified_images_per_s=None, source="a fake of a GPU"
         )
 
     def copy(self, batch: Any) -> Any:

@@ -17,29 +17,39 @@ from loaderprobe.records.report import (
     RunInfo,
     Summary,
 )
-from loaderprobe.records.verdict import Advice, Bound, Evidence, Gain, Gains, Interval, Rates, StepTime, WorkerTime
+from loaderprobe.records.verdict import (
+    Advice,
+    Bound,
+    Evidence,
+    Interval,
+    Rates,
+    Speedup,
+    Speedups,
+    StepTime,
+    WorkerTime,
+)
 from loaderprobe.testing.machine import NO_GPU, example_environment
 from loaderprobe.testing.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
 from loaderprobe.units import significant
 
 
-def _gains(case: Case) -> Gains:
-    whole, without_storage, without_preprocess = case.loader
+def _gains(case: Case) -> Speedups:
+    whole, without_storage, without_preprocessing = case.loader
     before = case.end_to_end(whole)
 
-    def gain(rate: float) -> Gain:
+    def gain(rate: float) -> Speedup:
         value = rate / before
-        return Gain(value=value, low=value * 0.96, high=value * 1.04, how=case.how)
+        return Speedup(value=value, low=value * 0.96, high=value * 1.04, how=case.how)
 
-    return Gains(
+    return Speedups(
         storage=gain(case.end_to_end(without_storage)),
-        preprocess=gain(case.end_to_end(without_preprocess)),
+        preprocessing=gain(case.end_to_end(without_preprocessing)),
         transport=None,
         compute=gain(whole),
     )
 
 
-def _bound(case: Case, gains: Gains) -> Bound:
+def _bound(case: Case, gains: Speedups) -> Bound:
     assert gains.storage
     assert gains.compute
     return Bound(
@@ -60,19 +70,19 @@ def _rates(case: Case) -> Rates:
         compute=CEILING[case.compute],
         loader=case.loader[0],
         loader_without_storage=case.loader[1],
-        loader_without_preprocess=case.loader[2],
+        loader_without_preprocessing=case.loader[2],
         loader_without_transport=None,
         cpu_limit=660.0,
     )
 
 
-def _advice(case: Case, speed: float, gains: Gains) -> tuple[Advice, ...]:
+def _advice(case: Case, speed: float, gains: Speedups) -> tuple[Advice, ...]:
     """What the verdict suggests: files in memory where storage binds, and no faster device where input does."""
     before = Interval(value=speed, low=speed * 0.97, high=speed * 1.03)
     until = f"{CEILING[case.compute]:g}"
     wasted = Advice(
         action=f"A faster accelerator is wasted until the loader delivers more than {until} images/s.",
-        predicted_images_per_s=speed, gain=1.0, before=before, after=before, how="performed",
+        predicted_images_per_s=speed, gain=1.0, before=before, after=before, how="measured",
     )  # fmt: skip
     if case.cause != "storage" or not gains.storage:
         return (wasted,) if case.side == "input" else ()
@@ -85,7 +95,7 @@ def _advice(case: Case, speed: float, gains: Gains) -> tuple[Advice, ...]:
         before=before,
         after=Interval(value=after, low=after * 0.9, high=after * 1.1),
         how=case.how,
-        binds="preprocess",
+        binds="preprocessing",
     )
     return (cache, wasted)
 
@@ -127,7 +137,7 @@ def _knee(rows: Sequence[ConfigurationRow]) -> Knee:
         prefetch_factor=best.prefetch_factor,
         workers=best.workers,
         images_per_s=best.images_per_s,
-        how="performed",
+        how="measured",
         binds="compute" if compute else "cores",
         sentence=f"{words} ({significant(best.images_per_s.value)} images/s); "
         f"beyond it {'compute binds' if compute else 'the cores bind'}.",
@@ -159,7 +169,7 @@ def _row(case: Case) -> ConfigurationRow:
         rates_images_per_s=_rates(case),
         gains=gains,
         predicted_images_per_s=predicted,
-        residual=case.drift,
+        prediction_error=case.drift,
         input_wait_fraction=max(0.0, 1 - speed / ceiling),
         accelerator_utilization=speed / ceiling,
         bytes_per_image=BYTES[case.resolution],
@@ -167,7 +177,7 @@ def _row(case: Case) -> ConfigurationRow:
         cold_fraction=0.99,
         disk_ceiling_fraction=disk / DISK_BYTES_PER_S,
         read_amplification=0.99,
-        foreign_read_bytes_per_s=0.0,
+        other_read_bytes_per_s=0.0,
         instrument_cpu_fraction=0.002,
         gpu={"unavailable": NO_GPU},
         bound=_bound(case, gains),
@@ -181,9 +191,9 @@ def _without_figures(row: ConfigurationRow, status: str, reason: str) -> Configu
     """The row of a configuration that was asked for but has no measurement."""
     gone = dict.fromkeys(
         (
-            "images_per_s", "rates_images_per_s", "gains", "predicted_images_per_s", "residual",
+            "images_per_s", "rates_images_per_s", "gains", "predicted_images_per_s", "prediction_error",
             "input_wait_fraction", "accelerator_utilization", "bytes_per_image", "disk_read_bytes_per_s",
-            "cold_fraction", "disk_ceiling_fraction", "read_amplification", "foreign_read_bytes_per_s", "bound",
+            "cold_fraction", "disk_ceiling_fraction", "read_amplification", "other_read_bytes_per_s", "bound",
             "instrument_cpu_fraction",
         )
     )  # fmt: skip

@@ -29,7 +29,7 @@ class Case:
     cause: Cause
     sentence: str
     candidates: tuple[str, ...] = ()
-    how: How = "performed"
+    how: How = "measured"
     drift: float = -0.01
 
     def end_to_end(self, loader_images_per_s: float) -> float:
@@ -59,7 +59,7 @@ CASES = (
         sentence="Compute binds: the loader alone makes 205 images/s and the CPU trains 62.",
     ),
     Case(
-        resolution="1024x768", workers=0, compute="cpu", loader=(32, 70, 52), side="undecided", cause="either",
+        resolution="1024x768", workers=0, compute="cpu", loader=(32, 70, 52), side="inconclusive", cause="either",
         candidates=("storage", "compute"),
         sentence="Either storage or compute binds: without storage training gains x1.56, without compute x1.52, "
         "which is too close to tell apart.",
@@ -69,7 +69,7 @@ CASES = (
         sentence="Balanced: taking away any one resource gains less than 5 %.",
     ),
     Case(
-        resolution="256x256", workers=0, compute=_H100, loader=(420, 450, 1100), side="input", cause="preprocess",
+        resolution="256x256", workers=0, compute=_H100, loader=(420, 450, 1100), side="input", cause="preprocessing",
         sentence="Input binds, by preprocessing: without decoding and augmenting training gains x2.0.",
     ),
     Case(
@@ -86,7 +86,7 @@ CASES = (
         how="estimated", sentence="Input binds, by storage: without it training would gain x2.3 (estimated).",
     ),
     Case(
-        resolution="1024x768", workers=0, compute=_H100, loader=(32, 70, 52), side="undecided", cause="undecided",
+        resolution="1024x768", workers=0, compute=_H100, loader=(32, 70, 52), side="inconclusive", cause="inconclusive",
         drift=-0.31,
         sentence="Undecided: 21.7 images/s were measured where 31.4 were predicted (-31 %), beyond the interval.",
     ),

@@ -20,9 +20,9 @@ def measured(truth: Truth, workers: int, *, wave: float = 0.0, **changes: Any) -
     )
     warm = replace(truth, latency_s=0.0, bytes_per_s=1e15)
     runs: list[tuple[Mode, Activity, float, Truth]] = [
-        ("C", "drain", truth.service().loader(workers), truth),
-        ("C", "train", truth.training(workers), truth),
-        ("W", "drain", warm.service().loader(workers), warm),
+        ("baseline", "loader_only", truth.service().loader(workers), truth),
+        ("baseline", "train", truth.training(workers), truth),
+        ("warm", "loader_only", warm.service().loader(workers), warm),
     ]
     segments: list[Segment] = []
     rows: list[tuple[int, ...]] = []
@@ -36,7 +36,7 @@ def measured(truth: Truth, workers: int, *, wave: float = 0.0, **changes: Any) -
     return Measurement(
         config=config,
         compute=ComputeInfo(
-            name="emulated", device="", synchronous=truth.synchronous, given_images_per_s=truth.compute, source=""
+            name="emulated", device="", synchronous=truth.synchronous, specified_images_per_s=truth.compute, source=""
         ),
         started_utc="2026-11-21T07:00:00+00:00",
         first_batch_s=0.1,
@@ -83,5 +83,5 @@ def _segment(
         thread_cpu_ns=parent_ns * STEPS,
         delivered_bytes=round(truth.bytes_per_image) * BATCH * STEPS,
         disk_bytes=None,
-        resident_before=0.0 if mode == "C" else 1.0,
+        resident_before=0.0 if mode == "baseline" else 1.0,
     )

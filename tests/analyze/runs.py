@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.testing import example_config, example_files
@@ -12,8 +12,8 @@ from loaderprobe.testing import example_config, example_files
 BATCH, STEPS, FILE_BYTES = 16, 16, 100_000
 FILES = example_files(size_bytes=FILE_BYTES)
 Round = Mapping[str, float]
-"""Images/s of drains by mode (`C`, `W`, `Q`, `T`), of training as asked (`E`), of training in another mode (`EW`,
-`EQ`, `ET`), of compute alone (`G`)."""
+"""Images/s of the loader alone by mode, of training as asked (`training`), of training in another mode
+(`training_warm`), of compute alone (`resident`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,36 +33,37 @@ def run(
     compute: float = 1e5, synchronous: bool = False, receive_s: Mapping[str, float] | None = None,
     recorded: bool = True, facts: Mapping[str, Any] | None = None, **changes: Any,
 ) -> Measurement:  # fmt: skip
-    """A measurement of these rounds. `cost` is that of C and of training; the other modes lack what they take away.
+    """A measurement of these rounds. `cost` is that of the baseline and of training; other modes lack what they remove.
 
     `costs` replaces them by mode, `receive_s` gives the training thread's seconds a batch by mode; `facts`
-    replace fields of the measurement, `changes` those of its configuration. With `G` in a round compute is measured.
+    replace fields of the measurement, `changes` those of its configuration. With `resident` in a round compute is
+    measured.
     """
     config = example_config(data=FILES.fingerprint, batch_size=BATCH, compute=f"emulated:{compute:g}", **changes)
-    base = "W" if config.cache == "warm" else "C"
+    base = "warm" if config.cache == "warm" else "baseline"
     free = {
-        "W": replace(cost, blocked_s=0.0, cold=0.0),
-        "Q": replace(cost, cpu_s=cost.collate_s, delay_s=0.0),
-        "T": replace(cost, cpu_s=cost.cpu_s - cost.collate_s, collate_s=0.0),
+        "warm": replace(cost, blocked_s=0.0, cold=0.0),
+        "cached_samples": replace(cost, cpu_s=cost.collate_s, delay_s=0.0),
+        "no_transport": replace(cost, cpu_s=cost.cpu_s - cost.collate_s, collate_s=0.0),
     }
-    by_mode = {"C": cost, **free, **({base: cost} if base == "W" else {}), **(costs or {})}
+    by_mode = {"baseline": cost, **free, **({base: cost} if base == "warm" else {}), **(costs or {})}
     segments: list[Segment] = []
     rows: list[tuple[int, ...]] = []
     for number, each in enumerate(rounds):
         for key, rate in each.items():
-            trained = key[0] in "EG"
-            mode: Mode = {"E": base, "G": "resident"}.get(key, key[-1])  # type: ignore[assignment]  # a table of this file
+            trained = key == "resident" or key.startswith("training")
+            mode = cast(Mode, base if key == "training" else key.removeprefix("training_"))
             spent_s = (receive_s or {}).get(mode, 0.0)
             first = -1 if mode == "resident" else len(rows)
-            segments.append(_segment(mode, "train" if trained else "drain", number, first, rate, spent_s))
+            segments.append(_segment(mode, "train" if trained else "loader_only", number, first, rate, spent_s))
             if mode != "resident":
                 rows += [_row(by_mode[mode], config.workers, first + step) for step in range(STEPS)]
     columns = list(zip(*rows, strict=True))
-    measured = any("G" in each for each in rounds)
+    measured = any("resident" in each for each in rounds)
     fields: dict[str, Any] = {
         "config": config,
         "compute": ComputeInfo(
-            name="", device="", synchronous=synchronous, given_images_per_s=None if measured else compute, source=""
+            name="", device="", synchronous=synchronous, specified_images_per_s=None if measured else compute, source=""
         ),
         "started_utc": "2026-11-21T07:00:00+00:00",
         "first_batch_s": 0.1,
@@ -77,7 +78,7 @@ def run(
         "cores_available": 64.0,
         "storage_counts_reads": True,
         "storage_kind": "block",
-        "modes": ("C", "W", "Q", "T"),
+        "modes": ("baseline", "warm", "cached_samples", "no_transport"),
         "wall_s": 5.0,
     }  # fmt: skip
     return Measurement(**(fields | dict(facts or {})))
@@ -115,7 +116,7 @@ def _segment(mode: Mode, activity: Activity, number: int, first: int, rate: floa
 def scaled(measurement: Measurement, factor: int) -> Measurement:
     """The same run on a machine, a disk and a device that take `factor` times as long for everything."""
     records = measurement.worker_batches
-    given = measurement.compute.given_images_per_s
+    given = measurement.compute.specified_images_per_s
 
     def times(values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(value * factor for value in values)
@@ -135,7 +136,7 @@ def scaled(measurement: Measurement, factor: int) -> Measurement:
     )
     return replace(
         measurement,
-        compute=replace(measurement.compute, given_images_per_s=given / factor if given else None),
+        compute=replace(measurement.compute, specified_images_per_s=given / factor if given else None),
         segments=tuple(segments),
         worker_batches=replace(
             records,
@@ -156,4 +157,4 @@ def reordered(measurement: Measurement, order: Sequence[int]) -> Measurement:
 
 def alike(count: int = 3, **rates: float) -> list[Round]:
     """So many equal rounds; training runs as the loader does where nothing else is said."""
-    return [{"E": rates["C"] if "C" in rates else rates["W"], **rates}] * count
+    return [{"training": rates["baseline"] if "baseline" in rates else rates["warm"], **rates}] * count

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.fit import Fit, fit
-from loaderprobe.analyze.model import Loop
-from loaderprobe.analyze.point import Point
-from loaderprobe.analyze.service import Law, Service, Storage
+from loaderprobe.analyze.forecast.fit import Fit, fit
+from loaderprobe.analyze.forecast.point import Point
+from loaderprobe.analyze.forecast.service import Law, Service, Storage
+from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
-from loaderprobe.testing.bandwidth import example_leg
+from loaderprobe.testing.bandwidth import example_phase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +80,12 @@ class Truth:
     def storage(self, kind: KindOfDevice | None = None) -> Storage:
         """The ceiling, where there is one, and the kind; another one where `kind` is given."""
         named = DeviceKind(kind=kind or self.law, sentence="", evidence=())  # type: ignore[arg-type]  # memory is no kind of storage
-        leg = example_leg(4, self.bytes_per_s)
-        assert leg.file_ns
-        # The fastest file of a leg is one that nothing was in the way of.
-        leg = replace(leg, file_ns=replace(leg.file_ns, min=self.service().storage_s * 1e9))
-        legs = () if self.law == "latency" else (leg,)
-        return Storage(ceiling=StorageCeiling(data="0" * 16, legs=legs, kind=named))
+        phase = example_phase(4, self.bytes_per_s)
+        assert phase.file_ns
+        # The fastest file of a phase is one that nothing was in the way of.
+        phase = replace(phase, file_ns=replace(phase.file_ns, min=self.service().storage_s * 1e9))
+        phases = () if self.law == "latency" else (phase,)
+        return Storage(ceiling=StorageCeiling(data="0" * 16, phases=phases, kind=named))
 
     def fit(self, *measured: int, anchor: int, **changes: Any) -> Fit:
         """Fitted to these numbers of workers, at one of them."""

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthMeasurement, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
 from loaderprobe.records.measurement import Missing
 from loaderprobe.testing import example_bandwidth
-from loaderprobe.testing.bandwidth import FILE_BYTES, example_leg
+from loaderprobe.testing.bandwidth import FILE_BYTES, example_phase
 
 FLAT = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}
 RISING = {1: 8.8e6, 2: 17.6e6, 4: 34.7e6, 8: 68e6, 16: 104e6}
@@ -20,19 +20,19 @@ LEVELLING = {1: 600e6, 2: 900e6, 4: 1050e6, 8: 1100e6, 16: 1110e6}
 
 def judged(ladder: dict[int, float], *, paced: float | None = None, **changes: Any) -> BandwidthReport:
     """The report of a ladder of bytes/s by readers; `paced` is the time a file takes after pauses over that without."""
-    legs = [example_leg(readers, rate) for readers, rate in ladder.items()]
+    phases = [example_phase(readers, rate) for readers, rate in ladder.items()]
     if paced is not None:
         alone = FILE_BYTES / ladder[1]
-        resting = example_leg(1, FILE_BYTES / (paced * alone), name="paced", pause_s_per_byte=2 / ladder[1])
+        resting = example_phase(1, FILE_BYTES / (paced * alone), name="paced", pause_s_per_byte=2 / ladder[1])
         # Pauses count in the rate, but not in the time a file takes.
-        legs.append(replace(resting, bw_bytes=ladder[1] / 3, files_per_s=ladder[1] / 3 / FILE_BYTES))
-    return judged_legs(*legs, **changes)
+        phases.append(replace(resting, bw_bytes=ladder[1] / 3, files_per_s=ladder[1] / 3 / FILE_BYTES))
+    return judged_legs(*phases, **changes)
 
 
-def judged_legs(*legs: BandwidthLeg, **changes: Any) -> BandwidthReport:
+def judged_legs(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
     example = example_bandwidth()
     known = {field.name: getattr(example, field.name) for field in fields(BandwidthMeasurement)}
-    measured = BandwidthMeasurement(**{**known, "legs": legs, "missing": (), "notes": (), **changes})
+    measured = BandwidthMeasurement(**{**known, "phases": phases, "missing": (), "notes": (), **changes})
     return judge_bandwidth(measured, {"mlperf-h100": 1000.0, "slow": 10.0})
 
 
@@ -63,15 +63,15 @@ def test_the_words_are_those_of_storage_people() -> None:
 @pytest.mark.parametrize(("label", "word"), [("warm", "wholly"), ("mixed", "partly")])
 def test_memory_is_no_limit_of_storage(label: str, word: str) -> None:
     """Files that came from memory tell nothing about the disk, whatever the shape."""
-    legs = [example_leg(readers, 5e9, cache=label) for readers in (1, 2, 4)]
-    limit = judged_legs(*legs).limit
+    phases = [example_phase(readers, 5e9, cache=label) for readers in (1, 2, 4)]
+    limit = judged_legs(*phases).limit
     assert limit.by == "memory" and word in limit.sentence
-    assert judged_legs(*legs).feeds == ()
+    assert judged_legs(*phases).feeds == ()
 
 
 def test_a_probe_that_is_the_limit_says_so() -> None:
     """When the probe's CPU is used up, the storage may be faster."""
-    limit = judged_legs(example_leg(1, 3e9), example_leg(4, 6e9, at_least=True)).limit
+    limit = judged_legs(example_phase(1, 3e9), example_phase(4, 6e9, at_least=True)).limit
     assert limit.by == "probe"
 
 
@@ -96,7 +96,7 @@ def test_ladder_and_pauses_tell_the_kind(ladder: dict[int, float], paced: float,
 
 
 def test_no_kind_without_its_legs() -> None:
-    """Where the paced leg was left out, the kind is unknown, with the leg's reason."""
+    """Where the paced phase was left out, the kind is unknown, with the phase's reason."""
     found = judged(FLAT, missing=(Missing(name="paced", reason="fio cannot pause"),)).kind
     assert found.kind == "unknown" and "fio cannot pause" in found.sentence
 
@@ -104,41 +104,41 @@ def test_no_kind_without_its_legs() -> None:
 def test_no_kind_from_memory() -> None:
     """Reads that came from memory say nothing about the device's kind."""
     report = judged(FLAT, paced=0.05)
-    legs = tuple(replace(leg, cache="warm") for leg in report.legs)
-    assert judged_legs(*legs).kind.kind == "unknown"
+    phases = tuple(replace(phase, cache="warm") for phase in report.phases)
+    assert judged_legs(*phases).kind.kind == "unknown"
 
 
 def test_one_step_from_memory_spoils_the_shape() -> None:
     """A ladder of which one step came from memory has no limit and no kind, wherever that step is."""
     for spoiled in (1, 4):
         report = judged(FLAT, paced=0.05)
-        legs = [replace(leg, cache="mixed") if leg.readers == spoiled else leg for leg in report.legs]
-        again = judged_legs(*legs)
+        phases = [replace(phase, cache="mixed") if phase.readers == spoiled else phase for phase in report.phases]
+        again = judged_legs(*phases)
         assert (again.limit.by, again.kind.kind, again.feeds) == ("memory", "unknown", ())
 
 
 def test_a_file_system_in_memory_is_no_storage() -> None:
     """Where nothing is counted because everything is memory, nothing is said of a device."""
     place = replace(example_bandwidth().location, kind="memory", devices=())
-    legs = [replace(leg, cache="unproved") for leg in judged(FLAT, paced=1.0).legs]
-    report = judged_legs(*legs, location=place)
+    phases = [replace(phase, cache="unproved") for phase in judged(FLAT, paced=1.0).phases]
+    report = judged_legs(*phases, location=place)
     assert (report.limit.by, report.kind.kind, report.feeds) == ("memory", "unknown", ())
 
 
 def test_a_busy_probe_gives_no_kind() -> None:
     """A ladder that is flat because the probe ran out of cores is not a serial device."""
-    legs = [replace(leg, at_least=leg.readers > 1) for leg in judged(FLAT, paced=1.0).legs]
-    assert judged_legs(*legs).kind.kind == "unknown"
+    phases = [replace(phase, at_least=phase.readers > 1) for phase in judged(FLAT, paced=1.0).phases]
+    assert judged_legs(*phases).kind.kind == "unknown"
 
 
 def test_a_noisy_ladder_is_not_surely_flat() -> None:
     """Where the intervals leave room for a rise, or there are none, no kind is given."""
     for width in (0.0, 0.35):
-        legs = [
-            replace(leg, bw_low=(1 - width) * leg.bw_bytes, bw_high=(1 + width) * leg.bw_bytes)
-            for leg in judged(FLAT, paced=1.0).legs
+        phases = [
+            replace(phase, bw_low=(1 - width) * phase.bw_bytes, bw_high=(1 + width) * phase.bw_bytes)
+            for phase in judged(FLAT, paced=1.0).phases
         ]
-        assert judged_legs(*legs).kind.kind == "unknown"
+        assert judged_legs(*phases).kind.kind == "unknown"
 
 
 def test_feeds_counts_accelerators() -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.gains import run_experiments
-from loaderprobe.analyze.rates import segment_rate
-from loaderprobe.analyze.verdict import verdict
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rates import segment_rate
+from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Bound
 from tests.analyze.runs import Cost, alike, run
 
 WAITING = Cost(cpu_s=0.002, blocked_s=0.006)
-HIDDEN: dict[str, Any] = {"access": "none", "storage_counts_reads": False, "modes": ("C", "T")}
+HIDDEN: dict[str, Any] = {"access": "none", "storage_counts_reads": False, "modes": ("baseline", "no_transport")}
 
 
 def bound(measurement: Measurement) -> Bound:
@@ -24,13 +24,19 @@ def bound(measurement: Measurement) -> Bound:
 
 def storage_gains(*gains: float) -> Measurement:
     """Rounds in which files from memory gained so much, and nothing else anything."""
-    return run([{"C": 250.0, "E": 250.0, "W": 250.0 * gain, "Q": 250.0, "T": 250.0} for gain in gains], WAITING)
+    return run(
+        [
+            {"baseline": 250.0, "training": 250.0, "warm": 250.0 * gain, "cached_samples": 250.0, "no_transport": 250.0}
+            for gain in gains
+        ],
+        WAITING,
+    )
 
 
 @pytest.mark.parametrize("gains", [(0.85, 1.06, 1.30), (0.9, 1.052, 1.06), (1.2,), (1.2, 1.3)])
 def test_a_gain_within_what_rounds_differ_by_is_not_firm(gains: tuple[float, ...]) -> None:
     """Nor is a small one of fewer than three rounds, which do not tell noise from gain."""
-    assert bound(storage_gains(*gains)).cause == "undecided"
+    assert bound(storage_gains(*gains)).cause == "inconclusive"
 
 
 @pytest.mark.parametrize("gains", [(1.18, 1.2, 1.22), (3.0,)])
@@ -41,30 +47,30 @@ def test_a_gain_beyond_it_is(gains: tuple[float, ...]) -> None:
 
 def test_rounds_that_contradict_each_other_tell_nothing() -> None:
     """Training at half, at all and at twice of what its parts predict averages to no verdict."""
-    found = bound(run([{"C": 250.0, "E": each} for each in (125.0, 250.0, 500.0)], WAITING, compute=1e5))
-    assert found.cause == "undecided"
+    found = bound(run([{"baseline": 250.0, "training": each} for each in (125.0, 250.0, 500.0)], WAITING, compute=1e5))
+    assert found.cause == "inconclusive"
     assert "rounds differ by" in found.sentence
 
 
 def test_waiting_that_nothing_shows_to_be_for_storage_is_not_called_so() -> None:
     """A data set without files that sleeps is no reason to buy a disk."""
     asleep = Cost(cpu_s=0.001, blocked_s=0.01, cold=0.0)
-    found = verdict(run(alike(C=180), asleep, cache="as-found", facts=HIDDEN))
-    assert found.bound.cause == "undecided"
+    found = verdict(run(alike(baseline=180), asleep, cache="as-found", facts=HIDDEN))
+    assert found.bound.cause == "inconclusive"
     assert "nothing shows that it is for storage" in found.unavailable["gains.storage"]
 
 
 def test_hidden_files_that_are_read_may_be_called_storage() -> None:
     """Bytes that came from storage say what the workers wait for."""
     reading = Cost(cpu_s=0.001, blocked_s=0.01)
-    found = run_experiments(run(alike(C=180), reading, cache="as-found", facts=HIDDEN))
+    found = run_experiments(run(alike(baseline=180), reading, cache="as-found", facts=HIDDEN))
     assert found.gains["storage"].how == "estimated"
     assert found.gains["storage"].value > 5
 
 
 def test_a_burst_is_no_rate() -> None:
     """Six workers hand over six batches at once, after a second: that is six batches a second."""
-    (segment, *_) = run(alike(C=100, E=100), WAITING).segments
+    (segment, *_) = run(alike(baseline=100, training=100), WAITING).segments
     second = 10**9
     at_once = (second,) * 6
     burst = replace(

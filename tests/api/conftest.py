@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
-from loaderprobe.api.own import Asked
+from loaderprobe.api.user_loader import Asked
 from loaderprobe.measure.pace import Pace
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from tests.api.samples import photo_files, raw_files
 
 Judge = Callable[..., Diagnosis]
 Plan = tuple[tuple[Mode, Activity], ...]
-TWO_ROUNDS: Plan = (("C", "drain"), ("C", "train"))
+TWO_ROUNDS: Plan = (("baseline", "loader_only"), ("baseline", "train"))
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +62,12 @@ def judge() -> Judge:
     def run(
         loader: Any, step: Any = None, *, modes: tuple[Mode, ...] = (), cache: Any = "cold", **asked: Any
     ) -> Diagnosis:
-        base: Mode = "W" if cache == "warm" else "C"
-        plan: list[tuple[Mode, Activity]] = [(base, "drain"), (base, "train"), *((mode, "drain") for mode in modes)]
+        base: Mode = "warm" if cache == "warm" else "baseline"
+        plan: list[tuple[Mode, Activity]] = [
+            (base, "loader_only"),
+            (base, "train"),
+            *((mode, "loader_only") for mode in modes),
+        ]
         if step is not None:
             plan.append(("resident", "train"))
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from loaderprobe.analyze.verdict import verdict
+from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import DataSeen, Diagnosis, conclude
 from loaderprobe.records.config import BatchFiles
 from loaderprobe.records.verdict import Advice

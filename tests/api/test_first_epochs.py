@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, RandomSampler
 
-from loaderprobe.analyze.rates import cold_fraction
+from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.system.device import locate
 from tests.api import samples
 from tests.api.conftest import Judge
@@ -58,7 +58,7 @@ class Texts(Numbers):
 def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(judge: Judge, workers: int) -> None:
     """It used to be told to buy an accelerator of two million images/s in a first epoch that is input-bound."""
     loader = DataLoader(Keeping(4000), batch_size=4, num_workers=workers)
-    found = judge(loader, lambda batch: None, modes=("W",))
+    found = judge(loader, lambda batch: None, modes=("warm",))
     assert found.measurement.access == "fresh"
     assert found.first_epoch_images_per_s is not None
     assert found.first_epoch_images_per_s < 260 * max(workers, 1)
@@ -84,9 +84,9 @@ def test_bytes_that_threads_of_the_data_set_read_are_counted(judge: Judge, tmp_p
     for path in paths:
         path.write_bytes(bytes(BIG))
     loader = DataLoader(InThreads([str(path) for path in paths]), batch_size=2, num_workers=1)
-    measured = judge(loader, modes=("W",)).measurement
+    measured = judge(loader, modes=("warm",)).measurement
     assert measured.access == "files"
-    cold = [segment for segment in measured.segments if segment.mode == "C"]
+    cold = [segment for segment in measured.segments if segment.mode == "baseline"]
     assert (cold_fraction(measured, cold) or 0.0) > 0.9
 
 

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 import loaderprobe
-from loaderprobe.api.own import Asked, Deadline, measure_loader
+from loaderprobe.api.user_loader import Asked, Deadline, measure_loader
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
 from tests.api import samples
@@ -187,7 +187,7 @@ class _Late(Deadline):
 
 def test_batches_that_take_too_long_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first round is whole nothing can be said, except what was too little."""
-    monkeypatch.setattr("loaderprobe.api.own.Deadline", _Late)
+    monkeypatch.setattr("loaderprobe.api.user_loader.Deadline", _Late)
     asked = Asked(budget_s=1.0)
     with pytest.raises(BadValue, match=r"not even one round fitted into 12 s, in which the loader gave [0-9]+ batches"):
         measure_loader(DataLoader(Numbers(), batch_size=4), NoCompute, asked, lambda *_: None)

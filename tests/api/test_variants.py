@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.own import Asked, measure_loader
+from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.records.config import BatchFiles
 from loaderprobe.records.measurement import Activity, Measurement, Mode
@@ -43,9 +43,9 @@ def test_batches_of_any_form(judge: Judge, paths: list[str], form: str, workers:
 def test_every_mode_is_performed_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:
     """Files learned from Pillow are read cold, warm and without decoding; their bytes are those of the files."""
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
-    found = judge(loader, lambda batch: None, modes=("W", "Q", "T"))
+    found = judge(loader, lambda batch: None, modes=("warm", "cached_samples", "no_transport"))
     seen = {segment.mode for segment in found.measurement.segments}
-    assert seen == {"C", "W", "Q", "resident"} | ({"T"} if workers else set())
+    assert seen == {"baseline", "warm", "cached_samples", "resident"} | ({"no_transport"} if workers else set())
     mean = sum(Path(path).stat().st_size for path in photos) / len(photos)
     read = [segment for segment in found.measurement.segments if segment.mode != "resident"]
     delivered = sum(segment.delivered_bytes or 0 for segment in read) / sum(segment.steps * 2 for segment in read)
@@ -77,14 +77,18 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
         Path(path).read_bytes()  # a cache that only remembers cannot make cold again what once came from storage
 
     def next_round(measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]:
-        plan: tuple[tuple[Mode, Activity], ...] = (("C", "drain"), ("W", "drain"), ("Q", "drain"))
+        plan: tuple[tuple[Mode, Activity], ...] = (
+            ("baseline", "loader_only"),
+            ("warm", "loader_only"),
+            ("cached_samples", "loader_only"),
+        )
         return plan[len(measurement.segments) :][:1]
 
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
     asked = Asked(budget_s=60.0, next_round=next_round)
     found = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
     measured, files = found.measurement, found.files
-    assert [segment.mode for segment in measured.segments] == ["C", "W", "Q"]
+    assert [segment.mode for segment in measured.segments] == ["baseline", "warm", "cached_samples"]
     assert [what for what, _ in spy.told][:4] == ["evict", "evict", "warm", "evict"]
     assert isinstance(files, BatchFiles)
     assert spy.seen == set(photos) == {path for batch in files.paths for path in batch}
@@ -95,7 +99,7 @@ def test_warm_files_can_be_judged(judge: Judge, paths: list[str]) -> None:
     """Storage is then no part of the question."""
     found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), cache="warm")
     assert found.cache == "warm"
-    assert {segment.mode for segment in found.measurement.segments} == {"W"}
+    assert {segment.mode for segment in found.measurement.segments} == {"warm"}
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -106,13 +110,13 @@ def test_an_iterable_is_shared_by_its_workers(
     """It begins again when it ends, as often as needed, and its files are learned though it shuffles."""
     loader = DataLoader(Shared(paths, length=64), batch_size=batch_size, num_workers=workers)
     assert len(loader) > 0
-    found = judge(loader, modes=("W", "Q"))
+    found = judge(loader, modes=("warm", "cached_samples"))
     assert (found.batch_size, _files_seen(found)) == (batch_size or 1, True)
 
 
 def test_an_iterable_reads_the_same_files_each_time(judge: Judge, paths: list[str], tmp_path: Path) -> None:
     """A pool of batches that begins again is shuffled as before, so that eviction finds what will be read."""
-    found = judge(DataLoader(Shared(paths[:20]), batch_size=4, num_workers=2), modes=("Q",))
+    found = judge(DataLoader(Shared(paths[:20]), batch_size=4, num_workers=2), modes=("cached_samples",))
     assert _files_seen(found)
     assert all(s.delivered_bytes == s.steps * 4 * samples.FILE_BYTES for s in found.measurement.segments)
 
@@ -163,7 +167,7 @@ def test_worker_init_fn_is_called_in_every_worker(judge: Judge, paths: list[str]
 def test_a_collate_fn_may_empty_its_samples(judge: Judge, paths: list[str], workers: int) -> None:
     """Samples that stand in for others that are not made are whole each time."""
     loader = DataLoader(RawImages(paths, "dict"), batch_size=4, num_workers=workers, collate_fn=samples.taking_apart)
-    assert judge(loader, modes=("Q", "T")).sample == "images"
+    assert judge(loader, modes=("cached_samples", "no_transport")).sample == "images"
 
 
 def test_a_step_may_empty_its_batches(judge: Judge, paths: list[str]) -> None:
@@ -178,8 +182,13 @@ def test_a_step_may_empty_its_batches(judge: Judge, paths: list[str]) -> None:
 def test_workers_of_other_start_methods(judge: Judge, photos: list[str], method: str) -> None:
     """Everything that a worker needs reaches it by pickling."""
     loader = DataLoader(samples.Cropped(photos), batch_size=2, num_workers=1, multiprocessing_context=method)
-    found = judge(loader, modes=("W", "Q", "T"))
-    assert {segment.mode for segment in found.measurement.segments} == {"C", "W", "Q", "T"}
+    found = judge(loader, modes=("warm", "cached_samples", "no_transport"))
+    assert {segment.mode for segment in found.measurement.segments} == {
+        "baseline",
+        "warm",
+        "cached_samples",
+        "no_transport",
+    }
     assert _files_seen(found)
 
 
@@ -200,8 +209,8 @@ def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str], workers:
     """Its own __iter__ works on what it yields, so it is given nothing but batches, and as many as it wants."""
     seen: list[Any] = []
     loader = samples.Moving(RawImages(paths), batch_size=4, num_workers=workers)
-    found = judge(loader, seen.append, modes=("Q", "T"))
-    assert "T" not in found.measurement.modes
+    found = judge(loader, seen.append, modes=("cached_samples", "no_transport"))
+    assert "no_transport" not in found.measurement.modes
     assert seen[0][0][1, 0, 0, 0] % 8 == 2.0
 
 
@@ -210,9 +219,9 @@ def test_files_that_no_batch_tells_are_evicted_as_a_whole(judge: Judge, paths: l
     whole = tmp_path / "whole.raw"
     whole.write_bytes(b"".join(Path(path).read_bytes() for path in paths))
     for data in (samples.Mapped(str(whole), len(paths)), samples.ReadInC(paths)):
-        found = judge(DataLoader(data, batch_size=4, num_workers=2), modes=("W", "Q"))
+        found = judge(DataLoader(data, batch_size=4, num_workers=2), modes=("warm", "cached_samples"))
         assert (found.cache, found.measurement.access) == ("cold", "parts")
-        assert {segment.mode for segment in found.measurement.segments} == {"C", "W"}
+        assert {segment.mode for segment in found.measurement.segments} == {"baseline", "warm"}
 
 
 def test_samples_are_not_called_images(judge: Judge) -> None:

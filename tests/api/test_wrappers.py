@@ -26,9 +26,9 @@ def test_a_wrappers_own_work_is_measured(judge: Judge, paths: list[str], kind: A
     """The step is given what the wrapper makes; files are learned below it; batches are not left out below it."""
     seen: list[Any] = []
     wrapper = kind(DataLoader(RawImages(paths), batch_size=4, num_workers=workers))
-    found = judge(wrapper, seen.append, modes=("W", "Q", "T"))
+    found = judge(wrapper, seen.append, modes=("warm", "cached_samples", "no_transport"))
     assert (found.batch_size, found.workers, found.cache) == (4, workers, "cold")
-    assert "T" not in found.measurement.modes
+    assert "no_transport" not in found.measurement.modes
     assert {label % 2 for _, labels in seen for label in labels.tolist()} == {0}
     assert wrapper.seen == []
     assert _labels(wrapper)[0] == [0, 2, 4, 6]
@@ -120,7 +120,7 @@ def test_workers_without_data_are_done_without(judge: Judge, paths: list[str]) -
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_our_own_code_raises_is_ours(judge: Judge, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     """In this process and in a worker; the user is asked to report it."""
-    monkeypatch.setattr("loaderprobe.loaders.watch.samples_without_collation", None)
+    monkeypatch.setattr("loaderprobe.loaders.worker_probe.samples_without_collation", None)
     with pytest.raises(LoaderprobeError, match="loaderprobe failed in its own code: TypeError: 'NoneType'") as caught:
         judge(DataLoader(Numbers(), batch_size=None, num_workers=workers))
     assert "report this" in caught.value.hint

@@ -133,11 +133,11 @@ def test_an_unprivileged_user_gets_the_truth(public: Path) -> None:
     done = _as_nobody(folder, *QUICK)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    ladder = [leg for leg in found["legs"] if leg["name"] == "files"]
+    ladder = [phase for phase in found["phases"] if phase["name"] == "files"]
     if found["location"]["kind"] == "block":
-        assert [leg["cache"] for leg in ladder] == ["cold", "cold"]
-    for leg in ladder:
-        assert leg["resident_before"] == 0.0 or any("is not known" in note for note in found["notes"])
+        assert [phase["cache"] for phase in ladder] == ["cold", "cold"]
+    for phase in ladder:
+        assert phase["resident_before"] == 0.0 or any("is not known" in note for note in found["notes"])
 
 
 def test_dropping_all_caches_needs_permission(public: Path) -> None:
@@ -150,11 +150,11 @@ def test_json_has_the_names_of_fio(tmp_path: Path, loaderprobe: Run) -> None:
     """Bandwidth, IOPS and latencies are where somebody who knows fio's JSON looks for them."""
     done = loaderprobe("bandwidth", _images(tmp_path / "data"), *QUICK)
     found: dict[str, Any] = json.loads(done.stdout)
-    leg = found["legs"][0]
+    phase = found["phases"][0]
     assert (found["schema"], found["schema_version"]) == ("loaderprobe/bandwidth", 2)
-    assert {"bw_bytes", "iops", "runtime", "io_bytes", "total_ios", "clat_ns"} <= leg.keys()
-    assert {"min", "max", "mean", "stddev", "N", "percentile"} == leg["clat_ns"].keys()
-    assert leg["clat_ns"]["percentile"]["99.000000"] > 0
+    assert {"bw_bytes", "iops", "runtime", "io_bytes", "total_ios", "clat_ns"} <= phase.keys()
+    assert {"min", "max", "mean", "stddev", "N", "percentile"} == phase["clat_ns"].keys()
+    assert phase["clat_ns"]["percentile"]["99.000000"] > 0
     assert {feed["accelerator"] for feed in found["feeds"]} >= {"mlperf-h100", "mlperf-a100"}
 
 
@@ -164,7 +164,7 @@ def test_fio_makes_the_same_legs(tmp_path: Path, loaderprobe: Run) -> None:
     done = loaderprobe("bandwidth", _images(tmp_path / "data"), "--engine", "fio", "--readers", "1", *QUICK[2:])
     found = json.loads(done.stdout)
     assert done.returncode == 0, done.stderr
-    assert found["fio"].startswith("fio-") and found["legs"][0]["engine"] == "fio"
+    assert found["fio"].startswith("fio-") and found["phases"][0]["engine"] == "fio"
     assert "pause" in next(part["reason"] for part in found["missing"] if part["name"] == "paced")
 
 

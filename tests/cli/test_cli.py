@@ -267,14 +267,14 @@ def test_doctor_gives_a_reason_for_everything_it_cannot_measure(loaderprobe: Run
 
 
 def test_bandwidth_reads_cold_and_writes_nothing(loaderprobe: Run, photographs: FileSet) -> None:
-    """Its JSON has a leg for each number of readers, and the folder is as it was."""
+    """Its JSON has a phase for each number of readers, and the folder is as it was."""
     before = sorted(Path(photographs.root).rglob("*"))
     done = loaderprobe("bandwidth", photographs.root, "--readers", "1,2", "--seconds", 0.2, "--json")
     assert done.returncode == 0
     found = json.loads(done.stdout)
-    assert [leg["readers"] for leg in found["legs"] if leg["name"] == "files"] == [1, 2]
+    assert [phase["readers"] for phase in found["phases"] if phase["name"] == "files"] == [1, 2]
     assert found["images"] is True
-    assert all(leg["clat_ns"]["min"] <= leg["clat_ns"]["percentile"]["99.000000"] for leg in found["legs"])
+    assert all(phase["clat_ns"]["min"] <= phase["clat_ns"]["percentile"]["99.000000"] for phase in found["phases"])
     assert sorted(Path(photographs.root).rglob("*")) == before
 
 

@@ -67,7 +67,7 @@ def test_named_accelerators_have_their_published_rate_and_its_source(name: str, 
     assert parse_rate(name)[0] == pytest.approx(rate)
     assert len(ACCELERATORS[name].source) > 20
     info = EmulatedCompute(name, FakeClock()).info()
-    assert info.given_images_per_s == pytest.approx(rate)
+    assert info.specified_images_per_s == pytest.approx(rate)
     assert "emulated" in info.device
 
 

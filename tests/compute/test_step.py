@@ -72,7 +72,7 @@ def test_a_step_on_the_cpu_ends_when_it_returns() -> None:
     assert compute.finish() == ()
     assert compute.begun() == ()
     info = compute.info()
-    assert (info.synchronous, info.given_images_per_s, info.device) == (True, None, "CPU")
+    assert (info.synchronous, info.specified_images_per_s, info.device) == (True, None, "CPU")
 
 
 def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> None:

@@ -27,7 +27,7 @@ def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
     assert finished <= clock.now_ns()
     after = list(device._trainer.parameters())
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
-    assert device.info().given_images_per_s is None
+    assert device.info().specified_images_per_s is None
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -80,7 +80,12 @@ def tried(judge: Judge) -> Tried:
         alone = list(epochs(make(), lambda loader: None))
         seed()
         judged = list(
-            epochs(make(), lambda loader: found.append(judge(loader, lambda batch: None, modes=("W", "Q", "T"))))
+            epochs(
+                make(),
+                lambda loader: found.append(
+                    judge(loader, lambda batch: None, modes=("warm", "cached_samples", "no_transport"))
+                ),
+            )
         )
         assert alone[0], "the loader gives nothing"
         assert judged == alone
@@ -92,9 +97,9 @@ def tried(judge: Judge) -> Tried:
 
 def row(found: Diagnosis) -> Row:
     """What was cold, what was measured by taking it away, what is estimated, and what was said of the loader."""
-    gains = {name: getattr(found.gains, name) for name in ("storage", "preprocess", "transport")}
-    by = {how: [name for name, gain in gains.items() if gain and gain.how == how] for how in ("performed", "estimated")}
+    gains = {name: getattr(found.gains, name) for name in ("storage", "preprocessing", "transport")}
+    by = {how: [name for name, gain in gains.items() if gain and gain.how == how] for how in ("measured", "estimated")}
     missing = [name for name, gain in gains.items() if gain is None]
     said = [note for note in found.notes if "left out" in note or "no data" in note or "put back" in note]
-    parts = (by["performed"], by["estimated"], missing)
+    parts = (by["measured"], by["estimated"], missing)
     return (found.cache, *(", ".join(part) or "-" for part in parts), "; ".join(said) or "-")

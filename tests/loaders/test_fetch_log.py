@@ -13,9 +13,9 @@ def test_the_switch_and_the_pool_are_seen_by_whoever_has_the_log_open(tmp_path: 
     """It begins in mode C with no pool; what the parent sets, a worker reads."""
     log = FetchLog.create(tmp_path / "log", 2)
     parent, worker = log.open("r+"), log.open("r+")
-    assert (worker.mode, worker.pool) == ("C", 0)
-    parent.mode, parent.pool = "Q", 12
-    assert (worker.mode, worker.pool) == ("Q", 12)
+    assert (worker.mode, worker.pool) == ("baseline", 0)
+    parent.mode, parent.pool = "cached_samples", 12
+    assert (worker.mode, worker.pool) == ("cached_samples", 12)
 
 
 @pytest.mark.parametrize(

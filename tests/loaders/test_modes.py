@@ -40,7 +40,7 @@ def modes(data: Counting, place: Path, **options: Any) -> tuple[list[Any], Worke
     loader = DataLoader(data, batch_size=4, **options)
     with SwitchedLoader(loader, place, files_of=lambda _: (), tied=False) as switched:
         batches, found = switched.batches(), []
-        for mode in ("C", "Q", "T", "C"):
+        for mode in ("baseline", "cached_samples", "no_transport", "baseline"):
             switched.switch(mode)
             found.append(next(batches))
         return found, switched.records()

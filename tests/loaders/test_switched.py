@@ -31,9 +31,9 @@ def test_a_mode_holds_for_batches_not_yet_begun(tmp_path: Path) -> None:
     with driven:
         batches = driven.batches()
         assert next(batches)[1].tolist() == [0, 1, 2, 3]
-        driven.switch("Q")
+        driven.switch("cached_samples")
         assert next(batches)[1].tolist() == [0, 1, 2, 3]
-        driven.switch("C")
+        driven.switch("baseline")
         assert next(batches)[1].tolist() == [8, 9, 10, 11]
         assert driven.records().batch == (0, 1, 2)
         assert driven.records().images == (4, 4, 4)
@@ -45,7 +45,7 @@ def test_mode_t_hands_over_a_count(tmp_path: Path) -> None:
     with driven:
         batches = driven.batches()
         next(batches)
-        driven.switch("T")
+        driven.switch("no_transport")
         rest: list[Any] = list(batches)
         assert rest[-1] == 4
         assert driven.workers()
@@ -57,7 +57,7 @@ def test_files_that_are_gone_are_met_where_they_are_read(tmp_path: Path) -> None
     driven, paths = _driven(tmp_path, 0)
     with driven:
         next(driven.batches())
-        driven.switch("Q")
+        driven.switch("cached_samples")
         Path(paths[4]).unlink()
         with pytest.raises(FileNotFoundError):
             next(driven.batches())

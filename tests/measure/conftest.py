@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.rounds import next_round
+from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute
 from loaderprobe.measure.session import Parts, Session
 from loaderprobe.plugins import split_name

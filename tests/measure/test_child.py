@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.analyze.rates import cold_fraction, segments_of
-from loaderprobe.analyze.verdict import verdict
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rates import cold_fraction, segments_of
 from loaderprobe.records.config import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.system.device import locate
@@ -28,7 +28,7 @@ def test_cold_reads_agree_with_the_files_consumed(on_disk: FileSet, measure_real
     """Bytes that the workers read from storage are the sizes of the files, within 5 %."""
     measurement = measure_real(on_disk, workers=workers)
     assert isinstance(measurement, Measurement)
-    share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "C"])
+    share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "baseline"])
     assert share == pytest.approx(1.0, abs=0.05)
 
 
@@ -39,7 +39,7 @@ def test_cold_reads_agree_with_the_device(on_disk: FileSet, measure_real: Measur
     """
     measurement = measure_real(on_disk, workers=0, rounds=3)
     assert isinstance(measurement, Measurement)
-    cold = [s for s in measurement.segments if s.mode == "C"]
+    cold = [s for s in measurement.segments if s.mode == "baseline"]
     if any(s.disk_bytes is None for s in cold):
         pytest.skip("the device of the temporary directory is not visible")
     assert min((s.disk_bytes or 0) / (s.delivered_bytes or 1) for s in cold) == pytest.approx(1.0, abs=0.10)
@@ -49,7 +49,7 @@ def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal
     """Over a warm configuration under 2 % of the bytes come from storage."""
     measurement = measure_real(on_disk, cache="warm")
     assert isinstance(measurement, Measurement)
-    share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "W"])
+    share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "warm"])
     assert share is not None
     assert share < 0.02
 
@@ -58,7 +58,7 @@ def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: 
     """Real steps have a measured ceiling, and times for wait, copy and step."""
     measurement = measure_real(photographs, compute="cpu", workers=1)
     assert isinstance(measurement, Measurement)
-    assert measurement.compute.given_images_per_s is None
+    assert measurement.compute.specified_images_per_s is None
     judged = verdict(measurement)
     assert judged.rates.compute is not None
     assert judged.step_time.step_s > judged.step_time.copy_s > 0

@@ -56,7 +56,7 @@ def test_what_applies_is_taken() -> None:
     compute = make_compute(example_config(compute="cpu", precision="bf16", memory_format="contiguous"), SystemClock())
     assert compute.info().source == "ResNet-50 training steps, bf16 autocast, contiguous, SGD with momentum"
     emulated = make_compute(example_config(compute="emulated:500"), SystemClock())
-    assert emulated.info().given_images_per_s == 500
+    assert emulated.info().specified_images_per_s == 500
 
 
 @pytest.mark.parametrize("changes", [{"decoder": "torchvision"}, {"pipeline": "crop"}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loaderprobe.analyze.verdict import verdict
+from loaderprobe.analyze.judge import verdict
 from loaderprobe.measure.readiness import REST_S, Readiness
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 from tests.measure.conftest import Measure
@@ -18,7 +18,7 @@ def test_storage_is_named_with_its_exact_gain(measure_fake: Measure) -> None:
     assert judged.images_per_s.value == pytest.approx(250, rel=0.02)
     assert judged.gains.storage is not None
     assert judged.gains.storage.value == pytest.approx(4, rel=0.03)
-    assert judged.gains.storage.how == "performed"
+    assert judged.gains.storage.how == "measured"
     assert judged.cold_fraction == pytest.approx(1)
 
 
@@ -33,9 +33,9 @@ def test_compute_is_named_when_the_loader_is_faster(measure_fake: Measure) -> No
 def test_preprocessing_is_named_by_experiment(measure_fake: Measure) -> None:
     """Decoding of 8 ms an image beside 1 ms of storage is the cause: reading without decoding was measured."""
     judged = verdict(measure_fake(Service(cpu_s=0.008, blocked_s=0.001), compute="emulated:100000"))
-    assert judged.bound.cause == "preprocess"
-    assert judged.gains.preprocess is not None
-    assert judged.gains.preprocess.how == "performed"
+    assert judged.bound.cause == "preprocessing"
+    assert judged.gains.preprocessing is not None
+    assert judged.gains.preprocessing.how == "measured"
     assert "estimated" not in judged.bound.sentence
 
 
@@ -54,7 +54,7 @@ def test_cold_that_was_not_cold_gives_no_firm_word(measure_fake: Measure) -> Non
             Service(cpu_s=0.002, blocked_s=0.006), page_cache=cache, files=example_files(2048), compute="emulated:9999"
         )
     )
-    assert judged.bound.cause == "undecided"
+    assert judged.bound.cause == "inconclusive"
     assert judged.gains.storage is None
     assert "meant to be cold" in judged.unavailable["gains.storage"]
 
@@ -76,7 +76,7 @@ def test_every_file_is_read_once_in_a_cold_segment(measure_fake: Measure) -> Non
         Service(cpu_s=0.0001, blocked_s=0.0001), files=example_files(512), compute="emulated:1e6"
     )
     for segment in measurement.segments:
-        if segment.mode == "C":
+        if segment.mode == "baseline":
             assert segment.steps * segment.batch_size < 512
     judged = verdict(measurement)
     assert judged.cold_fraction == pytest.approx(1)

@@ -13,7 +13,7 @@ from loaderprobe.records.measurement import Missing
 from loaderprobe.render.bandwidth import bandwidth_json, render_bandwidth
 from loaderprobe.render.wording import MISSING
 from loaderprobe.testing import example_bandwidth, example_location
-from loaderprobe.testing.bandwidth import example_latency, example_leg
+from loaderprobe.testing.bandwidth import example_latency, example_phase
 
 
 def flat(text: str) -> str:
@@ -25,7 +25,7 @@ def view(report: BandwidthReport) -> str:
 
 
 def one_leg(report: BandwidthReport | None = None, **changes: Any) -> BandwidthReport:
-    return replace(report or example_bandwidth(), legs=(example_leg(4, 204e6, **changes),), missing=())
+    return replace(report or example_bandwidth(), phases=(example_phase(4, 204e6, **changes),), missing=())
 
 
 def row(text: str, readers: int) -> str:
@@ -53,11 +53,13 @@ def test_page_fits_and_columns_stand_below_each_other(width: int) -> None:
 
 def test_the_widest_figures_fit_60_columns() -> None:
     """Rates from kB/s to GB/s in one table, all marked, still fit: first the gaps and then the shares give way."""
-    legs = tuple(
-        example_leg(1 << step, rate, at_least=True, settled=False, bw_high=1.4 * rate, cache="mixed", cold_fraction=0.5)
+    phases = tuple(
+        example_phase(
+            1 << step, rate, at_least=True, settled=False, bw_high=1.4 * rate, cache="mixed", cold_fraction=0.5
+        )
         for step, rate in enumerate((0.0512e6, 61.3e6, 12_345e6))
     )
-    text = render_bandwidth(replace(example_bandwidth(), legs=legs), 60)
+    text = render_bandwidth(replace(example_bandwidth(), phases=phases), 60)
     assert max(len(line) for line in text.splitlines()) <= 60
     assert ">=12300" in text
     assert "…" not in text
@@ -149,19 +151,21 @@ def test_file_system_in_memory_has_no_device() -> None:
 
 
 def test_empty_ladder_renders() -> None:
-    """A probe stopped before its first leg is shown as that, once."""
-    text = render_bandwidth(replace(example_bandwidth(), legs=(), missing=(), feeds=()))
+    """A probe stopped before its first phase is shown as that, once."""
+    text = render_bandwidth(replace(example_bandwidth(), phases=(), missing=(), feeds=()))
     assert text.count("No step of the ladder was measured.") == 1
     assert "MB/s" not in text
 
 
 @pytest.mark.parametrize(
-    ("legs", "words"), [(3, "the ladder is not complete"), (7, "not all legs were measured")], ids=["ladder", "device"]
+    ("phases", "words"),
+    [(3, "the ladder is not complete"), (7, "not all phases were measured")],
+    ids=["ladder", "device"],
 )
-def test_interrupted_is_said_above_the_answer(legs: int, words: str) -> None:
+def test_interrupted_is_said_above_the_answer(phases: int, words: str) -> None:
     """An interrupted probe says how far it came before any figure; a whole one does not use the word."""
     report = example_bandwidth()
-    text = render_bandwidth(replace(report, interrupted=True, legs=report.legs[:legs], missing=()))
+    text = render_bandwidth(replace(report, interrupted=True, phases=report.phases[:phases], missing=()))
     assert f"Interrupted: {words}." in text.split("\n\n")[0]
     assert "nterrupted" not in render_bandwidth(report)
 
@@ -190,14 +194,14 @@ def test_marks_are_explained_where_they_stand(readers: int, cells: list[str], ma
 
 
 def test_single_reading_has_no_interval() -> None:
-    """A leg of one slice knows no spread: there is a dash, never ±0."""
+    """A phase of one slice knows no spread: there is a dash, never ±0."""
     text = render_bandwidth(one_leg(bw_low=204e6, bw_high=204e6, settled=False))
     assert "±0" not in text
     assert f"{MISSING}: too short for an interval" in flat(text)
 
 
 def test_other_legs_stand_apart() -> None:
-    """Below the ladder each other leg is named in words; one that was not made has its reason there."""
+    """Below the ladder each other phase is named in words; one that was not made has its reason there."""
     text = render_bandwidth(example_bandwidth())
     assert text.index(row(text, 32)) < text.index("Past the page cache (O_DIRECT)") < text.index("322")
     assert "Sequential: not measured, no file of 64 MB or more here; --scratch 1GB makes one" in flat(text)
@@ -206,14 +210,14 @@ def test_other_legs_stand_apart() -> None:
 def test_sequential_blocks_are_not_images() -> None:
     """The large reads of a folder of images are counted as blocks, under a head of their own."""
     report = example_bandwidth()
-    report = replace(report, legs=(*report.legs, example_leg(16, 340e6, name="sequential", block_bytes=1 << 20)))
+    report = replace(report, phases=(*report.phases, example_phase(16, 340e6, name="sequential", block_bytes=1 << 20)))
     head = render_bandwidth(report).split("Sequential, 1 MiB blocks\n")[1].splitlines()[0]
     assert "blocks/s" in head
     assert "images/s" not in head
 
 
 def test_paced_leg_is_no_rate() -> None:
-    """The leg with pauses is not a row; what it was held against is a note."""
+    """The phase with pauses is not a row; what it was held against is a note."""
     text = render_bandwidth(example_bandwidth())
     assert "20.1" not in text
     assert "rate of 32 readers over that of one 4.91 (threshold 1.25)" in flat(text)
@@ -227,12 +231,12 @@ def test_read_calls_stand_in_for_files() -> None:
 
 
 def test_each_note_stands_once_with_its_legs() -> None:
-    """A note that several legs share is told once, names them, and gives the range of their figures."""
-    legs = tuple(
-        example_leg(readers, 1e8, notes=("it snowed",) * (readers < 4), foreign_bytes_per_s=readers * 10e6)
+    """A note that several phases share is told once, names them, and gives the range of their figures."""
+    phases = tuple(
+        example_phase(readers, 1e8, notes=("it snowed",) * (readers < 4), foreign_bytes_per_s=readers * 10e6)
         for readers in (1, 2, 4)
     )
-    text = view(replace(example_bandwidth(), legs=legs))
+    text = view(replace(example_bandwidth(), phases=phases))
     assert text.count("it snowed") == 1
     assert "1 and 2 readers: it snowed" in text
     assert "1 to 4 readers: others read 10.0 to 40.0 MB/s" in text
@@ -243,14 +247,14 @@ def test_each_note_stands_once_with_its_legs() -> None:
     [
         ({"unread": {"vanished": 3}}, "3 images could not be read to the end: vanished"),
         ({"foreign_bytes_per_s": 12.5e6}, "others read 12.5 MB/s from the same device meanwhile"),
-        ({"last_third_bw_bytes": 120e6}, "fell from 204 to 120 MB/s within the leg: burst credit, or a throttle"),
+        ({"last_third_bw_bytes": 120e6}, "fell from 204 to 120 MB/s within the phase: burst credit, or a throttle"),
         ({"amplification": 1.32}, "1.32 times as many bytes were read from storage as handed over"),
         ({"cache": "unproved", "cold_fraction": None, "resident_before": 0.4}, "the page cache held 40 % of the files"),
         ({"engine": "processes"}, "read by several processes, which got more than the threads of one"),
     ],
 )
 def test_what_happened_to_a_leg_is_told(changes: dict[str, Any], note: str) -> None:
-    """What makes a figure doubtful is a note that names its leg; trifles are none."""
+    """What makes a figure doubtful is a note that names its phase; trifles are none."""
     trifles: dict[str, Any] = {"last_third_bw_bytes": 170e6, "foreign_bytes_per_s": 5e6, "amplification": 1.05}
     assert f"4 readers: {note}" in view(one_leg(**changes))
     assert "4 readers:" not in view(one_leg(**trifles))
@@ -267,14 +271,14 @@ def test_what_happened_to_a_leg_is_told(changes: dict[str, Any], note: str) -> N
     ],
 )
 def test_how_it_was_measured_is_told(changes: dict[str, Any], note: str) -> None:
-    """Whatever was out of the ordinary for all legs is a note, and is not there otherwise."""
+    """Whatever was out of the ordinary for all phases is a note, and is not there otherwise."""
     assert note in view(replace(example_bandwidth(), **changes))
     assert note not in view(example_bandwidth())
 
 
 def test_burst_credit_is_out_of_sight() -> None:
-    """Of devices and servers it is said that seconds cannot see credit of minutes; not of others, nor of long legs."""
-    said = "legs of seconds cannot tell"
+    """Of devices and servers it is said that seconds cannot see credit of minutes; not of others, nor of long ones."""
+    said = "phases of seconds cannot tell"
     assert said in view(one_leg())
     assert said in view(on(one_leg(), kind="network", devices=()))
     assert said not in view(on(one_leg(), kind="fuse", devices=()))
@@ -285,15 +289,15 @@ def test_json_round_trip() -> None:
     """The JSON decodes to the same report, with null where nothing was counted, indented by 2."""
     text = bandwidth_json(example_bandwidth())
     assert msgspec.json.decode(text, type=BandwidthReport) == example_bandwidth()
-    assert json.loads(text)["legs"][4]["storage_bytes"] is None
+    assert json.loads(text)["phases"][4]["storage_bytes"] is None
     assert text.startswith('{\n  "schema": "loaderprobe/bandwidth",\n  "schema_version": 2,')
     assert text.endswith("}\n")
 
 
 def test_json_has_the_names_of_fio() -> None:
-    """Who reads fio's output finds the same names and units in each leg."""
-    leg = json.loads(bandwidth_json(example_bandwidth()))["legs"][0]
-    assert (leg["bw_bytes"], leg["iops"]) == pytest.approx((61.3e6, 61.3e6 / 114_000))
-    assert leg["clat_ns"]["percentile"]["99.000000"] > leg["clat_ns"]["percentile"]["50.000000"] > 0
-    assert {"io_bytes", "runtime", "total_ios"} <= leg.keys()
-    assert {"min", "max", "mean", "stddev", "N"} <= leg["clat_ns"].keys()
+    """Who reads fio's output finds the same names and units in each phase."""
+    phase = json.loads(bandwidth_json(example_bandwidth()))["phases"][0]
+    assert (phase["bw_bytes"], phase["iops"]) == pytest.approx((61.3e6, 61.3e6 / 114_000))
+    assert phase["clat_ns"]["percentile"]["99.000000"] > phase["clat_ns"]["percentile"]["50.000000"] > 0
+    assert {"io_bytes", "runtime", "total_ios"} <= phase.keys()
+    assert {"min", "max", "mean", "stddev", "N"} <= phase["clat_ns"].keys()

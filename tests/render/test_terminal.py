@@ -43,7 +43,7 @@ def test_every_verdict_is_named_and_explained() -> None:
 def test_verdicts_fit_on_a_line_at_80_columns() -> None:
     """The common verdicts are not broken over two lines."""
     lines = TerminalReport().render(example_report()).splitlines()
-    assert any("input: preprocess" in line for line in lines)
+    assert any("input: preprocessing" in line for line in lines)
     assert any("storage or compute" in line for line in lines)
 
 
@@ -166,8 +166,8 @@ def test_most_important_is_firm_input_with_most_to_gain() -> None:
 
 def test_either_within_input_keeps_its_side() -> None:
     """Two input candidates leave the side firm, and both are named."""
-    bound = Bound(side="input", cause="either", candidates=("storage", "preprocess"), sentence="s", evidence=())
-    assert bound_words(example_row(bound=bound)) == "input: storage or preprocess"
+    bound = Bound(side="input", cause="either", candidates=("storage", "preprocessing"), sentence="s", evidence=())
+    assert bound_words(example_row(bound=bound)) == "input: storage or preprocessing"
 
 
 def test_interval_keeps_to_its_decimals() -> None:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from loaderprobe.analyze.gpu_window import look
+from loaderprobe.analyze.gpu.window import look
 from loaderprobe.records.gaps import Picture
 from loaderprobe.records.report import Report
 from loaderprobe.records.timeline import Rejected, Timeline
@@ -31,7 +31,7 @@ EVIL = '<script>alert("1")</script>'
 
 
 def seen(timeline: Timeline) -> Any:
-    return look(run(alike(C=800, W=800), Cost(), facts={"timeline": timeline}))
+    return look(run(alike(baseline=800, warm=800), Cost(), facts={"timeline": timeline}))
 
 
 def drawn(timeline: Timeline) -> Picture:

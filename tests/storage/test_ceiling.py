@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.records.bandwidth import BandwidthLeg, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.config import FileSet
 from loaderprobe.storage import ceiling as ceiling_module
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES
-from loaderprobe.storage.leg import Course
+from loaderprobe.storage.phase import Course
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing.bandwidth import example_leg
+from loaderprobe.testing.bandwidth import example_phase
 
 
 def _files(folder: Path) -> FileSet:
@@ -31,15 +31,15 @@ def _raise(known: StorageCeiling | None, files: FileSet, readers: int) -> Storag
 
 
 def test_each_concurrency_is_measured_once(folder: Path) -> None:
-    """A leg that is known is not measured again; another number of readers adds one."""
+    """A phase that is known is not measured again; another number of readers adds one."""
     if not locate(folder).counts_reads:
         pytest.skip("reads are not counted here")
     files = _files(folder)
     first = _raise(None, files, 2)
-    assert first.data == files.fingerprint and [leg.readers for leg in first.legs] == [2]
-    assert first.legs[0].cache == "cold"
+    assert first.data == files.fingerprint and [phase.readers for phase in first.phases] == [2]
+    assert first.phases[0].cache == "cold"
     assert _raise(first, files, 2) is first
-    assert [leg.readers for leg in _raise(first, files, 1).legs] == [2, 1]
+    assert [phase.readers for phase in _raise(first, files, 1).phases] == [2, 1]
 
 
 def test_where_reads_are_not_counted_there_is_no_ceiling(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_where_reads_are_not_counted_there_is_no_ceiling(folder: Path, monkeypat
         pytest.skip("/dev/shm is not memory here")
     monkeypatch.setattr(ceiling_module, "locate_pieces", lambda *_: locate(shared))
     found = _raise(None, _files(folder), 2)
-    assert found.legs == () and "not counted" in (found.missing or "")
+    assert found.phases == () and "not counted" in (found.missing or "")
 
 
 def test_a_failure_is_kept_as_a_reason(folder: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_failure_is_kept_as_a_reason(folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink()
     found = _raise(None, files, 1)
-    assert found.legs == () and ("vanished" in (found.missing or "") or "not counted" in (found.missing or ""))
+    assert found.phases == () and ("vanished" in (found.missing or "") or "not counted" in (found.missing or ""))
 
 
 def test_a_folder_that_has_gone_costs_the_ceiling_only(folder: Path) -> None:
@@ -72,12 +72,12 @@ def test_the_ceiling_reads_as_the_loader_does(folder: Path, monkeypatch: pytest.
     """Whole files, at random, through the page cache, with as many readers as asked."""
     seen: list[Course] = []
 
-    def made(course: Course) -> BandwidthLeg:
+    def made(course: Course) -> BandwidthPhase:
         seen.append(course)
-        return example_leg(course.readers, 1e8)
+        return example_phase(course.readers, 1e8)
 
-    monkeypatch.setattr(ceiling_module, "run_leg", made)
-    if not _raise(None, _files(folder), 3).legs:
+    monkeypatch.setattr(ceiling_module, "run_phase", made)
+    if not _raise(None, _files(folder), 3).phases:
         pytest.skip("reads are not counted here")
     (course,) = seen
     assert (course.name, course.readers, course.direct) == ("files", 3, False)
@@ -90,16 +90,16 @@ def test_shards_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shard.write_bytes(bytes(LARGE_BLOCK_BYTES * 3 + 5))
     seen: list[Course] = []
 
-    def made(course: Course) -> BandwidthLeg:
+    def made(course: Course) -> BandwidthPhase:
         seen.append(course)
-        return example_leg(course.readers, 1e8)
+        return example_phase(course.readers, 1e8)
 
-    monkeypatch.setattr(ceiling_module, "run_leg", made)
+    monkeypatch.setattr(ceiling_module, "run_phase", made)
     sizes = {str(shard): shard.stat().st_size}
     found = ceiling_of_parts(sizes, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
-    if not found.legs:
+    if not found.phases:
         pytest.skip("reads are not counted here")
     (course,) = seen
     assert sorted(piece.size_bytes for piece in course.supply.sample.pieces) == [5, *[LARGE_BLOCK_BYTES] * 3]
     empty = ceiling_of_parts({}, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
-    assert empty.legs == () and empty.missing
+    assert empty.phases == () and empty.missing

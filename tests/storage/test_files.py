@@ -92,7 +92,7 @@ def test_large_files_are_read_in_blocks(tmp_path: Path) -> None:
 
 
 def test_one_large_file_among_small_ones(tmp_path: Path) -> None:
-    """A single shard among images is read in blocks: it neither holds up a leg nor goes beyond the limit."""
+    """A single shard among images is read in blocks: it neither holds up a phase nor goes beyond the limit."""
     _sizes(tmp_path, 20)
     with (tmp_path / "shard.jpg").open("wb") as file:
         file.truncate(100 * LARGE_FILE_BYTES)
@@ -113,7 +113,7 @@ def test_a_file_of_two_names_is_read_once(tmp_path: Path) -> None:
 
 
 def test_only_large_files_can_be_read_in_a_row(tmp_path: Path) -> None:
-    """The sequential leg takes the blocks of large files in their order; among small files there is none."""
+    """The sequential phase takes the blocks of large files in their order; among small files there is none."""
     _sizes(tmp_path, 9)
     assert sample_files(tmp_path, limit_bytes=10**9, seed=0).sequential() is None
     with (tmp_path / "shard.jpg").open("wb") as file:

@@ -7,12 +7,12 @@ import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthMeasurement
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
 from loaderprobe.storage import probe as probe_module
-from loaderprobe.storage.leg import Course
+from loaderprobe.storage.phase import Course
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing.bandwidth import example_leg
+from loaderprobe.testing.bandwidth import example_phase
 
 
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
@@ -22,29 +22,29 @@ def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> Ban
 
 
 def test_ctrl_c_keeps_the_legs_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupted probe has the legs that were complete, and says that it was interrupted."""
+    """An interrupted probe has the phases that were complete, and says that it was interrupted."""
 
-    def made(course: Course) -> BandwidthLeg:
+    def made(course: Course) -> BandwidthPhase:
         if course.readers == 2:
             raise KeyboardInterrupt
-        return example_leg(course.readers, 1e8, name=course.name)
+        return example_phase(course.readers, 1e8, name=course.name)
 
-    monkeypatch.setattr(probe_module, "run_leg", made)
+    monkeypatch.setattr(probe_module, "run_phase", made)
     measured = _probe(folder)
-    assert measured.interrupted and len(measured.legs) == 1
+    assert measured.interrupted and len(measured.phases) == 1
     with pytest.raises(KeyboardInterrupt):
         _probe(folder, readers=(2,))
 
 
 def test_a_leg_that_fails_costs_only_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was measured before stays, and the failed leg is named with its reason."""
+    """What was measured before stays, and the failed phase is named with its reason."""
 
-    def made(course: Course) -> BandwidthLeg:
+    def made(course: Course) -> BandwidthPhase:
         if course.name == "paced":
             raise OSError("the server has gone")
-        return example_leg(course.readers, 1e8, name=course.name)
+        return example_phase(course.readers, 1e8, name=course.name)
 
-    monkeypatch.setattr(probe_module, "run_leg", made)
+    monkeypatch.setattr(probe_module, "run_phase", made)
     measured = _probe(folder)
     assert measured.failed == ("paced",) and len(measured.ladder) == 2
     assert any("the server has gone" in missing.reason for missing in measured.missing)
@@ -63,7 +63,7 @@ class VanishingCache(LinuxPageCache):
 
 
 def test_a_vanished_file_does_not_end_the_ladder(folder: Path) -> None:
-    """A file that vanishes between legs is counted, and the ladder goes on."""
+    """A file that vanishes between phases is counted, and the ladder goes on."""
     measured = _probe(folder, VanishingCache(1))
     assert len(measured.ladder) == 2 and measured.ladder[0].unread == {"vanished": 1}
 

@@ -39,10 +39,10 @@ def test_a_throttled_disk_is_bandwidth_limited(banked_disk: SlowDisk) -> None:
     found = _bandwidth(banked_disk, "1,4,8")
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "banked"), found
     assert "Bandwidth-limited" in found["limit"]["sentence"]
-    legs = [leg for leg in found["legs"] if leg["name"] in ("files", "direct")]
-    assert [leg["bw_bytes"] for leg in legs] == pytest.approx([20e6] * len(legs), rel=0.1)
+    phases = [phase for phase in found["phases"] if phase["name"] in ("files", "direct")]
+    assert [phase["bw_bytes"] for phase in phases] == pytest.approx([20e6] * len(phases), rel=0.1)
     if banked_disk.members:
-        assert {leg["cache"] for leg in legs} == {"cold"}
+        assert {phase["cache"] for phase in phases} == {"cold"}
 
 
 def test_a_single_queue_is_serial(serial_disk: SlowDisk) -> None:
@@ -56,9 +56,9 @@ def test_a_far_disk_is_latency_limited(latency_disk: SlowDisk) -> None:
     found = _bandwidth(latency_disk, "1,4,8")
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("latency", "latency"), found
     assert "Latency-limited" in found["limit"]["sentence"]
-    ladder = [leg for leg in found["legs"] if leg["name"] == "files"]
+    ladder = [phase for phase in found["phases"] if phase["name"] == "files"]
     assert ladder[0]["file_ns"]["percentile"]["50.000000"] == pytest.approx(10e6, rel=0.5)
-    assert {leg["cache"] for leg in ladder} == {"unproved"} and ladder[0]["storage_bytes"] is None
+    assert {phase["cache"] for phase in ladder} == {"unproved"} and ladder[0]["storage_bytes"] is None
 
 
 def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:
@@ -73,7 +73,7 @@ def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:
     found = json.loads(done.stdout)
     if found["location"]["kind"] != "block":
         pytest.skip("reads are not counted here")
-    assert [leg["cache"] for leg in found["legs"][:2]] == ["warm", "warm"]
+    assert [phase["cache"] for phase in found["phases"][:2]] == ["warm", "warm"]
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("memory", "unknown")
 
 

@@ -11,19 +11,19 @@ import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthLeg, BandwidthMeasurement
-from loaderprobe.storage import leg as leg_module
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
+from loaderprobe.storage import phase as leg_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.files import sample_files
-from loaderprobe.storage.leg import MOST_ROUNDS, Course, cache_label, run_leg
-from loaderprobe.storage.place import locate_pieces
+from loaderprobe.storage.footprint import locate_pieces
+from loaderprobe.storage.phase import MOST_ROUNDS, Course, cache_label, run_phase
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.storage.reader import ThreadEngine
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakePageCache, example_location
-from loaderprobe.testing.bandwidth import example_leg
+from loaderprobe.testing.bandwidth import example_phase
 
 
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
@@ -49,9 +49,9 @@ def test_the_label_comes_from_bytes() -> None:
 def test_a_cold_ladder(folder: Path) -> None:
     """After each eviction the files come from storage, and the bytes prove it."""
     measured = _counted(_probe(folder))
-    assert [leg.readers for leg in measured.ladder] == [1, 2]
-    assert all(leg.cache == "cold" and leg.resident_before == 0.0 for leg in measured.ladder)
-    assert all((leg.amplification or 0) >= 1.0 and leg.cold_fraction == 1.0 for leg in measured.ladder)
+    assert [phase.readers for phase in measured.ladder] == [1, 2]
+    assert all(phase.cache == "cold" and phase.resident_before == 0.0 for phase in measured.ladder)
+    assert all((phase.amplification or 0) >= 1.0 and phase.cold_fraction == 1.0 for phase in measured.ladder)
     assert measured.files_used == 20 and measured.images and not measured.scratch
 
 
@@ -66,7 +66,7 @@ def test_a_warm_ladder_is_called_warm(folder: Path) -> None:
     """Files that nobody could evict are not passed off as a device's speed."""
     LinuxPageCache().warm(list(folder.iterdir()))
     measured = _counted(_probe(folder, NeverEvicting()))
-    assert all(leg.cache == "warm" and leg.amplification is None for leg in measured.ladder)
+    assert all(phase.cache == "warm" and phase.amplification is None for phase in measured.ladder)
 
 
 def test_half_warm_is_called_mixed(folder: Path) -> None:
@@ -78,8 +78,8 @@ def test_half_warm_is_called_mixed(folder: Path) -> None:
             self.warm([path for path in paths if int(path.stem) % 2])
 
     measured = _counted(_probe(folder, HalfStubborn(), readers=(1,)))
-    (leg,) = measured.ladder
-    assert leg.cache == "mixed" and leg.amplification is None and 0.2 < (leg.cold_fraction or 0) < 0.8
+    (phase,) = measured.ladder
+    assert phase.cache == "mixed" and phase.amplification is None and 0.2 < (phase.cold_fraction or 0) < 0.8
 
 
 def test_memory_is_unproved() -> None:
@@ -90,15 +90,15 @@ def test_memory_is_unproved() -> None:
     measured = _probe(shared, scratch_bytes=1 << 20, readers=(1,))
     if measured.location.kind != "memory":
         pytest.skip("/dev/shm is not memory here")
-    (leg,) = measured.ladder
-    assert leg.cache == "unproved" and leg.storage_bytes is None
+    (phase,) = measured.ladder
+    assert phase.cache == "unproved" and phase.storage_bytes is None
     assert any("memory" in note for note in measured.location.notes)
 
 
 def test_scratch_leaves_nothing(tmp_path: Path) -> None:
     """A scratch probe says so, reads in a row as well, and leaves the folder as it was."""
     measured = _probe(tmp_path, scratch_bytes=2 << 20, readers=(1,))
-    sequential = measured.leg("sequential")
+    sequential = measured.phase("sequential")
     assert measured.scratch and not measured.images and measured.files_used == 1
     assert sequential is not None and sequential.block_bytes == 1 << 20
     assert list(tmp_path.iterdir()) == []
@@ -121,7 +121,7 @@ def test_what_was_left_out_has_a_reason(folder: Path) -> None:
 def test_few_files_end_the_ladder(folder: Path) -> None:
     """Twenty files cannot occupy eight readers: an automatic ladder ends before, and says so."""
     measured = _probe(folder, readers=None)
-    assert max(leg.readers for leg in measured.ladder) <= 4
+    assert max(phase.readers for phase in measured.ladder) <= 4
     if len(measured.ladder) == 3:
         assert any("too few for 8 readers" in missing.reason for missing in measured.missing)
 
@@ -130,26 +130,26 @@ def test_the_ladder_ends_when_it_gains_nothing(folder: Path, monkeypatch: pytest
     """Two doublings that together gain under 5 % are the last; one weak step does not end it."""
     rates = {1: 100e6, 2: 200e6, 4: 205e6, 8: 300e6, 16: 305e6, 32: 310e6, 64: 1e9}
 
-    def made(course: Course) -> BandwidthLeg:
-        return example_leg(course.readers, rates[course.readers], name=course.name)
+    def made(course: Course) -> BandwidthPhase:
+        return example_phase(course.readers, rates[course.readers], name=course.name)
 
-    monkeypatch.setattr(probe_module, "run_leg", made)
+    monkeypatch.setattr(probe_module, "run_phase", made)
     for number in range(400):
         (folder / f"more{number}.jpg").write_bytes(b"x")
-    assert [leg.readers for leg in _probe(folder, readers=None).ladder] == [1, 2, 4, 8, 16, 32]
+    assert [phase.readers for phase in _probe(folder, readers=None).ladder] == [1, 2, 4, 8, 16, 32]
 
 
 def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where threads may be the limit, processes read as well, and the faster of the two counts."""
 
-    def made(course: Course) -> BandwidthLeg:
+    def made(course: Course) -> BandwidthPhase:
         rate = 6e9 if course.engine.name == "processes" else 3e9
-        return example_leg(course.readers, rate, name=course.name, engine=course.engine.name)
+        return example_phase(course.readers, rate, name=course.name, engine=course.engine.name)
 
-    monkeypatch.setattr(probe_module, "run_leg", made)
+    monkeypatch.setattr(probe_module, "run_phase", made)
     monkeypatch.setattr(probe_module, "cores_available", lambda: 4.0)
     monkeypatch.setattr(probe_module, "LEAST_FOR_PROCESSES_S", 0.0)
-    assert [leg.engine for leg in _probe(folder).ladder] == ["threads", "processes"]
+    assert [phase.engine for phase in _probe(folder).ladder] == ["threads", "processes"]
 
 
 def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
@@ -171,10 +171,10 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
 
 
 def test_reading_in_a_row_spoils_the_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where O_DIRECT is refused, the leg in a row fills the cache: the leg after it evicts anew."""
+    """Where O_DIRECT is refused, the phase in a row fills the cache: the phase after it evicts anew."""
     monkeypatch.setattr(probe_module, "why_not_direct", lambda _: "refused here")
     measured = _counted(_probe(folder, readers=(1,), scratch_bytes=8 << 20, seconds=0.01))
-    paced = measured.leg("paced")
+    paced = measured.phase("paced")
     assert paced is not None and paced.cache == "cold"
 
 
@@ -186,7 +186,7 @@ def test_a_path_that_is_no_utf8_can_be_told(folder: Path) -> None:
 
 
 def test_progress_names_what_is_read(folder: Path) -> None:
-    """Every leg is announced before it is made."""
+    """Every phase is announced before it is made."""
     seen: list[tuple[str, int, int]] = []
     request = ProbeRequest(path=folder, readers=(1, 2), seconds=0.1)
     probe_bandwidth(request, cache=LinuxPageCache(), on_leg=lambda *progress: seen.append(progress))
@@ -204,9 +204,9 @@ def test_a_whole_machine_drop_is_done_and_told(folder: Path) -> None:
 def test_small_sets_are_not_read_for_ever(folder: Path) -> None:
     """Rounds are limited: twenty small files do not keep the probe evicting for seconds of reading."""
     measured = _probe(folder, readers=(1,), seconds=60.0)
-    (leg,) = measured.ladder
+    (phase,) = measured.ladder
     total = sum(file.stat().st_size for file in folder.iterdir())
-    assert leg.io_bytes <= MOST_ROUNDS * total and any("only" in note for note in leg.notes)
+    assert phase.io_bytes <= MOST_ROUNDS * total and any("only" in note for note in phase.notes)
 
 
 def test_foreign_reads_are_what_the_device_read_beyond_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,13 +214,13 @@ def test_foreign_reads_are_what_the_device_read_beyond_ours(folder: Path, monkey
     readings = iter(range(0, 10**12, 10**9))
     monkeypatch.setattr(leg_module, "reads_from_storage", lambda _: next(readings))
     monkeypatch.setattr(leg_module, "_own_reads", lambda: 0)
-    (leg,) = _probe(folder, readers=(1,), seconds=0.05).ladder
-    assert leg.storage_bytes == 0 and leg.cache == "warm"
-    assert (leg.foreign_bytes_per_s or 0) >= 10**9
+    (phase,) = _probe(folder, readers=(1,), seconds=0.05).ladder
+    assert phase.storage_bytes == 0 and phase.cache == "warm"
+    assert (phase.foreign_bytes_per_s or 0) >= 10**9
 
 
 def test_bad_requests(folder: Path) -> None:
-    """No readers, none at all in a leg, or no time, are bad values."""
+    """No readers, none at all in a phase, or no time, are bad values."""
     bad: tuple[dict[str, object], ...] = (
         {"readers": ()}, {"readers": (0, 1)}, {"seconds": 0.0}, {"seconds": float("inf")}, {"scratch_bytes": 0},
     )  # fmt: skip
@@ -230,7 +230,7 @@ def test_bad_requests(folder: Path) -> None:
 
 
 def test_a_network_count_proves_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On NFS the client's own count of server reads says how cold a leg was."""
+    """On NFS the client's own count of server reads says how cold a phase was."""
     location = replace(example_location(str(folder)), filesystem="nfs4", kind="network", devices=())
     readings = iter(range(0, 10**12, 10**9))
     monkeypatch.setattr(leg_module, "reads_from_storage", lambda _: next(readings))
@@ -239,5 +239,5 @@ def test_a_network_count_proves_cold(folder: Path, monkeypatch: pytest.MonkeyPat
         name="files", engine=ThreadEngine(), supply=Supply(sample, LinuxPageCache(), seed=0),
         location=location, cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
     )  # fmt: skip
-    leg = run_leg(course)
-    assert leg.cache == "cold" and leg.foreign_bytes_per_s is None
+    phase = run_phase(course)
+    assert phase.cache == "cold" and phase.foreign_bytes_per_s is None

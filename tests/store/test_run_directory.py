@@ -15,7 +15,7 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import Service, example_config, example_environment, example_files
-from loaderprobe.testing.bandwidth import example_leg
+from loaderprobe.testing.bandwidth import example_phase
 from tests.measure.conftest import Measure, measure_fake
 
 __all__ = ["measure_fake"]
@@ -57,10 +57,10 @@ def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> Non
 def test_a_ceiling_comes_back_and_can_grow(run: RunDirectory) -> None:
     """What the storage delivers is kept by file set; more of it replaces what was known; a run may have none."""
     assert run.ceiling(CONFIG.data) is None
-    first = StorageCeiling(data=CONFIG.data, legs=(example_leg(1, 20e6),))
+    first = StorageCeiling(data=CONFIG.data, phases=(example_phase(1, 20e6),))
     run.save_ceiling(first)
     assert run.ceiling(CONFIG.data) == first
-    more = replace(first, legs=(*first.legs, example_leg(2, 20e6)))
+    more = replace(first, phases=(*first.phases, example_phase(2, 20e6)))
     (run.path / "ceilings" / f"{CONFIG.data}.json").unlink()
     (run.path / "ceilings").rmdir()  # as in a run of an older version
     run.save_ceiling(more)

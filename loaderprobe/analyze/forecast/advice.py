@@ -1,0 +1,292 @@
+"""Advice: what to change, what to type, and the images/s before and after. Only from forecasts that were made.
+
+Memory-pinned copies are not among them: nothing here measures what they gain.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from loaderprobe.analyze.forecast.changes import accelerator, alternative, cached, disk, examples, prefetch, refused
+from loaderprobe.analyze.forecast.fit import Fit, fit
+from loaderprobe.analyze.forecast.knee import WITHIN, worker_forecasts
+from loaderprobe.analyze.forecast.point import Point, point_of
+from loaderprobe.analyze.forecast.remedies import remedies
+from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.rates import segments_of
+from loaderprobe.analyze.verdict.rule import WORTH, cores_are_taken
+from loaderprobe.records.forecast import Forecast
+from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.records.verdict import Advice, Interval
+from loaderprobe.units import format_bytes, format_rate, significant
+
+# Data of up to this share of memory can be kept there; the rest is for training.
+MEMORY_SHARE = 0.7
+PREFETCH_FACTORS = (2, 4, 8)
+# Storage is called faster than needed beyond this factor.
+MOST_FACTOR = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the data are, and whether they would fit in memory."""
+
+    root: str
+    size_bytes: float
+    memory_bytes: float
+
+    @property
+    def fits(self) -> bool:
+        """True when the whole data set can stay in memory."""
+        return self.size_bytes <= MEMORY_SHARE * self.memory_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known beside one measurement."""
+
+    storage: Storage = field(default_factory=Storage)
+    neighbours: tuple[Point, ...] = ()
+    """Of the same data, pipeline and compute, with other numbers of workers."""
+    workers: Mapping[int, Forecast] = field(default_factory=dict)
+    """By number of workers, where they were made for all neighbours together."""
+    place: Place | None = None
+    accelerators: Mapping[str, float] = field(default_factory=dict)
+    """Images/s by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A forecast, and how to bring it about."""
+
+    forecast: Forecast
+    action: str
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """All changes that were looked at, the refused with their reason among them; and those worth making."""
+
+    forecasts: tuple[Forecast, ...]
+    advice: tuple[Advice, ...]
+
+
+def advise(measurement: Measurement, found: Experiments, around: Surroundings | None = None) -> tuple[Advice, ...]:
+    """Changes that gain enough, largest gain first; then, with gain 1, what would be wasted."""
+    return recommend(measurement, found, around or Surroundings()).advice
+
+
+def recommend(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
+    """Forecasts and advice for one measured configuration; waiting that no law knows has advice of its own."""
+    by_laws = _by_laws(measurement, found, around)
+    own = remedies(measurement, found)
+    if not own:
+        return by_laws
+    # That nothing on the input side helps is not true then.
+    return replace(by_laws, advice=(*own, *(each for each in by_laws.advice if each.gain > 1)))
+
+
+def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
+    point = point_of(measurement, found)
+    if isinstance(point, str):
+        return Recommendation(forecasts=(refused("workers", "any other", point),), advice=())
+    others = [each for each in around.neighbours if each.workers != point.workers]
+    fitted = fit((point, *others), point, around.storage)
+    if isinstance(fitted, str):
+        return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
+    by_workers = around.workers or worker_forecasts((point, *others), around.storage)
+    config = measurement.config
+    taken = cores_are_taken(found, workers=config.workers, cores_available=measurement.cores_available)
+    made = (
+        *_workers(point, by_workers, taken=taken),
+        *_prefetch(fitted, measurement, found),
+        *_storage(fitted, around.place),
+        *(_alternative(fitted, each) for each in measurement.alternatives),
+        *_accelerators(fitted, around.accelerators),
+    )
+    also = examples(fitted, config.batch_size, measurement.compute.specified_images_per_s)
+    before = _measured(point)
+    considered = _one_accelerator(made)
+    worth = [
+        advice
+        for option in considered
+        if (advice := _advice(option, before)) and _is_worth(advice) and not _denied(option, found)
+    ]
+    return Recommendation(
+        forecasts=(*(option.forecast for option in made), *also),
+        advice=(*sorted(worth, key=lambda each: -each.gain), *_wasted(point, made, worth, before)),
+    )
+
+
+def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -> list[Option]:
+    """The smallest number of workers that is within 2 % of the best; not more of them where the cores are taken."""
+    rates = {
+        number: each.images_per_s.value
+        for number, each in by_workers.items()
+        if each.images_per_s and (number <= point.workers or not taken)
+    }
+    best = max(rates.values(), default=0.0)
+    chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
+    if chosen is None or chosen == point.workers:
+        return [Option(forecast=each, action="") for each in by_workers.values() if each.refused][:1]
+    action = "load in the training thread" if chosen == 0 else f"use {chosen} worker{'s' if chosen > 1 else ''}"
+    return [Option(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
+
+
+def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list[Option]:
+    """The smallest prefetch factor that is within 2 % of the best."""
+    before = measurement.config.prefetch_factor
+    rounds = _batch_seconds(measurement, found)
+    made = {n: prefetch(fitted, n, before, rounds) for n in PREFETCH_FACTORS if n > before}
+    rates = {number: each.images_per_s.value for number, each in made.items() if each.images_per_s}
+    best = max(rates.values(), default=0.0)
+    chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
+    if chosen is None:
+        return [Option(forecast=each, action="") for each in made.values()][:1]
+    action = f"fetch {chosen} batches ahead in each worker"
+    return [Option(forecast=made[chosen], action=action, command=f"prefetch_factor={chosen}")]
+
+
+def _batch_seconds(measurement: Measurement, found: Experiments) -> list[list[float]]:
+    """Wall time of each batch in its worker, in order, by round of the drains."""
+    records = measurement.worker_batches
+    by_number = {number: wall / 1e9 for number, wall in zip(records.batch, records.wall_ns, strict=True)}
+    return [
+        [by_number[n] for n in range(s.first_batch, s.first_batch + s.steps) if n in by_number]
+        for s in segments_of(measurement, found.base, "loader_only")
+    ]
+
+
+def _storage(fitted: Fit, place: Place | None) -> list[Option]:
+    if not fitted.anchor.from_storage:
+        return []
+    if place is None:
+        # Nobody knows whether they would fit.
+        cache = Option(forecast=cached(fitted, 1.0), action="")
+    elif place.fits:
+        command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place.root else ""
+        cache = Option(forecast=cached(fitted, 1.0), action="keep the files in memory", command=command)
+    else:
+        share = MEMORY_SHARE * place.memory_bytes / place.size_bytes
+        size = format_bytes(share * place.size_bytes)
+        cache = Option(forecast=cached(fitted, share), action=f"keep {share:.0%} of the files in memory ({size})")
+    return [cache, _faster_storage(fitted)]
+
+
+def _faster_storage(fitted: Fit) -> Option:
+    factor = _enough(lambda factor: disk(fitted, factor))
+    forecast = disk(fitted, factor)
+    if forecast.images_per_s is None:
+        return Option(forecast=forecast, action="")
+    needs = forecast.images_per_s.value * fitted.anchor.bytes_per_image
+    rate = f" ({format_rate(needs)})" if needs else ""
+    return Option(forecast=forecast, action=f"use storage {significant(factor, 2)} times as fast{rate}")
+
+
+def _accelerators(fitted: Fit, known: Mapping[str, float]) -> list[Option]:
+    """The known ones that are faster, and one just fast enough for the loader."""
+    alone = fitted.anchor.compute
+    options = [
+        Option(
+            forecast=accelerator(fitted, rate, name),
+            action=f"train on an accelerator of {significant(rate)} images/s ({name}; a given rate)",
+        )
+        for name, rate in known.items()
+        if rate > alone
+    ]
+    enough = alone * _enough(lambda factor: accelerator(fitted, alone * factor))
+    action = f"train on an accelerator of {significant(enough)} images/s"
+    return [*options, Option(forecast=accelerator(fitted, enough), action=action)]
+
+
+def _one_accelerator(options: Sequence[Option]) -> list[Option]:
+    """Of several accelerators that all gain as much, the first is enough."""
+    rates = {
+        number: option.forecast.images_per_s.value
+        for number, option in enumerate(options)
+        if option.forecast.changed == "accelerator" and option.forecast.images_per_s
+    }
+    enough = next((number for number, rate in rates.items() if rate >= WITHIN * max(rates.values())), None)
+    return [o for number, o in enumerate(options) if o.forecast.changed != "accelerator" or number == enough]
+
+
+def _enough(made: Callable[[float], Forecast]) -> float:
+    """The smallest factor that gains all but 2 % of what any factor gains; the largest where that is refused."""
+    best = made(MOST_FACTOR).images_per_s
+    if best is None:
+        return MOST_FACTOR
+    low, high = 1.0, MOST_FACTOR
+    while high / low > 1.02:
+        middle = math.sqrt(low * high)
+        rate = made(middle).images_per_s
+        low, high = (low, middle) if rate and rate.value >= WITHIN * best.value else (middle, high)
+    return high
+
+
+def _alternative(fitted: Fit, measured: Alternative) -> Option:
+    forecast = alternative(fitted, measured)
+    if measured.name == "uint8":
+        return Option(
+            forecast=forecast, action="hand over bytes, and normalise on the device", command="--tensor uint8"
+        )  # fmt: skip
+    library = {"torchvision": "torchvision.io", "pillow": "Pillow"}[measured.name]
+    return Option(forecast=forecast, action=f"decode with {library}", command=f"--decoder {measured.name}")
+
+
+def _measured(point: Point) -> Interval:
+    margin = point.training_spread
+    return Interval(value=point.training, low=point.training * (1 - margin), high=point.training * (1 + margin))
+
+
+def _advice(option: Option, before: Interval) -> Advice | None:
+    """None where the forecast was refused, or nothing can be done to bring it about."""
+    forecast = option.forecast
+    if forecast.images_per_s is None or not option.action:
+        return None
+    return Advice(
+        action=option.action,
+        command=option.command,
+        predicted_images_per_s=forecast.images_per_s.value,
+        gain=forecast.images_per_s.value / before.value,
+        before=before,
+        after=forecast.images_per_s,
+        how=forecast.how,
+        binds=forecast.binds,
+    )
+
+
+def _denied(option: Option, found: Experiments) -> bool:
+    """True where a law promises from storage what the experiment, or the workers' waiting, does not."""
+    gain = found.gains.get("storage")
+    return option.forecast.changed in ("disk_speed", "cached_share") and (gain is None or gain.value < WORTH)
+
+
+def _is_worth(advice: Advice) -> bool:
+    """Speedups enough, and more than the measured rate itself varied."""
+    return advice.gain >= WORTH and advice.after.value > advice.before.high
+
+
+def _wasted(point: Point, made: Sequence[Option], worth: Sequence[Advice], before: Interval) -> list[Advice]:
+    """What would gain nothing, said with the figures that show it."""
+    faster = [option for option in made if option.forecast.changed == "accelerator" and option.forecast.images_per_s]
+    helping = {advice.action for advice in worth}
+    devices = {option.action for option in faster}
+    sentences = []
+    if faster and not helping & devices:
+        until = significant(point.compute)
+        sentences.append(f"A faster accelerator is wasted until the loader delivers more than {until} images/s.")
+    # Training on a loader without end runs at what compute alone reaches.
+    if point.compute < WORTH * point.training and not helping - devices:
+        share = min(1.0, point.training / point.compute)
+        sentences.append(f"Nothing on the input side can help: training runs at {share:.0%} of what compute can do.")
+    return [
+        Advice(
+            action=sentence, predicted_images_per_s=before.value, gain=1.0, before=before, after=before, how="measured"
+        )
+        for sentence in sentences
+    ]

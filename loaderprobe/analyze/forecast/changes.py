@@ -1,0 +1,233 @@
+"""Forecasts: the rate of training after one change, by the laws of the storage at hand, with its range.
+
+Each follows the measured configuration: the law gives what the loader changes to, the loop what that means for
+training, and what measured training differed by from its parts is kept. What was performed outranks the law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from loaderprobe.analyze.forecast.fit import Fit
+from loaderprobe.analyze.forecast.outcome import REPEAT, Change, outcome_of
+from loaderprobe.analyze.forecast.schedule import scheduled_rate
+from loaderprobe.analyze.forecast.service import Law, Service
+from loaderprobe.records.forecast import Changed, Forecast
+from loaderprobe.records.measurement import Alternative
+from loaderprobe.records.verdict import How, Interval
+from loaderprobe.stats import median
+from loaderprobe.units import format_duration, format_rate, significant
+
+# Where the kind of the storage is not known, the three laws may differ by this factor.
+DISAGREE = 1.3
+# No forecast for more workers than this times the cores that were measured on.
+MOST_WORKERS_A_CORE = 2
+# Batch times that tell how they vary.
+ENOUGH_BATCHES = 12
+# Storage that is asked about as an example: a cloud volume, and an object store.
+VOLUME_BYTES_PER_S, VOLUME_LATENCY_S = 250e6, 1e-3
+OBJECT_LATENCY_S = 0.02
+
+
+def workers(fit: Fit, count: int) -> Forecast:
+    """With another number of workers; 0 is the serial loader."""
+    anchor = fit.anchor
+    if count == anchor.workers:
+        return unchanged(fit, "workers", str(count))
+    most = math.floor(MOST_WORKERS_A_CORE * anchor.cores)
+    if count > max(most, 1):
+        return refused("workers", str(count), f"the machine was seen with {anchor.cores:g} cores only")
+    return _forecast(fit, replace(_change(fit, "workers", str(count)), workers=count))
+
+
+def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
+    """The measured configuration itself: its own rate, and what the laws say limits it."""
+    found = _forecast(fit, _change(fit, changed, to))
+    spread = max(REPEAT, fit.anchor.training_spread)
+    value = fit.anchor.training
+    rate = Interval(value=value, low=value * (1 - spread), high=value * (1 + spread))
+    return replace(found, images_per_s=rate, how="measured", refused=None)
+
+
+def cores(fit: Fit, count: float) -> Forecast:
+    """With more cores of the same kind, and no more workers than there are."""
+    factor = count / fit.anchor.cores
+    change = _change(fit, "cores", f"{count:g}")
+    return _forecast(fit, replace(change, alter=lambda service: replace(service, cores=service.cores * factor)))
+
+
+def disk(fit: Fit, factor: float) -> Forecast:
+    """On storage of the same kind, `factor` times as fast."""
+    to = f"{significant(factor)} times as fast"
+    if fit.anchor.unproved:
+        return refused("disk_speed", to, fit.anchor.unproved)
+    change = _change(fit, "disk_speed", to)
+    return _forecast(fit, replace(change, alter=lambda service: service.with_disk(factor), loader=_at_most_warm(fit)))
+
+
+def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> Forecast:
+    """On storage of another kind, with the bandwidth and the latency of a file that it is known for."""
+    rate = "" if math.isinf(bytes_per_s) else f"{format_rate(bytes_per_s)}, "
+    to = f"{kind}, {rate}{format_duration(latency_s)} a file"
+    if fit.anchor.unproved:
+        return refused("disk", to, fit.anchor.unproved)
+    if not fit.anchor.bytes_per_image and kind != "latency":
+        return refused("disk", to, "the size of the files is not known")
+
+    def moved(service: Service) -> Service:
+        return replace(
+            service,
+            law=kind,
+            latency_s=latency_s,
+            transfer_s=fit.anchor.bytes_per_image / bytes_per_s,
+            bytes_per_image=fit.anchor.bytes_per_image,
+            bytes_per_s=bytes_per_s,
+            unproved_bytes_per_s=math.inf,
+        )
+
+    return _forecast(fit, replace(_change(fit, "disk", to), alter=moved, loader=_at_most_warm(fit)))
+
+
+def cached(fit: Fit, share: float) -> Forecast:
+    """With this share of the images in memory. All of them is the rate with warm files, where that was performed."""
+    to = f"{share:.0%}"
+    if fit.anchor.unproved:
+        return refused("cached_share", to, fit.anchor.unproved)
+    warm = fit.anchor.performed.get("storage")
+    now_s = 1 / fit.anchor.loader
+
+    def between(service: Service, rate: float) -> float:
+        if warm is None:
+            return rate
+        # The law's time an image, led to the measured one where everything is in memory.
+        by_law = service.with_cached(1.0).loader(fit.anchor.workers)
+        return 1 / min(now_s, max(1e-12, 1 / rate + share * (1 / warm - 1 / by_law)))
+
+    how: How = "measured" if warm is not None and share == 1 else "estimated"
+    change = replace(
+        _change(fit, "cached_share", to), alter=lambda service: service.with_cached(share), loader=between, how=how
+    )
+    return _forecast(fit, change)
+
+
+def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
+    """With an accelerator that trains at this rate by itself. Unlike a CPU, it works while the host goes on."""
+    change = _change(fit, "accelerator", name or f"{significant(images_per_s)} images/s")
+    synchronous = fit.anchor.synchronous and not fit.anchor.on_cpu
+    return _forecast(fit, replace(change, compute=images_per_s, synchronous=synchronous))
+
+
+def batch_size(fit: Fit, count: int, compute: float | None) -> Forecast:
+    """With another batch size; `compute`: images/s of the device at that size, None when it is not known."""
+    if compute is None:
+        return refused("batch_size", str(count), "how fast the device trains at this batch size was not measured")
+    return _forecast(fit, replace(_change(fit, "batch_size", str(count)), batch_size=count, compute=compute))
+
+
+def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:
+    """Changes that are asked about, and that nobody is told to make: other batch sizes, other storage."""
+    others = [batch_size(fit, count, given) for count in (batch // 2, batch * 2) if count]
+    if not fit.anchor.from_storage:
+        return others
+    return [
+        *others,
+        disk(fit, 2.0),
+        cached(fit, 0.5),
+        other_disk(fit, "banked", bytes_per_s=VOLUME_BYTES_PER_S, latency_s=VOLUME_LATENCY_S),
+        other_disk(fit, "latency", bytes_per_s=math.inf, latency_s=OBJECT_LATENCY_S),
+    ]
+
+
+def alternative(fit: Fit, measured: Alternative) -> Forecast:
+    """With another decoder, or with bytes handed over instead of floats; from CPU times measured side by side."""
+    changed: Changed = "tensor" if measured.name == "uint8" else "decoder"
+    if measured.cpu_s <= 0 or measured.usual_cpu_s <= 0:
+        return refused(changed, measured.name, "its CPU time was not measured")
+    free = fit.anchor.performed.get("preprocessing", math.inf) if changed == "decoder" else math.inf
+    change = replace(
+        _change(fit, changed, measured.name),
+        alter=lambda service: service.with_cpu(measured.cpu_s, measured.usual_cpu_s),
+        loader=lambda _, rate: min(rate, max(free, fit.anchor.loader)),
+    )
+    return _forecast(fit, change)
+
+
+def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float]]) -> Forecast:
+    """With another prefetch factor; `rounds` holds the seconds of each batch in its worker, in order, by round."""
+    anchor = fit.anchor
+    if not anchor.workers:
+        return refused("prefetch_factor", str(factor), "the serial loader fetches nothing ahead")
+    enough = [batch_s for batch_s in rounds if len(batch_s) >= ENOUGH_BATCHES]
+    if not enough:
+        return refused("prefetch_factor", str(factor), "too few batches were recorded to tell how their times vary")
+
+    def rate(batch_s: Sequence[float], prefetch_factor: int) -> float:
+        return scheduled_rate(
+            [each + anchor.idle_s * anchor.batch_size for each in batch_s],
+            workers=anchor.workers,
+            prefetch_factor=prefetch_factor,
+            step_s=anchor.batch_size / anchor.compute,
+            receive_s=anchor.parent_s * anchor.batch_size,
+            synchronous=anchor.synchronous,
+        )
+
+    gains = [rate(batch_s, factor) / rate(batch_s, before) for batch_s in enough]
+    base = unchanged(fit, "prefetch_factor", str(factor))
+    value, margin = anchor.training * median(gains), max(REPEAT, anchor.training_spread)
+    low, high = anchor.training * min(gains) * (1 - margin), anchor.training * max(gains) * (1 + margin)
+    return replace(base, images_per_s=Interval(value=value, low=low, high=high), how="estimated")
+
+
+def refused(changed: Changed, to: str, reason: str) -> Forecast:
+    """No rate, and why."""
+    return Forecast(changed=changed, to=to, images_per_s=None, binds=None, how="estimated", refused=reason)
+
+
+def _change(fit: Fit, changed: Changed, to: str) -> Change:
+    """No change as yet."""
+    anchor = fit.anchor
+    return Change(
+        changed=changed,
+        to=to,
+        workers=anchor.workers,
+        batch_size=anchor.batch_size,
+        compute=anchor.compute,
+        synchronous=anchor.synchronous,
+    )
+
+
+def _at_most_warm(fit: Fit) -> Callable[[Service, float], float]:
+    """No storage makes the loader faster than memory does, where that was performed."""
+    warm = fit.anchor.performed.get("storage", math.inf)
+    return lambda _, rate: min(rate, max(warm, fit.anchor.loader))
+
+
+def _forecast(fit: Fit, change: Change) -> Forecast:
+    found = []
+    for law in fit.laws:
+        service = change.alter(law)
+        loader = change.loader(service, service.loader(change.workers))
+        outcome = outcome_of(fit, change, service, loader)
+        asked = min(loader, outcome.value) * service.bytes_per_image
+        if asked > service.unproved_bytes_per_s:
+            reason = f"it takes {format_rate(asked)} of storage that was not seen to give so much"
+            return refused(change.changed, change.to, reason)
+        found.append(outcome)
+    low, high = min(each.low for each in found), max(each.high for each in found)
+    values = sorted(each.value for each in found)
+    if values[-1] > DISAGREE * values[0]:
+        between = f"{significant(values[0])} to {significant(values[-1])} images/s"
+        reason = f"the kind of storage is not known, which leaves {between}: loaderprobe bandwidth tells it"
+        return refused(change.changed, change.to, reason)
+    middle = sorted(found, key=lambda each: each.value)[len(found) // 2]
+    return Forecast(
+        changed=change.changed,
+        to=change.to,
+        images_per_s=Interval(value=middle.value, low=low, high=high),
+        binds=middle.binds,
+        rising=middle.rising,
+        how=change.how,
+        refused=None,
+    )

@@ -1,0 +1,180 @@
+"""From measurements of one data set in one pipeline, with different workers, to the service that explains them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from loaderprobe.analyze.forecast.point import MISFIT, MOST_SPREAD, Point
+from loaderprobe.analyze.forecast.service import LAWS, SATURATED, Law, Service, Storage, Term
+from loaderprobe.stats import median
+
+# CPU speed drifted by 8 % in the median and 26 % at the 95th percentile within 15 s, on an idle virtual machine:
+# nine in ten times by no more than this.
+CPU_DRIFT = 0.2
+# What else makes the same loader run at another rate minutes later, even where the CPU is no limit: with this, ranges
+# held nine in ten of what three visits to five kinds of storage on a virtual machine measured.
+DRIFT = 0.17
+# Of the spread between three rounds, to hold the next.
+SPREAD = 1.5
+# Where two resources limit nearly alike, the rate lies below both.
+NEAR = 1.15
+# Of what compute does alone: training that repeats within 3 % reaches it, unless the loader holds it back.
+SHORT = 0.97
+# What another rate of bytes than those seen may exceed them by.
+BEYOND = 1.15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """The services that explain one point: one where the kind of the storage is known, else one for each law."""
+
+    anchor: Point
+    laws: tuple[Service, ...]
+    drift: float
+    """Relative: what the rate of the loader may differ by at another time, with the same CPU."""
+    cpu_drift: float = CPU_DRIFT
+    """Relative: what the CPU time of an image may differ by at another time."""
+
+    @property
+    def whole(self) -> float:
+        """What measured training is of that of its parts, as far as the loader does not explain it."""
+        return self.anchor.training / self.anchor.loop.end_to_end(self.anchor.loader)
+
+
+def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
+    """The services that reproduce `anchor` exactly and heed the others; or why there is none.
+
+    Of each law the term that binds at the anchor is set to what was measured there, and none may lie below it.
+    """
+    kinds: tuple[Law, ...] = LAWS if storage.kind == "unknown" else (storage.kind,)
+    if not anchor.from_storage:
+        kinds = ("memory",)
+    anchor, points = _beside_compute(_lasting(anchor, storage)), [_lasting(point, storage) for point in points]
+    made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
+    laws = tuple(law for law in made if law is not None)
+    if not laws:
+        return "no law comes near the rate that was measured, so something else limits the loader"
+    cpu = [point.cpu_s for point in points if point.cpu_s > 0]
+    between = (max(cpu) / min(cpu) - 1) / 2 if cpu else 0.0
+    return Fit(
+        anchor=anchor,
+        laws=laws,
+        drift=min(MOST_SPREAD, max(DRIFT, SPREAD * anchor.loader_spread)),
+        cpu_drift=min(MOST_SPREAD, max(CPU_DRIFT, between)),
+    )
+
+
+def _lasting(point: Point, storage: Storage) -> Point:
+    """The point, with no more of a banked device than it gives in the long run: a segment begins with its credit.
+
+    Drains of a second on throttled disks ran up to 15 % above what training, and a probe of several seconds, got.
+    """
+    if storage.kind != "banked" or not point.from_storage or storage.bytes_per_s is None or not point.bytes_per_image:
+        return point
+    return replace(point, loader=min(point.loader, storage.bytes_per_s / point.bytes_per_image))
+
+
+def _beside_compute(anchor: Point) -> Point:
+    """The anchor with the loader as it ran while training.
+
+    Where the loader held training back, training was the rate of the loader beside compute; and so it was where the
+    loader should have been a little faster, and training fell short.
+    """
+    short = anchor.workers and anchor.loader <= NEAR * anchor.compute and anchor.training < SHORT * anchor.compute
+    if not short and anchor.loader > anchor.compute:
+        return anchor
+    alone = anchor.training
+    if not anchor.workers and anchor.synchronous:
+        alone = 1 / max(1e-12, 1 / anchor.training - 1 / anchor.compute)
+    return replace(anchor, loader=min(alone, anchor.compute))
+
+
+def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
+    """The service before it is held against the anchor's rate."""
+    first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
+    in_the_way = first.loader * first.parent_s >= SATURATED
+    service = Service(
+        law=kind,
+        cpu_s=anchor.cpu_s,
+        other_s=0.0 if in_the_way else first.idle_s,
+        latency_s=0.0,
+        transfer_s=0.0,
+        bytes_per_image=0.0,
+        bytes_per_s=math.inf,
+        cores=anchor.cores,
+        parent_s=_parent_s(points, anchor),
+    )
+    if kind == "memory":
+        # Blocked without storage: locks and page faults.
+        return replace(service, other_s=service.other_s + first.blocked_s)
+    if kind == "latency":
+        return replace(service, latency_s=anchor.blocked_s, bytes_per_image=anchor.bytes_per_image)
+    size = anchor.bytes_per_image
+    device, unproved = _device(service, first, points, size, storage)
+    # On a device in full use a worker's blocked time is a queue; one reader alone on a serial one has no queue.
+    full = first.loader * size >= SATURATED * device and (kind == "banked" or first.workers > 1)
+    waits_s = min(first.blocked_s, storage.least_file_s) if full else first.blocked_s
+    transfer_s = 0.0
+    if kind == "serial":
+        transfer_s = min(size / device, first.blocked_s) if math.isfinite(device) else first.blocked_s
+    latency_s = max(0.0, waits_s - transfer_s)
+    return replace(
+        service,
+        latency_s=latency_s,
+        transfer_s=transfer_s,
+        bytes_per_image=size,
+        bytes_per_s=device,
+        unproved_bytes_per_s=unproved,
+    )
+
+
+def _device(
+    service: Service, first: Point, points: Sequence[Point], size: float, storage: Storage
+) -> tuple[float, float]:
+    """(bytes/s of the device, bytes/s above which that is not known)."""
+    most = max(points, key=lambda point: point.loader)
+    seen = most.loader * size
+    if storage.bytes_per_s is not None:
+        return max(storage.bytes_per_s, seen), math.inf
+    if service.law == "serial" and first.blocked_s > 0 and size:
+        return max(size / first.blocked_s, seen), math.inf
+    # With more workers than filled it, and cores to spare, a device that gives no more is at its limit.
+    undisturbed = replace(service, latency_s=first.blocked_s).terms(most.workers)
+    if size and min(undisturbed["workers"], undisturbed["cores"], undisturbed["transport"]) > BEYOND * most.loader:
+        return seen, math.inf
+    return math.inf, BEYOND * max(seen, storage.at_least_bytes_per_s)
+
+
+def _parent_s(points: Sequence[Point], anchor: Point) -> float:
+    """Nothing is handed over without workers, so a serial anchor takes it from its neighbours."""
+    if anchor.workers:
+        return anchor.parent_s
+    handing = [point.parent_s for point in points if point.workers]
+    return median(handing) if handing else 0.0
+
+
+def _anchored(law: Service, anchor: Point) -> Service | None:
+    rate = anchor.loader
+    terms = law.terms(anchor.workers)
+    binding: Term = min(terms, key=lambda term: terms[term])
+    if not 1 / MISFIT <= rate / terms[binding] <= MISFIT:
+        return None
+    hands = max(anchor.workers, 1)
+    tight = binding == "workers" or terms["workers"] < rate
+    if tight and hands > 1 and law.law == "serial":
+        # In a queue no single time is at fault: all of them are longer, or shorter.
+        slower = terms["workers"] / rate
+        own_s = (law.worker_s - law.transfer_s) * slower
+        law = replace(law, transfer_s=law.transfer_s * slower, other_s=own_s - law.cpu_s - law.latency_s)
+        tight = False
+    work_s = law.cpu_s + (law.parent_s if anchor.workers else 0.0)
+    asked = rate * law.bytes_per_image
+    return replace(
+        law,
+        other_s=hands / rate - law.cpu_s - law.storage_s if tight else law.other_s,
+        bytes_per_s=asked if binding == "storage" else max(law.bytes_per_s, asked),
+        cores=rate * work_s if binding == "cores" else max(law.cores, rate * work_s),
+        parent_s=1 / rate if binding == "transport" else min(law.parent_s, 1 / rate),
+    )

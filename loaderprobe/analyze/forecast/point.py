@@ -1,0 +1,137 @@
+"""One measurement in the figures that laws are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.prediction import Loop
+from loaderprobe.analyze.verdict.rates import cold_fraction, rates_by_round, segments_of, worker_cost
+from loaderprobe.analyze.verdict.rule import prediction_error_of
+from loaderprobe.analyze.verdict.validity import as_found
+from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
+from loaderprobe.stats import median
+
+# A range that is wider says no more.
+MOST_SPREAD = 0.6
+# Parts, or a law, that miss the measured rate by more than this do not describe the loader.
+MISFIT = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One measured configuration in the figures that laws are made of: images/s, and seconds an image."""
+
+    workers: int
+    batch_size: int
+    synchronous: bool
+    on_cpu: bool
+    """Trained on the CPU, which waits for each step whatever the loop is."""
+    loader: float
+    loader_spread: float
+    """Half the range over the rounds, relative, as are the other two."""
+    training: float
+    training_spread: float
+    compute: float
+    compute_spread: float
+    cpu_s: float
+    blocked_s: float
+    idle_s: float
+    """Of a worker, between two batches."""
+    bytes_per_image: float
+    parent_s: float
+    cores: float
+    from_storage: bool
+    """False when the files came from memory by intent."""
+    performed: dict[str, float] = field(default_factory=dict)
+    """Images/s of the loader with a resource taken away, where that was performed."""
+    unproved: str | None = None
+    """Why nothing can be said about other storage."""
+
+    @property
+    def loop(self) -> Loop:
+        """How its training overlaps."""
+        return Loop(
+            workers=self.workers,
+            batch_size=self.batch_size,
+            synchronous=self.synchronous,
+            compute_images_per_s=self.compute,
+            overhead_s=self.parent_s * self.batch_size,
+        )
+
+
+def point_of(measurement: Measurement, found: Experiments) -> Point | str:
+    """The figures of one measurement, or why it carries no forecast."""
+    prediction_error, tolerance = prediction_error_of(found)
+    if prediction_error is None or not found.compute:
+        return "no round measured the loader, compute and training on both"
+    if abs(prediction_error) > tolerance or not 1 / MISFIT <= 1 + prediction_error <= MISFIT:
+        return f"training ran at {1 + prediction_error:.0%} of what its parts predict, so no law describes it"
+    cost = found.cost
+    if cost is None or not cost.images:
+        return "the workers left no record of their time"
+    config, per_image = measurement.config, cost.per_image()
+    drains = segments_of(measurement, found.base, "loader_only")
+    cold = cold_fraction(measurement, drains)
+    loader, training = list(found.loader.values()), list(found.end_to_end.values())
+    given = measurement.compute.specified_images_per_s is not None
+    alone = [] if given else list(rates_by_round(measurement, "resident", "train").values())
+    from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
+    return Point(
+        workers=config.workers,
+        batch_size=config.batch_size,
+        synchronous=measurement.compute.synchronous,
+        on_cpu=config.compute == "cpu",
+        loader=median(loader),
+        loader_spread=_spread(loader),
+        training=median(training),
+        training_spread=_spread(training),
+        compute=found.compute,
+        compute_spread=_spread(alone) if alone else 0.0,
+        cpu_s=per_image.cpu_s,
+        blocked_s=per_image.blocked_s,
+        idle_s=max(0.0, max(config.workers, 1) / median(loader) - cost.wall_s / cost.images),
+        bytes_per_image=_bytes_per_image(drains) * min(1.0, 1.0 if cold is None else cold),
+        parent_s=found.overhead_s / config.batch_size,
+        cores=measurement.cores_available,
+        from_storage=from_storage,
+        performed=_performed(measurement, found),
+        unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
+    )
+
+
+def _performed(measurement: Measurement, found: Experiments) -> dict[str, float]:
+    """Images/s of the loader without each resource that was really taken away.
+
+    Warm files at the CPU time an image that cold ones took: the rate times that settles to 3 % in a second, where
+    the rate alone drifts with the CPU.
+    """
+    rates = {
+        name: median(list(rates.values()))
+        for name, rates in found.without.items()
+        if found.how.get(name) == "measured" and rates
+    }
+    warm = worker_cost(measurement.worker_batches, segments_of(measurement, "warm", "loader_only"))
+    if "storage" in rates and warm and found.cost and warm.cpu_s and found.cost.cpu_s:
+        rates["storage"] *= warm.per_image().cpu_s / found.cost.per_image().cpu_s
+    return rates
+
+
+def _bytes_per_image(drains: Sequence[Segment]) -> float:
+    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes is not None)
+    return sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
+
+
+def _why_unproved(
+    measurement: Measurement, found: Experiments, cold: float | None, *, from_storage: bool
+) -> str | None:
+    if not from_storage:
+        return "the files came from memory, so storage was not asked"
+    if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
+        return "the files were read as they were found, so what storage gave is not known"
+    return found.missing.get("storage") if found.base == "baseline" else None
+
+
+def _spread(rates: Sequence[float]) -> float:
+    return min(MOST_SPREAD, (max(rates) - min(rates)) / 2 / median(rates))

@@ -1,0 +1,1 @@
+"""What counters, events and a profiler window say of the GPU."""

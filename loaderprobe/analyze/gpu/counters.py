@@ -1,0 +1,160 @@
+"""What the GPU's counters say of training alone: only readings inside end-to-end segments count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from loaderprobe.analyze.gpu.device_steps import step_figures
+from loaderprobe.analyze.verdict.rates import NS, segment_seconds
+from loaderprobe.records.measurement import Measurement, Segment, Series
+from loaderprobe.stats import mean
+
+Figures = dict[str, float | str]
+Points = list[tuple[int, float]]
+"""(time in ns, value)"""
+
+UTILIZATION = "gpu_utilization"
+# By key of the result, with the sampler's name of the series.
+_AT_AN_INSTANT = {"sm_clock_mhz": "gpu_sm_clock", "memory_clock_mhz": "gpu_memory_clock"}
+_OVER_INTERVALS = {
+    "graphics_utilization": "gpu_graphics_utilization",
+    "sm_utilization": "gpu_sm_utilization",
+    "sm_occupancy": "gpu_sm_occupancy",
+    "tensor_utilization": "gpu_tensor_utilization",
+    "dram_utilization": "gpu_dram_utilization",
+    "pcie_to_device_bytes_per_s": "gpu_pcie_to_device",
+    "pcie_from_device_bytes_per_s": "gpu_pcie_from_device",
+    "jpeg_utilization": "gpu_jpeg_utilization",
+}
+_IDLE = 1
+# nvml.h, nvmlClocksEventReason*.
+_THROTTLE_WORDS = {
+    0x2: "application clocks",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+
+
+def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figures:
+    """The `gpu` part of a verdict: means over the end-to-end `segments`; shares are 0 to 1.
+
+    `utilization` is coarse (any kernel at all); `sm_utilization`, `sm_occupancy` and the others of GPM are
+    averages over the stretches that lie wholly inside a segment. `power_w` is the energy over its time where the GPU
+    counts energy, for NVML's power reading looks back over as much as 1 s. `throttled` is the share of readings with
+    a reason to hold clocks down other than idleness.
+    What the device's own events say is `step_figures`. With no figure at all there is only `unavailable`, the reason.
+    """
+    series = {each.name: each for each in measurement.series}
+    found: Figures = {}
+    if inside := _inside(series.get(UTILIZATION), segments):
+        found["utilization"] = mean(inside)
+        found["source"] = series[UTILIZATION].source
+    for key, name in _OVER_INTERVALS.items():
+        _keep(found, key, _average(series.get(name), segments))
+    for key, name in _AT_AN_INSTANT.items():
+        _keep(found, key, _mean(_inside(series.get(name), segments)))
+    found |= _energy(measurement, series, segments)
+    found |= _throttling(_inside(series.get("gpu_throttle"), segments))
+    if others := _inside(series.get("gpu_other_processes"), segments):
+        found["other_processes"] = max(others)
+    found |= step_figures(segments)
+    if not found:
+        return {"unavailable": _why_nothing(measurement)}
+    return found | _gaps(measurement, found)
+
+
+def _keep(found: Figures, key: str, value: float | None) -> None:
+    if value is not None:
+        found[key] = value
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return mean(list(values)) if values else None
+
+
+def _points(series: Series, segment: Segment) -> Points:
+    """The readings whose time lies inside a segment."""
+    points = zip(series.time_ns, series.values, strict=True)
+    return [(time_ns, value) for time_ns, value in points if segment.begin_ns[0] <= time_ns <= segment.closed_ns]
+
+
+def _inside(series: Series | None, segments: Sequence[Segment]) -> list[float]:
+    return [] if series is None else [value for segment in segments for _, value in _points(series, segment)]
+
+
+def _stretches(
+    series: Series | None, segments: Sequence[Segment], value: Callable[[float, float], float]
+) -> list[tuple[int, float]]:
+    """(ns, value of the readings at both ends) of each time between two neighbouring readings inside one segment."""
+    return (
+        []
+        if series is None
+        else [
+            (end_ns - begin_ns, value(first, last))
+            for segment in segments
+            for (begin_ns, first), (end_ns, last) in pairwise(_points(series, segment))
+        ]
+    )
+
+
+def _average(series: Series | None, segments: Sequence[Segment]) -> float | None:
+    """Of readings that are averages since the reading before. The first inside reaches back out, and is left out."""
+    stretches = _stretches(series, segments, lambda _, last: last)
+    total_ns = sum(length_ns for length_ns, _ in stretches)
+    return sum(length_ns * value for length_ns, value in stretches) / total_ns if total_ns else None
+
+
+def _energy(measurement: Measurement, series: dict[str, Series], segments: Sequence[Segment]) -> Figures:
+    """Power, and energy an image at the rate of the segment in which the energy was counted."""
+    counted = series.get("gpu_energy")
+    joules = seconds = images = 0.0
+    for segment in segments:
+        for length_ns, energy in _stretches(counted, [segment], lambda first, last: last - first):
+            if energy >= 0:  # else the driver was loaded anew
+                joules += energy
+                seconds += length_ns / NS
+                images += segment.steps * segment.batch_size * length_ns / NS / segment_seconds(segment)
+    if joules > 0 and images:
+        per_image: Figures = {"energy_j_per_image": joules / images} if measurement.images else {}
+        return {"power_w": joules / seconds} | per_image
+    power = _mean(_inside(series.get("gpu_power"), segments))
+    return {} if power is None else {"power_w": power}
+
+
+def _throttling(masks: Sequence[float]) -> Figures:
+    if not masks:
+        return {}
+    reasons = [int(mask) & ~_IDLE for mask in masks]
+    found: Figures = {"throttled": mean([float(reason != 0) for reason in reasons])}
+    seen = 0
+    for reason in reasons:
+        seen |= reason
+    words = [
+        _THROTTLE_WORDS.get(1 << bit, f"reason {1 << bit:#x}") for bit in range(seen.bit_length()) if seen >> bit & 1
+    ]
+    return found | {"throttle_reasons": ", ".join(words)} if words else found
+
+
+def _why_nothing(measurement: Measurement) -> str:
+    if any(series.name.startswith("gpu_") for series in measurement.series):
+        return "no reading fell into a training segment"
+    reason = next((m.reason for m in measurement.missing if m.name == UTILIZATION), None)
+    return reason or "no GPU was sampled"
+
+
+def _gaps(measurement: Measurement, found: Figures) -> Figures:
+    """Why there is no occupancy, and what ended before the measurement did."""
+    reasons: Figures = {}
+    missing = {each.name: each.reason for each in measurement.missing}
+    for key, name in (("utilization", UTILIZATION), ("sm_occupancy", "gpu_sm_occupancy")):
+        if key not in found and name in missing:
+            reasons[f"{key}_unavailable"] = missing[name]
+    read = {each.name for each in measurement.series}
+    ended = dict.fromkeys(reason for name, reason in missing.items() if name in read and name.startswith("gpu_"))
+    return reasons | ({"incomplete": "; ".join(ended)} if ended else {})

@@ -1,0 +1,210 @@
+"""Why a GPU was idle: every gap between its kernels goes to what held up the kernel that ended it.
+
+The union of all streams is what counts: that one stream is idle costs nothing while another works. A gap is split
+where the host issued the work that ended it. What the host did before that moment may have caused the gap; what it
+did after cannot have. So a wait for input that is hidden behind kernels, or behind kernels issued before, costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from loaderprobe.analyze.gpu.intervals import Ranges, clip, intersect, merge, subtract, total
+from loaderprobe.records.gaps import GapCause, Gaps
+from loaderprobe.records.timeline import Timeline
+
+# Between a call and its kernel the hardware alone takes a few microseconds; more is waiting for another stream.
+HARDWARE_LATENCY_NS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """A window as ranges on the timeline's clock: `busy` and the gaps by cause do not overlap, and fill it."""
+
+    begin_ns: int
+    end_ns: int
+    busy: Ranges
+    gaps: dict[GapCause, Ranges]
+    copies: Ranges
+    """From the host, hidden behind kernels or not."""
+    waits: Ranges
+    """The training thread inside `next()`, hidden or not."""
+    pageable: Ranges
+    """The part of the gaps of cause copy that came from pageable memory."""
+
+    def gaps_of(self, steps: int) -> Gaps:
+        """The figures. Raises LoaderprobeError when the parts do not sum to the window."""
+        return Gaps(
+            steps=steps,
+            window_ns=self.end_ns - self.begin_ns,
+            busy_ns=total(self.busy),
+            pageable_ns=total(self.pageable),
+            **{f"{cause}_ns": total(ranges) for cause, ranges in self.gaps.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """All gaps, cut where the work that ended each was issued; `unknown` are those without a record of that."""
+
+    before: Ranges
+    after: Ranges
+    unknown: Ranges
+
+
+def attribute(timeline: Timeline, *, latency_ns: int = HARDWARE_LATENCY_NS) -> Attribution:
+    """Split a window by the rules above.
+
+    A copy to the device goes before any wait that covers it, then what the loader ran on the device; what is left
+    of a gap goes to waits for input, to syncs and to launching, or, once the work was issued, to the device.
+    """
+    busy = _on_device(timeline, _trains(timeline))
+    copies = _on_device(timeline, _comes_over(timeline))
+    waits = _clipped(timeline, zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True))
+    gaps = subtract(((timeline.begin_ns, timeline.end_ns),), busy)
+    split = _split(gaps, _issued(timeline))
+    copying, rest = _take(gaps, merge([*copies, *_staging(timeline, _comes_over(timeline))]))
+    loading, rest = _take(rest, _on_device(timeline, _makes_batches(timeline)))
+    host = intersect(rest, merge([*split.before, *split.unknown]))
+    input_wait, host = _take(host, waits)
+    blocked, host = _take(host, _held_up(timeline))
+    short, long = _by_latency(intersect(rest, split.after), split.after, latency_ns)
+    pageable = _is_pageable(timeline)
+    return Attribution(
+        begin_ns=timeline.begin_ns,
+        end_ns=timeline.end_ns,
+        busy=busy,
+        gaps={
+            "input": input_wait,
+            "copy": copying,
+            "loader": loading,
+            "sync": blocked,
+            "launch": intersect(host, split.before),
+            "device": short,
+            "other": merge([*long, *intersect(host, split.unknown)]),
+        },
+        copies=copies,
+        waits=waits,
+        pageable=intersect(copying, merge([*_on_device(timeline, pageable), *_staging(timeline, pageable)])),
+    )
+
+
+def _take(ranges: Ranges, cause: Ranges) -> tuple[Ranges, Ranges]:
+    """(what of the ranges the cause explains, the rest)."""
+    return intersect(ranges, cause), subtract(ranges, cause)
+
+
+def _clipped(timeline: Timeline, ranges: Iterable[tuple[int, int]]) -> Ranges:
+    return clip(merge(ranges), timeline.begin_ns, timeline.end_ns)
+
+
+def _on_device(timeline: Timeline, wanted: Callable[[int], bool]) -> Ranges:
+    """The union of the records whose number is wanted."""
+    records = timeline.records
+    spans = zip(records.begin_ns, records.end_ns, strict=True)
+    return _clipped(timeline, (span for i, span in enumerate(spans) if wanted(i)))
+
+
+def _staging(timeline: Timeline, of: Callable[[int], bool]) -> Ranges:
+    """The training thread blocked in the calls for these copies to the device.
+
+    From pageable memory such a call first moves the data to where the device can read it. It is a sync by its kind,
+    but what it waits for is the copy.
+    """
+    records, calls = timeline.records, timeline.calls
+    copied = {correlation for i, correlation in enumerate(records.correlation) if of(i)}
+    return _syncs(timeline, lambda i: calls.correlation[i] in copied)
+
+
+def _syncs(timeline: Timeline, wanted: Callable[[int], bool] = lambda _: True) -> Ranges:
+    """The training thread blocked in the calls whose number is wanted."""
+    calls = timeline.calls
+    blocking = [i for i, kind in enumerate(calls.kind) if kind == "sync" and calls.training[i] and wanted(i)]
+    return _clipped(timeline, ((calls.begin_ns[i], calls.end_ns[i]) for i in blocking))
+
+
+def _held_up(timeline: Timeline) -> Ranges:
+    """The training thread blocked until the device was there, and then until it had issued anything again.
+
+    While it was blocked it could not run ahead. So the device, having done all that was issued, also waits for the
+    first launch after it.
+    """
+    calls, comes_over = timeline.calls, _comes_over(timeline)
+    staged = {correlation for i, correlation in enumerate(timeline.records.correlation) if comes_over(i)}
+    launched = sorted(begin for begin, kind in zip(calls.begin_ns, calls.kind, strict=True) if kind == "launch")
+    held = [
+        (end, launched[at] if (at := bisect_left(launched, end)) < len(launched) else timeline.end_ns)
+        for end, kind, training, correlation in zip(
+            calls.end_ns, calls.kind, calls.training, calls.correlation, strict=True
+        )
+        if kind == "sync" and training and correlation not in staged
+    ]
+    return merge([*_syncs(timeline), *_clipped(timeline, held)])
+
+
+def _trains(timeline: Timeline) -> Callable[[int], bool]:
+    kind, loader = timeline.records.kind, timeline.records.loader
+    return lambda i: kind[i] != "h2d" and not loader[i]
+
+
+def _makes_batches(timeline: Timeline) -> Callable[[int], bool]:
+    kind, loader = timeline.records.kind, timeline.records.loader
+    return lambda i: kind[i] != "h2d" and loader[i]
+
+
+def _comes_over(timeline: Timeline) -> Callable[[int], bool]:
+    kind = timeline.records.kind
+    return lambda i: kind[i] == "h2d"
+
+
+def _is_pageable(timeline: Timeline) -> Callable[[int], bool]:
+    """Copies to the device whose names say that the memory on the host was pageable."""
+    records = timeline.records
+    pageable = {number for number, name in enumerate(timeline.names) if "Pageable" in name}
+    return lambda i: records.kind[i] == "h2d" and records.name[i] in pageable
+
+
+def _issued(timeline: Timeline) -> dict[int, int]:
+    """When the host began the call that issued the work of training, by that work's begin on the device.
+
+    By correlation, not by thread: autograd launches from a thread of its own. Where several begin at once, the one
+    issued first counts.
+    """
+    calls, records, trains = timeline.calls, timeline.records, _trains(timeline)
+    called: dict[int, int] = {}
+    for begin, correlation in zip(calls.begin_ns, calls.correlation, strict=True):
+        called[correlation] = min(begin, called.get(correlation, begin))
+    issued: dict[int, int] = {}
+    for i, (begin, correlation) in enumerate(zip(records.begin_ns, records.correlation, strict=True)):
+        if trains(i) and correlation in called:
+            issued[begin] = min(called[correlation], issued.get(begin, called[correlation]))
+    return issued
+
+
+def _split(gaps: Ranges, issued: dict[int, int]) -> _Split:
+    before, after, unknown = [], [], []
+    for begin, end in gaps:
+        if end not in issued:
+            unknown.append((begin, end))
+            continue
+        cut = min(max(issued[end], begin), end)
+        before.append((begin, cut))
+        after.append((cut, end))
+    return _Split(before=merge(before), after=merge(after), unknown=tuple(unknown))
+
+
+def _by_latency(pieces: Ranges, stretches: Ranges, latency_ns: int) -> tuple[Ranges, Ranges]:
+    """The pieces of the stretches of which the hardware's latency explains all that is left; and the others."""
+    short: list[tuple[int, int]] = []
+    long: list[tuple[int, int]] = []
+    number = 0
+    for _, end in stretches:
+        mine = []
+        while number < len(pieces) and pieces[number][1] <= end:
+            mine.append(pieces[number])
+            number += 1
+        (short if total(tuple(mine)) <= latency_ns else long).extend(mine)
+    return tuple(short), tuple(long)

@@ -1,0 +1,181 @@
+"""What a profiler window may be believed: its figures, or why there are none, and what no verdict may rest on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from loaderprobe.analyze.gpu.gaps import Attribution, attribute
+from loaderprobe.analyze.gpu.intervals import Ranges
+from loaderprobe.analyze.gpu.occupancy import missing_estimates, use_of
+from loaderprobe.records.gaps import Gaps, GpuWindow, Picture
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.timeline import Timeline
+
+# A profiler that slows the steps by more than this has measured itself.
+MOST_OVERHEAD = 0.05
+# Each lost kernel is a gap that was not there.
+MOST_WITHOUT_RECORD = 0.01
+# Host and device are compared on one clock: it may be set, and it may drift as good clocks do.
+MOST_CLOCK_SHIFT_NS, MOST_CLOCK_DRIFT = 50_000, 20e-6
+# Shares of time idle for input, from rates and from gaps, are the same but for noise and for the overhead.
+MOST_DISAGREEMENT = 0.1
+NAME = "gpu_timeline"
+"""Of what is missing without a window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the profiler window of a measurement shows; `missing` is why there is something that it does not."""
+
+    window: GpuWindow | None = None
+    picture: Picture | None = None
+    missing: dict[str, str] = field(default_factory=dict)
+    """Field of the summary to reason."""
+
+
+def look(measurement: Measurement) -> Seen:
+    """The window of one measurement, if it has one; not yet held against rates."""
+    timeline = measurement.timeline
+    if timeline is None:
+        reason = next((each.reason for each in measurement.missing if each.name == NAME), None)
+        return Seen(missing={"gpu_window": reason} if reason else {})
+    refused = why_refused(timeline)
+    window = GpuWindow(
+        device=timeline.device,
+        steps=timeline.steps,
+        profiler_overhead=overhead_of(timeline),
+        syncs_per_step=syncs_per_step(timeline),
+        gaps=None,
+        use=None,
+        refused=refused,
+        rejected=timeline.rejected,
+    )
+    if refused:
+        return Seen(window=window, missing={"gpu_window": refused})
+    found = attribute(timeline)
+    gaps, use = found.gaps_of(timeline.steps), use_of(timeline)
+    doubts = (_too_short(measurement, timeline), _too_fast(window))
+    return Seen(
+        window=replace(window, gaps=gaps, use=use, doubts=tuple(filter(None, doubts))),
+        picture=picture_of(timeline, found),
+        missing={f"gpu_window.use.{name}": reason for name, reason in missing_estimates(use).items()},
+    )
+
+
+def held_against(window: GpuWindow | None, utilization: float | None) -> GpuWindow | None:
+    """The same window, with a doubt more where its gaps and the rates do not say the same.
+
+    `utilization` is the rate of training over that of compute alone; None where it is not known.
+    """
+    if window is None or window.gaps is None:
+        return window
+    doubt = disagreement(window.gaps, utilization)
+    return replace(window, doubts=(*window.doubts, doubt)) if doubt else window
+
+
+def overhead_of(timeline: Timeline) -> float | None:
+    """By what share of their time the profiler slowed the steps; None when they were not timed without it.
+
+    Without the waits for batches: those differ from one stretch to the next, whatever a profiler does.
+    """
+    if timeline.plain_ns <= 0:
+        return None
+    waits_ns = sum(timeline.wait_end_ns) - sum(timeline.wait_begin_ns)
+    busy_ns = timeline.end_ns - timeline.begin_ns - waits_ns
+    return (busy_ns - (timeline.plain_ns - timeline.plain_wait_ns)) / timeline.plain_ns
+
+
+def why_refused(timeline: Timeline) -> str | None:
+    """Why nothing is told from a window; None when it may be."""
+    window_ns = timeline.end_ns - timeline.begin_ns
+    if window_ns <= 0:
+        return "the profiler's window is empty"
+    if "kernel" not in timeline.records.kind:
+        return (
+            f"the profiler saw {timeline.launches} launches and not one kernel: another profiler that is attached "
+            "(CUPTI serves one at a time) or WSL may be the reason"
+            if timeline.launches
+            else "no kernel was launched while the profiler ran"
+        )
+    lost = timeline.launches_without_record / timeline.launches if timeline.launches else 0.0
+    if lost > MOST_WITHOUT_RECORD:
+        return f"{lost:.1%} of the launches left no record of a kernel, refused above {MOST_WITHOUT_RECORD:.0%}"
+    overhead = overhead_of(timeline)
+    if overhead is None:
+        return "the steps were not timed without the profiler, so its cost is not known"
+    if overhead > MOST_OVERHEAD:
+        return f"the profiler slowed the steps by {overhead:.1%}, refused above {MOST_OVERHEAD:.0%}"
+    most_ns = MOST_CLOCK_SHIFT_NS + MOST_CLOCK_DRIFT * window_ns
+    if abs(timeline.clock_shift_ns) > most_ns:
+        return (
+            f"the host's clock was moved by {abs(timeline.clock_shift_ns) / 1e3:.0f} µs while the profiler ran, "
+            f"refused above {most_ns / 1e3:.0f} µs"
+        )
+    return None
+
+
+def disagreement(gaps: Gaps, utilization: float | None) -> str | None:
+    """Why gaps and rates do not say the same of the input; None when they do.
+
+    Training that runs at a share u of what compute alone reaches leaves the device idle for its input for 1 - u of
+    the time, and so must the gaps on the path of the input.
+    """
+    if utilization is None:
+        return "the rate of compute alone is not known, so the attribution is not checked against rates"
+    idle, gone = 1 - utilization, gaps.share("input", "copy", "loader")
+    if abs(idle - gone) < MOST_DISAGREEMENT:
+        return None
+    return (
+        f"attribution and throughput disagree: by the gaps the device was idle for its input for {gone:.0%} of the "
+        f"time, by the rates for {idle:.0%}"
+    )
+
+
+def _too_short(measurement: Measurement, timeline: Timeline) -> str | None:
+    """A window that could live off batches that were ready before it began."""
+    least = 2 * measurement.config.batches_ahead
+    if timeline.steps >= least:
+        return None
+    return (
+        f"the window of {timeline.steps} steps is shorter than twice the {least // 2} batches that are loaded ahead, "
+        "so input may look faster than it is"
+    )
+
+
+def _too_fast(window: GpuWindow) -> str | None:
+    """Steps that were slower without the profiler: something else changed by more than it costs."""
+    if window.profiler_overhead is None or window.profiler_overhead >= -MOST_OVERHEAD:
+        return None
+    return (
+        f"the steps were {-window.profiler_overhead:.1%} slower without the profiler than with it, so its cost is "
+        "not known"
+    )
+
+
+def syncs_per_step(timeline: Timeline) -> float:
+    """How often the training thread waits for the device, but for copies that it stages and the window's own end."""
+    calls, records = timeline.calls, timeline.records
+    copied = {number for kind, number in zip(records.kind, records.correlation, strict=True) if kind == "h2d"}
+    waits = sum(
+        kind == "sync" and training and number not in copied
+        for kind, training, number in zip(calls.kind, calls.training, calls.correlation, strict=True)
+    )
+    return max(0, waits - 1) / timeline.steps if timeline.steps else 0.0
+
+
+def picture_of(timeline: Timeline, found: Attribution) -> Picture:
+    """The window as stretches, for drawing, counted from its begin."""
+
+    def moved(ranges: Ranges) -> Ranges:
+        return tuple((begin - found.begin_ns, end - found.begin_ns) for begin, end in ranges)
+
+    return Picture(
+        window_ns=found.end_ns - found.begin_ns,
+        step_begin_ns=tuple(
+            at - found.begin_ns for at in timeline.step_begin_ns if found.begin_ns <= at < found.end_ns
+        ),
+        busy=moved(found.busy),
+        gaps={cause: moved(ranges) for cause, ranges in found.gaps.items()},
+        waits=moved(found.waits),
+        copies=moved(found.copies),
+    )

@@ -1,0 +1,169 @@
+"""Everything that follows from one measurement, as one `Verdict`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from loaderprobe.analyze.forecast.advice import Surroundings, advise
+from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.gpu.counters import gpu_figures
+from loaderprobe.analyze.gpu.window import Seen, held_against, look
+from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
+from loaderprobe.analyze.verdict.estimate import UNBOUNDED
+from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.rates import interval, segment_seconds, segments_of, step_time
+from loaderprobe.analyze.verdict.rule import judge, prediction_error_of, with_gaps
+from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
+from loaderprobe.analyze.verdict.validity import files_were
+from loaderprobe.analyze.verdict.wording import Figures, sentence
+from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.gaps import GpuWindow
+from loaderprobe.records.measurement import NO_STEP, Measurement, Segment
+from loaderprobe.records.verdict import Bound, Evidence, Rates, Speedups, Verdict
+from loaderprobe.stats import median
+
+# The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.
+UTILIZATION_BAR = 0.9
+WAIT_MODERATE = 0.05
+
+
+def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, seen: Seen | None = None) -> Verdict:
+    """Judge one measurement, with the ceiling of its storage where there is one.
+
+    `seen` is what `look` found in its profiler window, where that was looked at before. Raises BadValue when the
+    measurement holds no end-to-end segment.
+    """
+    found = run_experiments(measurement, ceiling)
+    if not found.end_to_end or not found.loader:
+        raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
+    trained = segments_of(measurement, found.base, judged_activity(measurement))
+    rates = _rates(found, measurement.cores_available)
+    disk = disk_use(measurement, trained, ceiling)
+    seen = seen or look(measurement)
+    wait = _wait_fraction(trained, found.overhead_s)
+    utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
+    return Verdict(
+        images_per_s=interval(list(found.end_to_end.values())),
+        rates=rates,
+        gains=Speedups(**{field.name: found.gains.get(field.name) for field in fields(Speedups)}),
+        predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,
+        prediction_error=prediction_error_of(found)[0],
+        input_wait_fraction=wait,
+        accelerator_utilization=utilization,
+        bytes_per_image=_bytes_per_image(trained),
+        disk_read_bytes_per_s=disk.read_bytes_per_s,
+        cold_fraction=disk.cold_fraction,
+        disk_ceiling_fraction=disk.ceiling_fraction,
+        read_amplification=disk.amplification,
+        other_read_bytes_per_s=disk.foreign_bytes_per_s,
+        gpu=gpu_figures(measurement, trained),
+        bound=_bound(measurement, found, disk, _shares(wait, utilization), held_against(seen.window, utilization)),
+        advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
+        step_time=step_time(trained),
+        worker_time=found.cost.per_image() if found.cost else None,
+        files_were=files_were(measurement),
+        instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
+        unavailable=_unavailable(found, rates, disk) | _unseen_waits(measurement, found) | seen.missing,
+    )
+
+
+def _bound(
+    measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None
+) -> Bound:
+    by_rates = judge(found, workers=measurement.config.workers, cores_available=measurement.cores_available)
+    judgement = with_gaps(by_rates, window)
+    figures = Figures(
+        training=median(list(found.end_to_end.values())),
+        compute=found.compute,
+        loader=median(list(found.loader.values())),
+        emulated=measurement.compute.specified_images_per_s is not None,
+        alone=measurement.compute.name == NO_STEP,
+        files_were=files_were(measurement),
+        gaps=window.gaps if window else None,
+    )
+    return Bound(
+        side=judgement.side,
+        cause=judgement.cause,
+        candidates=judgement.candidates,
+        sentence=sentence(judgement, found, figures, measurement.config, disk.clause()),
+        evidence=(*judgement.evidence, *shares, *disk.evidence()),
+    )
+
+
+def _shares(wait: float, utilization: float | None) -> tuple[Evidence, ...]:
+    """Figures that other tools judge by, with their thresholds: beside the verdict, not part of it."""
+    known = [
+        ("share of time waiting for input (XProf: moderately input-bound)", wait, WAIT_MODERATE),
+        ("accelerator utilization (MLPerf Storage's bar)", utilization, UTILIZATION_BAR),
+    ]
+    return tuple(
+        Evidence(metric=metric, value=value, threshold=threshold, unit="")
+        for metric, value, threshold in known
+        if value is not None
+    )
+
+
+def _rates(found: Experiments, cores_available: float) -> Rates:
+    def without(resource: str) -> float | None:
+        rates = found.without.get(resource, {})
+        # A rate without bound (nothing else takes time) is no figure to print.
+        bounded = all(rate < UNBOUNDED * found.loader[number] for number, rate in rates.items())
+        return median(list(rates.values())) if rates and bounded else None
+
+    cpu_s = found.cost.cpu_s / found.cost.images if found.cost else 0.0
+    return Rates(
+        compute=found.compute,
+        loader=median(list(found.loader.values())),
+        loader_without_storage=without("storage"),
+        loader_without_preprocessing=without("preprocessing"),
+        loader_without_transport=without("transport"),
+        cpu_limit=cores_available / cpu_s if cpu_s else None,
+        loader_without_network=without("network"),
+        loader_without_lock=without("lock"),
+        loader_without_wait=without("wait"),
+    )
+
+
+def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
+    """Share of wall time in `next()` beyond what the training thread itself works there."""
+    total = sum(segment_seconds(segment) for segment in segments)
+    wait = sum(
+        max(0.0, (ready - begin) / 1e9 - overhead_s)
+        for segment in segments
+        for begin, ready in zip(segment.begin_ns, segment.ready_ns, strict=True)
+    )
+    return wait / total if total else 0.0
+
+
+def _bytes_per_image(segments: Sequence[Segment]) -> float | None:
+    images = sum(s.steps * s.batch_size for s in segments if s.delivered_bytes is not None)
+    return sum(s.delivered_bytes or 0 for s in segments) / images if images else None
+
+
+def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, str]:
+    """Why nothing is known of the network, of locks and of other waiting."""
+    told = next((each.reason for each in measurement.missing if each.name == "waits"), "")
+    reason = told or "workers were not looked at often enough while they made batches"
+    unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.gains]
+    names = (name for each in unseen for name in (f"gains.{each}", f"rates_images_per_s.loader_without_{each}"))
+    return dict.fromkeys(names, reason)
+
+
+def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, str]:
+    reasons = dict(disk.unavailable)
+    for resource, reason in found.missing.items():
+        reasons[f"gains.{resource}"] = reason
+        reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
+    for resource in found.without:
+        if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:
+            reasons[f"rates_images_per_s.loader_without_{resource}"] = "without it nothing else takes measurable time"
+    if rates.cpu_limit is None:
+        reasons["rates_images_per_s.cpu_limit"] = "the workers left no record of their CPU time"
+    if found.cost is None or found.cost.instrument_cpu_fraction is None:
+        reasons["instrument_cpu_fraction"] = "this run did not record what recording took"
+    if found.compute is None:
+        reasons["rates_images_per_s.compute"] = "no segment with a resident batch was measured"
+        reasons["accelerator_utilization"] = "the rate of compute alone is not known"
+    return reasons

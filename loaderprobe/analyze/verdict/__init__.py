@@ -1,0 +1,1 @@
+"""The verdict on one measurement: experiments, what each removal gains, and the rule."""

@@ -1,0 +1,162 @@
+"""The loader without one resource after the other: by experiment, else by what batches cost their workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from loaderprobe.analyze.verdict import estimate
+from loaderprobe.analyze.verdict.rates import WorkerCost, parent_overhead_s, rates_by_round, segments_of
+from loaderprobe.analyze.verdict.validity import KEEPS_SAMPLES, as_found, base_mode, met_warm, why_not_as_asked
+from loaderprobe.analyze.verdict.waiting import RESOURCES
+from loaderprobe.records.measurement import LEAST_BYTES, Measurement, Mode
+from loaderprobe.records.verdict import How
+from loaderprobe.stats import median
+
+# Waiting for less than this share of the time cannot make a gain worth a word.
+NEGLIGIBLE_WAIT = 0.05
+
+MODE_WITHOUT: dict[str, Mode] = {"storage": "warm", "preprocessing": "cached_samples", "transport": "no_transport"}
+"""The mode in which an input resource is taken away."""
+
+
+def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
+    """The modes of this loader that take something away here."""
+    gone: set[Mode] = {base_mode(measurement)}
+    if as_found(measurement):
+        gone.add("warm")
+    if measurement.access != "files":
+        gone.add("cached_samples")
+    if not measurement.config.workers:
+        gone.add("no_transport")
+    return tuple(mode for mode in MODE_WITHOUT.values() if mode in measurement.modes and mode not in gone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Without:
+    """The loader without one resource: images/s by round and how they are known; or the reason why they are not."""
+
+    rates: dict[int, float] = field(default_factory=dict)
+    how: How = "measured"
+    missing: str | None = None
+    overhead_s: float | None = None
+    """Seconds a batch that the training thread then works on receiving it; None leaves it as it is."""
+    at_most: dict[int, float] = field(default_factory=dict)
+    """Where it is missing, the most that the loader could deliver without the resource, by round; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The loader of one measurement with one resource after the other taken away.
+
+    Performed where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
+    was run but was not what it was to be is no experiment, and no estimate stands in.
+    """
+
+    measurement: Measurement
+    loader: dict[int, float]
+    costs: dict[int, WorkerCost | None]
+    """Of the batches of each round."""
+    limits: estimate.Limits
+
+    def all(self) -> dict[str, Without]:
+        """By resource."""
+        found = {"storage": self.storage(), "preprocessing": self.preprocessing(), "transport": self.transport()}
+        if not self._looked_at:
+            return found
+        # Without looks at the workers nothing tells these apart from storage.
+        return found | {name: self._estimated(name) for name in RESOURCES if name != "storage"}
+
+    @property
+    def _looked_at(self) -> bool:
+        return any(cost is not None and cost.waiting is not None for cost in self.costs.values())
+
+    def range_of(self, resource: str) -> tuple[float, float] | None:
+        """The loader's speed-up at least and at most, by the 95 % interval of what workers were seen waiting for."""
+        costs = {n: cost for n, cost in self.costs.items() if cost is not None and cost.waiting is not None}
+        if resource not in RESOURCES or not costs or (resource == "storage" and self._performed("warm")):
+            return None
+        ends = [
+            median(
+                [
+                    estimate.without(f"{end} {resource}", self.loader[n], cost, self.limits) / self.loader[n]
+                    for n, cost in costs.items()
+                ]
+            )
+            for end in ("least", "most")
+        ]
+        return ends[0], ends[1]
+
+    def storage(self) -> Without:
+        """The same files, or the same batches, from memory; as files are found, nobody knows what comes from there."""
+        base = base_mode(self.measurement)
+        reason = met_warm(self.measurement) or why_not_as_asked(self.measurement, base)
+        if reason:
+            # How long cold files would be waited for is not known.
+            return Without(missing=reason)
+        if base == "warm":
+            return Without(rates=self.loader)
+        performed = self._performed("warm")
+        if performed is None or (performed.missing == KEEPS_SAMPLES and self._looked_at):
+            # A data set that keeps its samples shows no warm files, only how workers waited for cold ones.
+            reason = None if "warm" in possible_modes(self.measurement) else self._why_not_storage()
+            performed = Without(missing=reason) if reason else self._estimated("storage")
+        return performed if performed.missing is None else replace(performed, at_most=self._without_waiting("storage"))
+
+    def _why_not_storage(self) -> str | None:
+        """Where files are as found and nobody looked at workers, only bytes say that they wait for storage."""
+        if self._looked_at:
+            return None
+        costs = [cost for cost in self.costs.values() if cost is not None]
+        waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
+        read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
+        if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
+            return None
+        return f"workers wait {waited:.0%} of their time, and nothing shows that it is for storage"
+
+    def _without_waiting(self, resource: str) -> dict[int, float]:
+        """The most that the loader could deliver if it never waited for this."""
+        return {
+            number: estimate.without(f"most {resource}", self.loader[number], cost, self.limits)
+            for number, cost in self.costs.items()
+            if cost is not None
+        }
+
+    def preprocessing(self) -> Without:
+        """Files read, samples that were made before handed over."""
+        return self._performed("cached_samples") or self._estimated("preprocessing")
+
+    def transport(self) -> Without:
+        """Samples made, and neither put into a batch nor handed over; without workers there is nobody to hand to.
+
+        What little the training thread still does is measured where it was done, and nothing in an estimate.
+        """
+        if not self.limits.workers:
+            return Without(rates=self.loader)
+        performed = self._performed("no_transport")
+        if performed is not None:
+            return replace(
+                performed, overhead_s=parent_overhead_s(segments_of(self.measurement, "no_transport", "loader_only"))
+            )
+        return replace(self._estimated("transport"), overhead_s=0.0)
+
+    def _performed(self, mode: Mode) -> Without | None:
+        """None when the mode was not run."""
+        rates = rates_by_round(self.measurement, mode, "loader_only")
+        if not rates:
+            return None
+        beside = {number: rate for number, rate in rates.items() if number in self.loader}
+        reason = None if beside else "no round measured it beside the configuration as asked"
+        return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
+
+    def _estimated(self, resource: str) -> Without:
+        """Each round from what its own batches cost."""
+        rates = {
+            number: estimate.without(resource, self.loader[number], cost, self.limits)
+            for number, cost in self.costs.items()
+            if cost is not None
+        }
+        return (
+            Without(rates=rates, how="estimated")
+            if rates
+            else Without(missing="the workers left no record of their time")
+        )

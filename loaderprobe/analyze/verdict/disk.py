@@ -1,0 +1,115 @@
+"""What a configuration asks of the disk, held against what the disk delivered to as many readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from loaderprobe.analyze.verdict.rates import cold_fraction, segment_seconds, worker_cost
+from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
+from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
+from loaderprobe.records.verdict import Evidence
+from loaderprobe.units import format_rate
+
+# A disk that moves this share of what it can is the limit of those who read from it.
+NEAR_CEILING = 0.85
+UNCOUNTED = "this file system does not account reads"
+_UNMEASURED = "its ceiling was not measured, since storage is not among what may bind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    """Bytes that one configuration moved while training; None where they are not known, with the reason beside."""
+
+    read_bytes_per_s: float | None
+    """Fetched from storage by the loader, read-ahead included."""
+    cold_fraction: float | None
+    amplification: float | None
+    foreign_bytes_per_s: float | None
+    """Read from the same devices by others meanwhile."""
+    ceiling_bytes_per_s: float | None
+    """What the device moves for as many readers as there are workers."""
+    readers: int
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ceiling_fraction(self) -> float | None:
+        """Share of the ceiling; above 1 when the device did better than when its ceiling was measured."""
+        if self.read_bytes_per_s is None or not self.ceiling_bytes_per_s:
+            return None
+        return self.read_bytes_per_s / self.ceiling_bytes_per_s
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The figures that are known, for the verdict."""
+        reads = "1 reader" if self.readers == 1 else f"{self.readers} readers"
+        known = [
+            (f"disk reads as a share of what {reads} get from it", self.ceiling_fraction, NEAR_CEILING, ""),
+            ("share of bytes read from storage", self.cold_fraction, None, ""),
+            ("storage bytes over bytes handed over (read-ahead)", self.amplification, None, "x"),
+            ("reads of others on the same devices", self.foreign_bytes_per_s, None, "bytes/s"),
+        ]
+        return tuple(
+            Evidence(metric=metric, value=value, threshold=threshold, unit=unit)
+            for metric, value, threshold, unit in known
+            if value is not None
+        )
+
+    def clause(self) -> str:
+        """How near the disk is to its ceiling, as the end of a sentence; empty when that is not known."""
+        if self.ceiling_fraction is None or self.read_bytes_per_s is None:
+            return ""
+        reads = "1 reader gets" if self.readers == 1 else f"{self.readers} readers get"
+        return (
+            f"; the disk moves {format_rate(self.read_bytes_per_s)}, "
+            f"{self.ceiling_fraction:.0%} of what {reads} from it"
+        )
+
+
+def disk_use(measurement: Measurement, segments: Sequence[Segment], ceiling: StorageCeiling | None) -> DiskUse:
+    """The disk's side of some segments of a measurement."""
+    readers = max(1, measurement.config.workers)
+    cost = worker_cost(measurement.worker_batches, segments)
+    seconds = sum(segment_seconds(segment) for segment in segments)
+    counted = measurement.storage_counts_reads and cost is not None and seconds > 0
+    own = cost.read_bytes if counted and cost is not None else None
+    moved = [segment.disk_bytes for segment in segments]
+    all_moved = sum(each or 0 for each in moved) if None not in moved else None
+    cold = cold_fraction(measurement, segments)
+    phase, reason = ceiling_phase(measurement, ceiling, readers)
+    unavailable: dict[str, str] = {}
+    if own is None:
+        for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
+            unavailable[name] = UNCOUNTED
+    elif cold is None or cold < COLD_AT_LEAST:
+        unavailable["read_amplification"] = "the files came from memory, not from storage"
+    if own is None or all_moved is None:
+        unavailable["other_read_bytes_per_s"] = UNCOUNTED if own is None else "the devices are not visible from here"
+    if own is None or phase is None:
+        unavailable["disk_ceiling_fraction"] = reason or UNCOUNTED
+    return DiskUse(
+        read_bytes_per_s=None if own is None else own / seconds,
+        cold_fraction=cold,
+        amplification=cold if cold is not None and cold >= COLD_AT_LEAST else None,
+        foreign_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
+        ceiling_bytes_per_s=None if phase is None else phase.bw_bytes * (phase.storage_bytes or 0) / phase.io_bytes,
+        readers=readers,
+        unavailable=unavailable,
+    )
+
+
+def ceiling_phase(
+    measurement: Measurement, ceiling: StorageCeiling | None, readers: int
+) -> tuple[BandwidthPhase | None, str]:
+    """A ceiling counts only when its own reads were cold; else the reason why there is none."""
+    if measurement.config.cache == "warm":
+        return None, "the files are warm by intent: the disk is not asked"
+    if ceiling is None:
+        return None, _UNMEASURED
+    phase = ceiling.at(readers)
+    if phase is None:
+        return None, ceiling.missing or _UNMEASURED
+    if phase.cache != "cold":
+        return None, f"the reads that were to measure the ceiling were {phase.cache}, not cold"
+    if phase.at_least:
+        return None, f"the disk delivers more than {format_rate(phase.bw_bytes)}, which is what the cores can read"
+    return phase, ""

@@ -1,0 +1,60 @@
+"""The outcome of the experiments on one configuration, before anything is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from loaderprobe.analyze.verdict.rates import WorkerCost
+from loaderprobe.analyze.verdict.waiting import Waiting
+from loaderprobe.records.measurement import Mode
+from loaderprobe.records.verdict import Evidence, How, Speedup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiments:
+    """Rates and gains by round, before anything is judged."""
+
+    base: Mode
+    """The mode that is the configuration as asked: W when warm, else C."""
+    compute: float | None
+    loader: dict[int, float]
+    without: dict[str, dict[int, float]]
+    """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
+    how: dict[str, How]
+    gains: dict[str, Speedup]
+    ratios: dict[str, dict[int, float]]
+    """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
+    end_to_end: dict[int, float]
+    predicted: dict[int, float]
+    ceiling_gain: float
+    """What training would gain if the whole input cost nothing."""
+    cost: WorkerCost | None
+    overhead_s: float
+    """Seconds a batch that the training thread works on receiving it."""
+    batch_size: int
+    missing: dict[str, str] = field(default_factory=dict)
+    """Resource to the reason why its gain is not known."""
+    at_most: frozenset[str] = frozenset()
+    """Resources whose estimated gain is only the most that can be had: storage at its limit would leave less."""
+    bounds: dict[str, float] = field(default_factory=dict)
+    """Resource that is missing to the most that its gain can be, where that is known."""
+    open: frozenset[str] = frozenset()
+    """Resources that are only estimated, and whose mode could be run."""
+    in_training: bool = False
+    """True where resources were taken away in training itself: no law of how parts make a whole is needed then."""
+    free_gain: float | None = None
+    """Compute alone over training, both measured: what an input without cost would gain."""
+    starved_gain: float | None = None
+    """The loader alone over training, both measured: what compute without cost would gain."""
+    training_cores: float | None = None
+    """Cores that training keeps busy, workers and training process together."""
+    waiting: Waiting | None = None
+    """What workers were seen waiting for."""
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Resource to the least and the most that its gain can be, where it rests on looks at workers."""
+    met_warm: str = ""
+    """Why files that were to be cold were warm: then nothing is known of cold ones."""
+    by_waiting: bool = False
+    """True where cold and warm files were told apart only by how long workers waited for them."""
+    evidence: tuple[Evidence, ...] = ()
+    """By what they were told apart then."""

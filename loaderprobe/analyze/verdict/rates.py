@@ -1,0 +1,199 @@
+"""Rates, bytes and worker times of single segments and rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from loaderprobe.analyze.verdict.waiting import RESOURCES, Waiting, waiting_of
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
+from loaderprobe.stats import half_width, median
+
+NS = 1e9
+# Of a worker's time: threads of its own that compute less do not hold it up.
+HELPERS_AT_LEAST = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCost:
+    """Sums over the batches of some segments, as their workers saw them."""
+
+    images: int
+    wall_s: float
+    cpu_s: float
+    run_delay_s: float
+    read_bytes: int
+    collate_s: float = 0.0
+    """Wall time of putting samples together into batches; 0 in runs that did not record it."""
+    instrument_s: float | None = None
+    """CPU time of the recording itself; None in runs that did not record it."""
+    process_cpu_s: float | None = None
+    """CPU time of all threads of the workers; None in runs that did not record it."""
+    waiting: Waiting | None = None
+    """What the workers waited for; None where they were not looked at."""
+
+    @property
+    def helped_s(self) -> float:
+        """Waiting for other threads of the worker that compute: no waiting for anything outside it."""
+        if self.waiting is None or self.process_cpu_s is None:
+            return 0.0
+        # A look at a thread that waits for such threads is one at a running worker.
+        computed = self.blocked_s - self.wall_s * self.waiting.waited / self.waiting.looks
+        busy = self.process_cpu_s - self.cpu_s > HELPERS_AT_LEAST * self.wall_s
+        return max(0.0, computed) if busy else 0.0
+
+    def waited_s(self, resource: str) -> float | None:
+        """For `storage`, `network`, `lock` or `wait`; None where workers were not looked at."""
+        if self.waiting is None:
+            return None
+        return (self.blocked_s - self.helped_s) * self.waiting.share(resource)
+
+    def waited_at_least_s(self, resource: str) -> float:
+        """The least that it can be, with 95 % probability; 0 where workers were not looked at."""
+        return 0.0 if self.waiting is None else (self.blocked_s - self.helped_s) * self.waiting.least(resource)
+
+    def waited_at_most_s(self, resource: str) -> float:
+        """The most that it can be, with 95 % probability; all waiting where workers were not looked at."""
+        if self.waiting is None:
+            return self.blocked_s
+        return (self.blocked_s - self.helped_s) * self.waiting.most(resource)
+
+    @property
+    def instrument_cpu_fraction(self) -> float | None:
+        """What the recording adds to the CPU time of the workers; None where that is not known."""
+        return self.instrument_s / self.cpu_s if self.instrument_s is not None and self.cpu_s else None
+
+    @property
+    def blocked_s(self) -> float:
+        """Neither computing nor waiting for a core: waiting for storage, or for what workers are seen to wait for."""
+        return max(0.0, self.wall_s - self.cpu_s - self.run_delay_s)
+
+    def per_image(self) -> WorkerTime:
+        """Mean seconds an image in one worker."""
+        known = {} if self.waiting is None else {name: self.waited_s(name) or 0.0 for name in RESOURCES}
+        return WorkerTime(
+            cpu_s=self.cpu_s / self.images,
+            run_delay_s=self.run_delay_s / self.images,
+            blocked_s=self.blocked_s / self.images,
+            waits={name: seconds / self.images for name, seconds in known.items()},
+        )
+
+
+def segments_of(measurement: Measurement, mode: Mode, activity: Activity) -> list[Segment]:
+    """The segments of one mode and activity, by round."""
+    found = [s for s in measurement.segments if (s.mode, s.activity) == (mode, activity) and s.steps > 0]
+    return sorted(found, key=lambda segment: segment.round)
+
+
+def segment_seconds(segment: Segment) -> float:
+    """Whole iterations, from the first `next()` to the release of the last batch."""
+    return (segment.closed_ns - segment.begin_ns[0]) / NS
+
+
+def segment_rate(segment: Segment, *, synchronous: bool, workers: int = 0) -> float:
+    """Images/s. A device with its own queue is timed on its own timeline: from step end to step end.
+
+    With N workers batches come in groups of N, so only whole multiples of N of its steps count; where there is not
+    one between two steps, time begins with the wait for the first batch.
+    """
+    finished, period = segment.finished_ns, max(workers, 1)
+    first = (len(finished) - 1) % period
+    if not synchronous and len(finished) > period and finished[-1] > finished[first]:
+        return segment.batch_size * (len(finished) - 1 - first) * NS / (finished[-1] - finished[first])
+    seconds = max(segment_seconds(segment), ((finished[-1] if finished else 0) - segment.begin_ns[0]) / NS)
+    return segment.batch_size * segment.steps / seconds if seconds else math.inf
+
+
+def rates_by_round(measurement: Measurement, mode: Mode, activity: Activity) -> dict[int, float]:
+    """Images/s of each round that has such a segment."""
+    synchronous = measurement.compute.synchronous or activity == "loader_only"
+    return {
+        segment.round: segment_rate(segment, synchronous=synchronous, workers=measurement.config.workers)
+        for segment in segments_of(measurement, mode, activity)
+    }
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Median and 95 % interval over rounds; never below 0.
+
+    The median, since now and then a virtual machine loses its processor for seconds, in one round.
+    """
+    middle, half = median(values), half_width(values)
+    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
+
+
+def parent_overhead_s(segments: Iterable[Segment]) -> float:
+    """Seconds a batch that the training thread itself works on receiving and releasing it (from drains)."""
+    drains = list(segments)
+    steps = sum(segment.steps for segment in drains)
+    return sum(segment.thread_cpu_ns for segment in drains) / steps / NS if steps else 0.0
+
+
+def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:
+    """What the batches of these segments cost their workers; None when no record of them is left."""
+    wanted = {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
+    rows = [i for i, number in enumerate(records.batch) if number in wanted]
+    images = sum(records.images[i] for i in rows)
+    if not images:
+        return None
+    return WorkerCost(
+        images=images,
+        wall_s=sum(records.wall_ns[i] for i in rows) / NS,
+        cpu_s=sum(records.cpu_ns[i] for i in rows) / NS,
+        run_delay_s=sum(records.run_delay_ns[i] for i in rows) / NS,
+        read_bytes=sum(records.read_bytes[i] for i in rows),
+        collate_s=sum(records.collate_ns[i] for i in rows) / NS if records.collate_ns else 0.0,
+        instrument_s=sum(records.instrument_ns[i] for i in rows) / NS if records.instrument_ns else None,
+        process_cpu_s=sum(records.process_cpu_ns[i] for i in rows) / NS if records.process_cpu_ns else None,
+    )
+
+
+def attributed_cost(measurement: Measurement, segments: Iterable[Segment]) -> WorkerCost | None:
+    """The same, with what the workers waited for."""
+    chosen = list(segments)
+    cost = worker_cost(measurement.worker_batches, chosen)
+    return None if cost is None else replace(cost, waiting=waiting_of(measurement, chosen))
+
+
+def cores_in_training(measurement: Measurement, segments: Iterable[Segment]) -> float | None:
+    """Cores that workers and the training process together keep busy; None in runs that did not record it."""
+    chosen = list(segments)
+    cost = worker_cost(measurement.worker_batches, chosen)
+    own = [segment.process_cpu_ns for segment in chosen]
+    seconds = sum(segment_seconds(segment) for segment in chosen)
+    if cost is None or cost.process_cpu_s is None or None in own or not seconds:
+        return None
+    workers_s = cost.process_cpu_s if measurement.config.workers else 0.0
+    return (workers_s + sum(each or 0 for each in own) / NS) / seconds
+
+
+def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
+    """Bytes read from storage over bytes delivered; None where reads are not accounted."""
+    cost = worker_cost(measurement.worker_batches, segments)
+    # A file that is drawn twice comes from storage once.
+    distinct = (s.delivered_bytes if s.distinct_bytes is None else s.distinct_bytes for s in segments)
+    delivered = sum(each or 0 for each in distinct)
+    if cost is None or not delivered or not measurement.storage_counts_reads:
+        return None
+    return cost.read_bytes / delivered
+
+
+def step_time(segments: Sequence[Segment]) -> StepTime:
+    """Where a step goes on the training thread: waiting in `next()`, handing over the copy, the step, the rest."""
+    steps = sum(segment.steps for segment in segments)
+    if not steps:
+        return StepTime(wait_s=0.0, copy_s=0.0, step_s=0.0, other_s=0.0)
+    wait = copy = step = total = 0
+    for segment in segments:
+        wait += sum(segment.ready_ns) - sum(segment.begin_ns)
+        copy += sum(segment.copied_ns) - sum(segment.ready_ns)
+        step += sum(segment.end_ns) - sum(segment.copied_ns)
+        total += segment.closed_ns - segment.begin_ns[0]
+    return StepTime(
+        wait_s=wait / steps / NS,
+        copy_s=copy / steps / NS,
+        step_s=step / steps / NS,
+        other_s=(total - wait - copy - step) / steps / NS,
+    )

@@ -1,0 +1,177 @@
+"""What the next round of a configuration measures, given what is known so far: nothing when that is enough.
+
+Every configuration is screened: the loader alone, and training on it. Only where that leaves the verdict open are
+resources taken away for real, and only those that may be the cause.
+"""
+
+from __future__ import annotations
+
+from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
+from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.rates import segments_of
+from loaderprobe.analyze.verdict.rule import (
+    CLEAR_LEAD,
+    MOST_NOISE,
+    OPEN_LEAD,
+    WORTH,
+    beyond_noise,
+    contenders,
+    is_clear,
+    noise_of,
+    prediction_error_of,
+)
+from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
+from loaderprobe.analyze.verdict.wording import NOUN
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
+from loaderprobe.units import join_words, significant
+
+# A mode is performed in so many rounds, or in as many as are asked for, if those are fewer.
+LEAST_ROUNDS = 3
+# What is still ambiguous then gets so many times the rounds, and after that stays what it is.
+MOST_TIMES = 2
+
+Round = tuple[tuple[Mode, Activity], ...]
+
+
+def next_round(measurement: Measurement, *, thorough: bool) -> Round:
+    """The segments of the next round, in no order; none when more would tell nothing new."""
+    rounds = measurement.config.rounds
+    possible, screening = possible_modes(measurement), _screening(measurement)
+    trained = min(_times(measurement, mode, activity) for mode, activity in screening)
+    if not trained:
+        return (*screening, *_drains(possible if thorough else ()))
+    found = run_experiments(measurement)
+    if trained < rounds:
+        # What the first round leaves open is measured beside the rest of the screening.
+        wanted = set(possible) if thorough else _deciding(measurement, found)
+        wanted |= {mode for mode in possible if _times(measurement, mode)}
+        return (*screening, *_drains(tuple(mode for mode in possible if mode in wanted)))
+    again = _doubt_of_the_whole(found) >= 1
+    modes = _in_training(measurement, found) if again or found.in_training else ()
+    if modes:
+        return _rounds_of_training(measurement, found, modes)
+    wanted = set(possible) if thorough else _deciding(measurement, found)
+    wanted |= {mode for mode in possible if _times(measurement, mode)}
+    if not wanted:
+        return screening if again and trained < MOST_TIMES * rounds else ()
+    least = min(LEAST_ROUNDS, rounds)
+    done = [_times(measurement, mode) for mode in wanted]
+    if max(done) >= MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
+        return ()
+    beside: Round = screening if again else ((base_mode(measurement), "loader_only"),)
+    return (*beside, *_drains(tuple(mode for mode in possible if mode in wanted)))
+
+
+def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
+    """The modes to train in where the parts do not foretell training; transport only where it may matter."""
+    transport = found.gains.get("transport")
+    matters = transport is not None and transport.value >= CLEAR_LEAD
+    begun = _times(measurement, "no_transport", "train")
+    return tuple(mode for mode in possible_modes(measurement) if mode != "no_transport" or matters or begun)
+
+
+def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tuple[Mode, ...]) -> Round:
+    """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
+    least = min(LEAST_ROUNDS, measurement.config.rounds)
+    done = min(_times(measurement, mode, "train") for mode in modes)
+    if done >= MOST_TIMES * least or (done >= least and not _ambiguous(found)):
+        return ()
+    return (*_screening(measurement), *((mode, "train") for mode in modes))
+
+
+def why(measurement: Measurement) -> str:
+    """In words, why resources were or were not taken away for real."""
+    found = run_experiments(measurement)
+    performed = {name: times for name, mode in MODE_WITHOUT.items() if (times := _times(measurement, mode))}
+    performed.pop("storage" if found.base == "warm" else "", None)
+    if found.in_training:
+        rounds = max(_times(measurement, mode, "train") for mode in MODE_WITHOUT.values())
+        counted = f"{rounds} round{'s' if rounds > 1 else ''}"
+        return f"taken away in training itself, in {counted}: its parts do not foretell it"
+    if performed:
+        rounds = max(performed.values())
+        nouns = join_words([NOUN[name] for name in performed], "and")
+        return f"taken away for real, in {rounds} round{'s' if rounds > 1 else ''}: {nouns}"
+    if not found.predicted:
+        return "no round measured the loader, compute and training on both"
+    gains = sorted(found.gains.items(), key=lambda item: -item[1].value)
+    figures = ", ".join(f"{NOUN[name]} {significant(gain.value, 2)}" for name, gain in gains)
+    if _cannot_matter(found):
+        free, compute = significant(found.ceiling_gain), significant(found.gains["compute"].value)
+        return f"nothing was taken away: an input without cost would gain {free}, compute without cost {compute}"
+    if _open(measurement, found):
+        return f"left open, since no mode that would decide was performed; estimated gains: {figures}"
+    return f"the cause was clear from the workers' own clocks; gains: {figures}"
+
+
+def _screening(measurement: Measurement) -> Round:
+    base = base_mode(measurement)
+    if measurement.compute.name == NO_STEP:
+        return ((base, "loader_only"),)
+    both: Round = ((base, "loader_only"), (base, "train"))
+    return both if measurement.compute.specified_images_per_s is not None else (*both, ("resident", "train"))
+
+
+def _drains(modes: tuple[Mode, ...]) -> Round:
+    return tuple((mode, "loader_only") for mode in modes)
+
+
+def _times(measurement: Measurement, mode: Mode, activity: Activity = "loader_only") -> int:
+    return len(segments_of(measurement, mode, activity))
+
+
+def _deciding(measurement: Measurement, found: Experiments) -> set[Mode]:
+    """The modes without which no firm word is possible; none when the estimates leave no doubt."""
+    possible = possible_modes(measurement)
+    return {MODE_WITHOUT[name] for name in _open(measurement, found) if MODE_WITHOUT.get(name) in possible}
+
+
+def _open(measurement: Measurement, found: Experiments) -> set[str]:
+    """The resources among which the cause is to be found; empty when it is clear, or when nothing can make it so."""
+    if not found.predicted or _cannot_matter(found):
+        return set()
+    worth = {name for name, gain in found.gains.items() if gain.value >= WORTH}
+    if found.missing.keys() & MODE_WITHOUT.keys():
+        # Where nobody counts reads, cold ones are told by warm ones beside them. What else is missing stays so.
+        told = not found.missing.keys() & {"preprocessing", "transport"} and by_waiting(measurement)
+        return {"storage", *worth} if told and not _times(measurement, "warm") else set()
+    if not worth:
+        return set()
+    top = max(found.gains, key=lambda name: found.gains[name].value)
+    near = {name for name in worth if name != top and not _far(found, top, name)}
+    if top in ("storage", "preprocessing") and top in found.open:
+        # Nobody is to spend money on an estimate where it can be measured, and each may hide behind the other.
+        return {"storage", "preprocessing", *near}
+    return {top, *near} if near else set()
+
+
+def _cannot_matter(found: Experiments) -> bool:
+    """True when even an input without cost would not change what binds."""
+    compute = found.gains.get("compute")
+    free = found.ceiling_gain
+    return free < WORTH or (compute is not None and compute.value >= free * CLEAR_LEAD)
+
+
+def _far(found: Experiments, top: str, other: str) -> bool:
+    """True when one gain leads the other clearly: with an estimate among them in every round, by a wide margin."""
+    rounds = found.ratios[top].keys() & found.ratios[other].keys()
+    wide = all(found.ratios[top][n] >= OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
+    performed = found.how[top] == found.how[other] == "measured"
+    return is_clear(found, top, other) and (performed or wide)
+
+
+def _doubt_of_the_whole(found: Experiments) -> float:
+    """How far training is from what its parts predict, in units of what noise explains."""
+    prediction_error, tolerance = prediction_error_of(found)
+    if prediction_error is None:
+        return 0.0
+    # Rounds that differ too much are worth repeating, as is a whole a little away from its parts.
+    return max(abs(prediction_error) / tolerance, 1.0 if noise_of(found) > MOST_NOISE else 0.0)
+
+
+def _ambiguous(found: Experiments) -> bool:
+    """True when performed gains cannot be told apart, or from noise, which more rounds may change."""
+    names = contenders(found)
+    unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
+    return unclear and not found.missing and all(found.how[name] == "measured" for name in names)

@@ -1,0 +1,260 @@
+"""The experiments: what training would gain without storage, preprocessing, transport, or compute."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from loaderprobe.analyze.verdict import estimate
+from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, Parts, Without, possible_modes
+from loaderprobe.analyze.verdict.disk import ceiling_phase
+from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.prediction import Loop
+from loaderprobe.analyze.verdict.rates import (
+    WorkerCost,
+    attributed_cost,
+    cores_in_training,
+    interval,
+    parent_overhead_s,
+    rates_by_round,
+    segments_of,
+    worker_cost,
+)
+from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence, why_not_as_asked
+from loaderprobe.analyze.verdict.waiting import Waiting
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
+from loaderprobe.records.verdict import How, Speedup
+from loaderprobe.stats import median
+
+
+def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
+    """All rates and gains that the measurement carries; estimates also heed the storage's ceiling where it is known."""
+    base = base_mode(measurement)
+    drains = segments_of(measurement, base, "loader_only")
+    cost = attributed_cost(measurement, drains)
+    seen = _Seen.of(measurement, drains)
+    limits = _limits(measurement, seen.overhead_s, ceiling)
+    waiting = cost.waiting if cost else None
+    costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in drains}
+    parts = Parts(measurement=measurement, loader=seen.loader, costs=costs, limits=limits)
+    taken = parts.all()
+    known = {name: each for name, each in taken.items() if each.missing is None}
+    trained = in_training(measurement, base, seen.loader, seen.end_to_end)
+    how: dict[str, How] = {name: each.how for name, each in known.items()}
+    how |= dict.fromkeys(("compute", *trained), "measured")
+    ratios = _all_ratios(seen, known, trained)
+    unlimited = math.isinf(limits.storage_images_per_s) or measurement.access != "files"
+    asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited
+    return Experiments(
+        base=base,
+        compute=median(list(seen.alone.values())) if seen.alone else None,
+        loader=seen.loader,
+        without={name: each.rates for name, each in known.items()},
+        how=how,
+        gains={name: _interval_gain(list(found.values()), how[name]) for name, found in ratios.items() if found},
+        ratios=ratios,
+        end_to_end=seen.end_to_end,
+        predicted=seen.predicted,
+        ceiling_gain=seen.ceiling_gain,
+        cost=cost,
+        overhead_s=seen.overhead_s,
+        batch_size=measurement.config.batch_size,
+        missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
+        at_most=frozenset(n for n in ("preprocessing", "transport") if asked and how.get(n) == "estimated"),
+        bounds=_bounds(seen, taken),
+        open=_still_open(measurement, how),
+        in_training=bool(trained),
+        free_gain=seen.most if math.isfinite(seen.most) else None,
+        starved_gain=seen.starved_gain,
+        training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
+        waiting=waiting,
+        ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
+        met_warm=_met_warm(measurement, taken),
+        by_waiting=by_waiting(measurement),
+        evidence=waiting_evidence(measurement),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """Rates by round, as measured, and what the parts predict of training."""
+
+    loader: dict[int, float]
+    alone: dict[int, float]
+    """Of compute."""
+    end_to_end: dict[int, float]
+    loops: dict[int, Loop]
+    overhead_s: float
+
+    @classmethod
+    def of(cls, measurement: Measurement, drains: Sequence[Segment]) -> _Seen:
+        base = base_mode(measurement)
+        overhead_s = parent_overhead_s(drains) if measurement.config.workers else 0.0
+        loader = rates_by_round(measurement, base, "loader_only")
+        alone = _compute_rates(measurement, loader)
+        return cls(
+            loader=loader,
+            alone=alone,
+            end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
+            loops={number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()},
+            overhead_s=overhead_s,
+        )
+
+    @property
+    def predicted(self) -> dict[int, float]:
+        return {n: self.loops[n].end_to_end(rate) for n, rate in self.loader.items() if n in self.loops}
+
+    @property
+    def most(self) -> float:
+        """What no input, however fast, can gain more than."""
+        return _most_gain(self.alone, self.end_to_end)
+
+    @property
+    def ceiling_gain(self) -> float:
+        predicted = self.predicted
+        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
+        return min(median(free), self.most) if free else math.inf
+
+    @property
+    def starved_gain(self) -> float | None:
+        both = sorted(self.loader.keys() & self.end_to_end.keys())
+        return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
+
+
+def _all_ratios(
+    seen: _Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]]
+) -> dict[str, dict[int, float]]:
+    """Speedups by round: by the law of the loop or, where resources were taken away in training, as training showed."""
+    predicted, most = seen.predicted, seen.most
+    ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
+    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in predicted.items()}
+    if not trained:
+        return ratios
+    # The law did not foretell training: of what was not taken away there, only the most that it can gain is left.
+    estimated = {name: each for name, each in known.items() if each.how == "estimated"}
+    return ratios | {n: _at_most(each.rates, seen.loader, most) for n, each in estimated.items()} | dict(trained)
+
+
+def _bounds(seen: _Seen, taken: Mapping[str, Without]) -> dict[str, float]:
+    """The most that can be gained without what is missing, where that is known."""
+    predicted = seen.predicted
+    known = {name: each for name, each in taken.items() if each.missing and each.at_most and predicted}
+    return {
+        name: median(list(_ratios(seen.loops, predicted, replace(each, rates=each.at_most), seen.most).values()))
+        for name, each in known.items()
+    }
+
+
+def _still_open(measurement: Measurement, how: Mapping[str, How]) -> frozenset[str]:
+    """What is only estimated, and could be run. One that was run and showed nothing is not open any more."""
+    possible = possible_modes(measurement)
+    return frozenset(
+        name
+        for name, mode in MODE_WITHOUT.items()
+        if mode in possible and how.get(name) == "estimated" and not segments_of(measurement, mode, "loader_only")
+    )
+
+
+def _range(parts: Parts, name: str, most: float) -> tuple[float, float] | None:
+    """By the interval of the share of looks; None for what rests on no looks."""
+    found = parts.range_of(name)
+    return None if found is None else (min(most, found[0]), min(most, found[1]))
+
+
+def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> str:
+    """Where the files were in memory on purpose, or nobody asked for cold ones, that is no reason for doubt."""
+    if measurement.config.cache == "warm" or measurement.storage_kind == "memory" or files_were(measurement) != "warm":
+        return ""
+    return taken["storage"].missing or ""
+
+
+def judged_activity(measurement: Measurement) -> Activity:
+    """What the verdict is on: training or, without a step, the loader alone."""
+    return "loader_only" if measurement.compute.name == NO_STEP else "train"
+
+
+def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: float) -> dict[int, float]:
+    """Training gains no more from a faster loader than the loader itself."""
+    return {number: min(most, rate / loader[number]) for number, rate in rates.items()}
+
+
+def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None:
+    """What workers waited for is known of all rounds together: one has too few looks."""
+    return None if cost is None else replace(cost, waiting=waiting)
+
+
+def in_training(
+    measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
+) -> dict[str, dict[int, float]]:
+    """Speed-ups by round where resources were taken away in training itself; empty where none was."""
+    found: dict[str, dict[int, float]] = {}
+    for name, mode in MODE_WITHOUT.items():
+        rates = rates_by_round(measurement, mode, "train") if mode != base else {}
+        beside = {n: rate / end_to_end[n] for n, rate in rates.items() if n in end_to_end}
+        if beside and why_not_as_asked(measurement, mode) is None:
+            found[name] = beside
+    if not found:
+        return {}
+    rounds = set.union(*(set(each) for each in found.values()))
+    if base == "warm":
+        found["storage"] = dict.fromkeys(rounds, 1.0)
+    return found | {"compute": {n: loader[n] / end_to_end[n] for n in rounds if n in loader}}
+
+
+def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
+    return Loop(
+        workers=measurement.config.workers,
+        batch_size=measurement.config.batch_size,
+        synchronous=measurement.compute.synchronous,
+        compute_images_per_s=compute,
+        overhead_s=overhead_s,
+    )
+
+
+def _compute_rates(measurement: Measurement, loader: Mapping[int, float]) -> dict[int, float]:
+    """Of every round of the loader: rounds that were only to take resources away did not measure compute again."""
+    given = measurement.compute.specified_images_per_s
+    measured = rates_by_round(measurement, "resident", "train")
+    if given is None and not measured:
+        return {}
+    usual = median(list(measured.values())) if given is None else given
+    return {number: usual if given is not None else measured.get(number, usual) for number in loader}
+
+
+def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling | None) -> estimate.Limits:
+    workers = measurement.config.workers
+    phase, _ = ceiling_phase(measurement, ceiling, max(workers, 1))
+    drains = segments_of(measurement, base_mode(measurement), "loader_only")
+    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes)
+    bytes_per_image = sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
+    cost = worker_cost(measurement.worker_batches, drains)
+    if not images and cost is not None:
+        bytes_per_image = cost.read_bytes / cost.images
+    return estimate.Limits(
+        workers=workers,
+        cores=measurement.cores_available,
+        parent_s=overhead_s / measurement.config.batch_size,
+        storage_images_per_s=phase.bw_bytes / bytes_per_image if phase and bytes_per_image else math.inf,
+    )
+
+
+def _most_gain(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:
+    """What no input, however fast, can gain more than: training was seen at this share of what compute can do."""
+    if not alone or not end_to_end:
+        return math.inf
+    return max(1.0, median(list(alone.values())) / median(list(end_to_end.values())))
+
+
+def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without, most: float) -> dict[int, float]:
+    def loop(number: int) -> Loop:
+        return loops[number] if found.overhead_s is None else replace(loops[number], overhead_s=found.overhead_s)
+
+    return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}
+
+
+def _interval_gain(ratios: list[float], how: How) -> Speedup:
+    """Taking a resource away cannot slow training down: less than 1 is noise."""
+    found = interval(ratios)
+    return Speedup(value=max(1.0, found.value), low=max(1.0, found.low), high=max(1.0, found.high), how=how)

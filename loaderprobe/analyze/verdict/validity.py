@@ -1,0 +1,226 @@
+"""Whether the segments of a mode were what they were meant to be: cold files cold, warm files warm.
+
+Judged by bytes where the file system counts them, else by what was in the page cache before, else by waiting: a
+worker that reads from storage waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.analyze.verdict.rates import WorkerCost, cold_fraction, segments_of, worker_cost
+from loaderprobe.analyze.verdict.waiting import waiting_of
+from loaderprobe.records.measurement import COLD_AT_LEAST, LEAST_BYTES, WARM_AT_MOST, Measurement, Mode, Segment
+from loaderprobe.records.verdict import Evidence, FilesWere
+from loaderprobe.stats import mean
+from loaderprobe.units import significant
+
+# Reading from storage and reading from memory must differ by this factor, and by this much an image, for waiting
+# to tell them apart: from memory a file of 100 kB takes some 50 us, and what else a worker waits for (locks, page
+# faults) is in both.
+TOLD_APART = 3.0
+LEAST_WAIT_S = 1e-4
+# Workers that wait for storage less than this share of their time read from memory.
+WARM_WAIT_SHARE = 0.05
+# Cold batches of files that are read in parts read about as much each time, but for what is read ahead.
+READ_AGAIN = 0.6
+# Of looks at workers: so many on sockets and pipes show that the data come from there.
+FROM_ELSEWHERE = 0.05
+# Samples that take less than this share of the CPU time the second time were kept.
+WORK_AGAIN = 0.6
+# No clock tells of a shorter wait.
+SHORTEST_WAIT_S = 1e-6
+KEEPS_SAMPLES = "the data set keeps its samples: made again, they take less work, so warm files show nothing"
+_UNCOUNTED = "this file system counts no bytes"
+
+
+def base_mode(measurement: Measurement) -> Mode:
+    """The mode that is the configuration as asked."""
+    return "warm" if measurement.config.cache == "warm" else "baseline"
+
+
+def as_found(measurement: Measurement) -> bool:
+    """True where the files were neither evicted nor warmed, since they are not known or it was not asked for."""
+    return measurement.config.cache == "as-found" or measurement.access == "none"
+
+
+def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
+    """Why the segments of a mode were not in the state of the base (or, for W, not warm); None when they were."""
+    if as_found(measurement):
+        return None
+    if measurement.access != "files":
+        return _why_not_repeated(measurement, mode)
+    segments = _of(measurement, mode)
+    cold = mode != "warm" and measurement.config.cache == "cold"
+    word = "cold" if cold else "warm"
+    if not segments:
+        return f"no {word} segment was measured"
+    if measurement.storage_kind == "memory":
+        return "the files are on a file system in memory, which is no storage" if mode == "baseline" else None
+    share = cold_fraction(measurement, segments)
+    if share is not None:
+        good = share >= COLD_AT_LEAST if cold else share < WARM_AT_MOST
+        return None if good else f"{share:.0%} of the bytes came from storage in segments meant to be {word}"
+    resident = _resident(segments)
+    if resident is None:
+        return _why_not_by_waiting(measurement, mode)
+    if resident < 1 - COLD_AT_LEAST if cold else resident > 1 - WARM_AT_MOST:
+        return None
+    return f"{resident:.0%} of the files was in the page cache before segments meant to be {word}"
+
+
+def met_warm(measurement: Measurement) -> str | None:
+    """Why files that were to be cold cannot have been: they are not all known, and were in memory; None otherwise."""
+    lap = measurement.first_lap
+    if measurement.access == "files" or base_mode(measurement) == "warm" or lap is None:
+        return None
+    # Of files that nobody knows, nobody knows either whether their reads would be counted.
+    told = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
+    if not told or lap.called_bytes < LEAST_BYTES * lap.images:
+        return None
+    drains = segments_of(measurement, "baseline", "loader_only")
+    cost = worker_cost(measurement.worker_batches, drains)
+    if cost is None or cost.read_bytes >= LEAST_BYTES * cost.images:
+        return None
+    waiting = waiting_of(measurement, drains)
+    if waiting is not None and waiting.count("network") + waiting.kinds.get("pipe", 0) > FROM_ELSEWHERE * waiting.looks:
+        return None  # read calls return what comes over sockets and pipes, too
+    if lap.read_bytes >= LEAST_BYTES * lap.images:
+        return "its files are not all known, so they could not be evicted, and came from memory after the first time"
+    return "its files are not all known, so they could not be evicted, and were in memory"
+
+
+def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
+    """For files whose parts are not known: the same bytes each time when cold, none and as much work when warm."""
+    segments = _of(measurement, mode)
+    cold = mode != "warm" and base_mode(measurement) == "baseline"
+    if not segments:
+        return f"no {'cold' if cold else 'warm'} segment was measured"
+    read, cpu_s = _per_image(measurement, segments)
+    if not cold:
+        read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "baseline"))
+        if cpu_cold_s and cpu_s < WORK_AGAIN * cpu_cold_s:
+            return KEEPS_SAMPLES
+        if not measurement.storage_counts_reads:
+            return _why_not_by_waiting(measurement, mode)
+        if read < max(LEAST_BYTES, WARM_AT_MOST * read_cold):
+            return None
+        return f"{read / max(read_cold, read):.0%} of the bytes came from storage in segments meant to be warm"
+    if not measurement.storage_counts_reads:
+        return _why_not_by_waiting(measurement, mode) if "warm" in measurement.modes else None
+    lap = measurement.first_lap
+    if lap is None or not lap.images:
+        return None
+    # What was cold in one of the two laps; a lap that begins anew also reads ahead what it does not use.
+    laps = [read_bytes / lap.images for read_bytes in (lap.read_bytes, lap.again_read_bytes)]
+    first = min((each for each in laps if each >= LEAST_BYTES), default=0.0)
+    if not first or read >= READ_AGAIN * first:
+        return None
+    return f"batches meant to be cold read {read / first:.0%} of what the first ones read from storage"
+
+
+def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[float, float]:
+    """(bytes from storage, CPU seconds of the worker) an image."""
+    cost = worker_cost(measurement.worker_batches, segments)
+    return (0.0, 0.0) if cost is None else (cost.read_bytes / cost.images, cost.cpu_s / cost.images)
+
+
+def files_were(measurement: Measurement) -> FilesWere | None:
+    """What the files of the configuration as asked were; None where nothing tells, or it reads none."""
+    base = base_mode(measurement)
+    segments = _of(measurement, base)
+    if measurement.storage_kind == "memory":
+        return "warm"
+    if met_warm(measurement):
+        return "warm"
+    if measurement.access != "files":
+        if base == "baseline" and _why_not_repeated(measurement, base):
+            return "partly warm"
+        read, _ = _per_image(measurement, segments)
+        return "cold" if read >= LEAST_BYTES else "warm" if base == "warm" else None
+    share = cold_fraction(measurement, segments)
+    if share is None:
+        resident = _resident(segments)
+        share = None if resident is None else 1 - resident
+    if share is None:
+        return None
+    return "cold" if share >= COLD_AT_LEAST else "warm" if share < WARM_AT_MOST else "partly warm"
+
+
+def by_waiting(measurement: Measurement) -> bool:
+    """True where only the workers' waiting tells cold files from warm ones."""
+    if as_found(measurement) or measurement.storage_kind == "memory":
+        return False
+    if measurement.access != "files":
+        return not measurement.storage_counts_reads and "warm" in measurement.modes
+    segments = _of(measurement, base_mode(measurement))
+    return cold_fraction(measurement, segments) is None and _resident(segments) is None
+
+
+def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
+    """The figure by which cold and warm were told apart, where nothing else tells; else empty."""
+    if not by_waiting(measurement):
+        return ()
+    if base_mode(measurement) == "warm":
+        share = _share_waited(measurement, "warm")
+        known = share is not None
+        return (_evidence("share of time waiting for a file, warm", share, WARM_WAIT_SHARE),) if known else ()
+    cold_s, warm_s = _wait_s(measurement, "baseline"), _wait_s(measurement, "warm")
+    if cold_s is None or warm_s is None:
+        return ()
+    ratio = max(cold_s, SHORTEST_WAIT_S) / max(warm_s, SHORTEST_WAIT_S)
+    return (_evidence("waiting for a file, cold over warm", ratio, TOLD_APART),)
+
+
+def _evidence(metric: str, value: float | None, threshold: float) -> Evidence:
+    return Evidence(metric=metric, value=value or 0.0, threshold=threshold, unit="")
+
+
+def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> str | None:
+    if base_mode(measurement) == "warm":
+        share = _share_waited(measurement, mode)
+        if share is None:
+            return "the workers left no record of their time"
+        if share < WARM_WAIT_SHARE:
+            return None
+        return f"{_UNCOUNTED}, and workers waited {share:.0%} of their time on files meant to be warm"
+    if not _of(measurement, "warm"):
+        return f"{_UNCOUNTED}, and no warm segment was measured, against which waiting would tell cold reads"
+    # The warm segments are warm when the cold ones beside them waited for so much longer.
+    cold_s, warm_s = _wait_s(measurement, "baseline" if mode == "warm" else mode), _wait_s(measurement, "warm")
+    if warm_s is None or cold_s is None:
+        return "the workers left no record of their time"
+    if cold_s >= TOLD_APART * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
+        return None
+    return (
+        f"{_UNCOUNTED}, and workers waited {significant(cold_s * 1e3)} ms an image in segments meant to be cold and "
+        f"{significant(warm_s * 1e3)} ms in warm ones, which does not tell them apart"
+    )
+
+
+def _of(measurement: Measurement, mode: Mode) -> list[Segment]:
+    return [segment for segment in measurement.segments if segment.mode == mode]
+
+
+def _resident(segments: Sequence[Segment]) -> float | None:
+    known = [segment.resident_before for segment in segments if segment.resident_before is not None]
+    return mean(known) if known and len(known) == len(segments) else None
+
+
+def _cost(measurement: Measurement, mode: Mode) -> WorkerCost | None:
+    """Of the drains: training leaves storage more time."""
+    return worker_cost(measurement.worker_batches, segments_of(measurement, mode, "loader_only"))
+
+
+def _wait_s(measurement: Measurement, mode: Mode) -> float | None:
+    """Seconds that a worker waits for an image."""
+    cost = _cost(measurement, mode)
+    return None if cost is None else cost.per_image().blocked_s
+
+
+def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
+    """Waiting in one mode as a share of a worker's time in the whole pipeline, of which a mode may leave little."""
+    whole, waited_s = _cost(measurement, "warm"), _wait_s(measurement, mode)
+    if whole is None or waited_s is None or not whole.wall_s:
+        return None
+    return waited_s * whole.images / whole.wall_s

@@ -1,0 +1,261 @@
+"""Measure a user's own DataLoader with a user's own step, in this process, as one configuration."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.analyze.verdict.speedups import judged_activity
+from loaderprobe.api.ceilings import CEILING_S, ceiling_of
+from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.learning import Learned, Learning
+from loaderprobe.measure.session import OnStage, Parts, Session
+from loaderprobe.plugins import resolve
+from loaderprobe.protocols import Clock, Compute, NextRound, PageCache
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import BatchFiles, CacheState, PartFiles, RunConfig, content_hash
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.samplers.waits import WaitsSampler
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.device import locate, read_sectors
+from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.system.process import threads_of
+from loaderprobe.units import format_duration
+
+# A budget is kept between rounds; within one it may be overrun so far, for batches and steps that take seconds.
+OVERRUN_TIMES = 2.0
+OVERRUN_S = 10.0
+# A batch that does not come at all, with workers.
+PATIENCE_S = 60.0
+HIDDEN = StorageLocation(
+    path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=("the files are not known",)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How a loader is to be measured."""
+
+    cache: CacheState = "cold"
+    budget_s: float | None
+    thorough: bool = False
+    rounds: int = 3
+    seed: int = 0
+    next_round: NextRound | None = None
+    """None takes the standard one."""
+
+
+class OutOfTimeError(LoaderprobeError):
+    """More time has gone than the budget allows to overrun."""
+
+
+class Deadline(SystemClock):
+    """A clock for the step, and a check before each batch: both raise OutOfTimeError once it is too late."""
+
+    def __init__(self, budget_s: float | None) -> None:
+        self._begin_ns = super().now_ns()
+        self._most_s = None if budget_s is None else OVERRUN_TIMES * budget_s + OVERRUN_S
+        self.patience_s = 0.0 if self._most_s is None else self._most_s + PATIENCE_S
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since it was made."""
+        return (super().now_ns() - self._begin_ns) / 1e9
+
+    def now_ns(self) -> int:
+        """Now, in ns; raises OutOfTimeError when it is too late."""
+        self.check()
+        return super().now_ns()
+
+    def check(self) -> None:
+        """Raise OutOfTimeError when it is too late."""
+        if self._most_s is not None and self.spent_s > self._most_s:
+            raise OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserMeasured:
+    """What one loader does, the files that it reads (or why they are not known), and what its storage delivers."""
+
+    measurement: Measurement
+    files: BatchFiles | PartFiles | str
+    ceiling: StorageCeiling | None = None
+    keeps_samples: bool = False
+    """True when its data set did less work the second time."""
+
+
+def measure_loader(
+    loader: Any, compute: Callable[[Clock], Compute], asked: Asked, on_stage: OnStage, cache: PageCache | None = None
+) -> UserMeasured:
+    """Measure one loader with one device.
+
+    The loader is left as it was found. Raises BadValue for a loader that cannot be measured, or not in the time
+    there is; LoaderprobeError, with its cause, for what the data set or the step raises.
+    """
+    from loaderprobe.loaders.shared_state import shared_state_kept
+    from loaderprobe.loaders.unwrap import Otherwise, unwrap
+
+    given = unwrap(loader)
+    with shared_state_kept(given.loader) as state:
+        for note in state.notes:
+            on_stage(note, 0, 0)
+        while True:
+            try:
+                found = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
+                notes = (*found.measurement.notes, *state.notes)
+                return replace(found, measurement=replace(found.measurement, notes=notes))
+            except Otherwise as error:
+                given = error.instead  # without the wrapper, or with fewer workers: that ends
+
+
+def _measure(
+    given: Any, compute: Callable[[Clock], Compute], asked: Asked, on_stage: OnStage, cache: PageCache
+) -> UserMeasured:
+    from loaderprobe.loaders.random_state import random_state_kept
+    from loaderprobe.loaders.user_loader import OwnLoader
+
+    loader = given.loader
+    limit = Deadline(asked.budget_s)
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
+        own = OwnLoader(given, Path(scratch), limit.check, limit.patience_s)
+        looking = WaitsSampler(lambda: _threads(own, loader), Path(scratch))
+        with random_state_kept(loader), own, looking:
+            try:
+                on_stage("learning which files are read", 0, 0)
+                learned = _learning(own, loader, limit, asked, cache).run()
+                looking.follow_threads()
+                session = _session(own, loader, compute(limit), asked, on_stage, cache, learned)
+                session.parts = replace(session.parts, waits=looking.samples)
+                ceiling_s = CEILING_S if session.parts.location.counts_reads and asked.cache == "cold" else 0.0
+                spent_s = limit.spent_s + ceiling_s
+                session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
+                notes = _run(session, own, loader)
+            except OutOfTimeError as error:
+                raise BadValue(
+                    f"{error.message}, in which the loader gave {len(own.records().batch)} batches",
+                    hint="give a larger budget_s, or a loader of smaller batches",
+                ) from error
+            measured = session.measurement((), ())
+            measured = replace(measured, notes=(*measured.notes, *own.notes(), *notes))
+    on_stage("what the storage delivers", 0, 0)
+    return UserMeasured(
+        measurement=measured,
+        files=learned.files,
+        ceiling=ceiling_of(measured, learned.files, cache) if ceiling_s else None,
+        keeps_samples=learned.keeps_samples,
+    )
+
+
+def _threads(own: Any, loader: Any) -> list[tuple[int, int]]:
+    """Those that make batches; none while workers are still to be started, as some wrappers do with the first batch."""
+    return threads_of(own.workers()) if own.workers() or not loader.num_workers else []
+
+
+def _learning(own: Any, loader: Any, limit: Deadline, asked: Asked, cache: PageCache) -> Learning:
+    return Learning(
+        loader=own,
+        cache=cache,
+        workers=loader.num_workers,
+        ahead=loader.num_workers * (loader.prefetch_factor or 0),
+        spent_s=lambda: limit.spent_s,
+        budget_s=asked.budget_s,
+        ended=lambda taken: _ended(taken, loader),
+        counts_reads=lambda files: _location(files).counts_reads,
+    )
+
+
+def _location(files: BatchFiles | PartFiles | str) -> StorageLocation:
+    """Of the storage under the largest of the files: a small one beside the data may be anywhere."""
+    if isinstance(files, str) or not files.file_bytes:
+        return HIDDEN
+    return locate(Path(max(files.file_bytes, key=lambda path: files.file_bytes[path])))
+
+
+def _session(
+    own: Any, loader: Any, device: Compute, asked: Asked, on_stage: OnStage, cache: PageCache, learned: Learned
+) -> Session:
+    location = _location(learned.files)
+    return Session(
+        config=_config(own, loader, device, asked, learned),
+        files=None if isinstance(learned.files, str) else learned.files,
+        access=learned.access,
+        taken=learned.taken,
+        pool=learned.pool,
+        images=learned.images,
+        held=learned.held,
+        first_lap=learned.lap,
+        parts=Parts(
+            loader=own,
+            compute=device,
+            clock=SystemClock(),
+            cache=cache,
+            location=location,
+            cores_available=cores_available(),
+            read_devices=lambda: read_sectors(location.devices),
+            next_round=asked.next_round or resolve("rounds", "standard"),
+        ),
+        on_stage=on_stage,
+        thorough=asked.thorough,
+    )
+
+
+def _run(session: Session, own: Any, loader: Any) -> tuple[str, ...]:
+    """Measure; a note tells when a round was broken off. Raises OutOfTimeError when that was the first."""
+    try:
+        session.run()
+    except StopIteration as error:
+        raise _ended(session.taken, loader) from error
+    except OutOfTimeError:
+        found = session.measurement((), ()).segments
+        needed = {"loader_only", judged_activity(session.measurement((), ()))}
+        if not needed <= {each.activity for each in found if each.mode == session.base_mode}:
+            raise
+        return ("batches or steps took so long that a round was broken off",)
+    own.check()
+    return ()
+
+
+def _ended(taken: int, loader: Any) -> BadValue:
+    if taken:
+        return BadValue(
+            f"the loader ended after {taken} batch{'' if taken == 1 else 'es'} and did not begin again",
+            hint="make the data set's __iter__ start anew each time",
+        )
+    count, size = _count(loader.dataset), loader.batch_size
+    if count == 0:
+        return BadValue("the loader yields no batch: its data set is empty", hint="check where the data set looks")
+    if count and size and count < size and loader.drop_last:
+        return BadValue(
+            f"the loader yields no batch: {size} are a batch, the data set has {count}, and drop_last=True drops those",
+            hint="use a smaller batch_size, or drop_last=False",
+        )
+    return BadValue(
+        "the loader yields no batch", hint="iterate it yourself; is its sampler empty, or its data set used up?"
+    )
+
+
+def _count(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None  # an iterable need not know
+
+
+def _config(own: Any, loader: Any, compute: Compute, asked: Asked, learned: Learned) -> RunConfig:
+    return RunConfig(
+        data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
+        resolution="as-found",
+        workers=loader.num_workers,
+        batch_size=max(1, own.records().images[0]),
+        prefetch_factor=loader.prefetch_factor or 0,
+        loader="own",
+        compute=compute.info().name,
+        cache="as-found" if learned.access == "none" else asked.cache,
+        rounds=asked.rounds,
+        seed=asked.seed,
+    )

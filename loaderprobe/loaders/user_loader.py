@@ -1,0 +1,290 @@
+"""A user's own DataLoader, driven through a copy of it, so that the loader itself stays as it was found."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.loaders.error_origin import FROM_WORKER, blamed
+from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
+from loaderprobe.loaders.learned import Lesson, lessons
+from loaderprobe.loaders.named import named_files
+from loaderprobe.loaders.pool import Pool
+from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
+from loaderprobe.loaders.twin import FOREIGN, FOREIGN_HINT, check_untouched, endless, kept_iterators, own_sampler
+from loaderprobe.loaders.unwrap import Epochs, Otherwise, Unwrapped, unwrap
+from loaderprobe.records.config import BatchFiles, PartFiles
+from loaderprobe.records.measurement import Mode
+from loaderprobe.stats import median
+from loaderprobe.system.mapped import let_go
+
+# Files are read whole when read calls return about as many bytes as the opened files hold.
+READ_WHOLE = (0.8, 1.25)
+# What a worker reads beside: indices, clocks of the kernel.
+BESIDE_BYTES = 8192
+NO_FILES = "the data set opens no file that could be seen"
+OPENED_BELOW = "the data set opens files below Python, where no batch tells which"
+IN_PARTS = "the data set reads only parts of the files that it opens"
+OTHERS_TOO = "the data set reads more than the files that Python can see it open"
+# To evict more takes longer than it is worth.
+MOST_FILES = 20_000
+MOST_BYTES = 64 << 30
+# Until all workers have made what they were asked for; a batch that takes longer is caught in the act.
+MOST_STILL_S = 10.0
+MOST_RELEASE_S = 2.0
+POLL_S = 0.002
+# A wrapper may prefetch: so many batches, and a share of those it has given.
+AHEAD, AHEAD_SHARE = 1, 0.25
+
+
+class Guarded:
+    """An iterator whose errors say whose they are. Keeps no batch, so that releasing one costs what it costs."""
+
+    def __init__(self, inner: Iterator[Any], trouble: Callable[[Exception], Exception], before: Callable[[], None]):
+        self._inner = inner
+        self._trouble = trouble
+        self._before = before
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        self._before()
+        try:
+            return next(self._inner)
+        except StopIteration:
+            raise
+        except Exception as error:
+            raise self._trouble(error) from error
+
+
+class OwnLoader(SwitchedLoader):
+    """Drives a copy of a user's loader: map-style or iterable, of any batch, with any workers.
+
+    `before_batch` is called before each batch is taken, and may raise; a batch that takes longer than `patience_s`
+    is an error. Raises BadValue for what is no DataLoader, and for one that cannot be looked at without using it up.
+    """
+
+    def __init__(
+        self,
+        given: DataLoader[Any] | Unwrapped,
+        scratch: Path,
+        before_batch: Callable[[], None] = lambda: None,
+        patience_s: float = 0.0,
+    ) -> None:
+        self._given = given if isinstance(given, Unwrapped) else unwrap(given)
+        self._own = loader = self._given.loader
+        check_untouched(loader)
+        self._before_batch = before_batch
+        self._iterable = isinstance(loader.dataset, IterableDataset)
+        self._pool = None if self._iterable else Pool(own_sampler(loader), loader.num_workers)
+        super().__init__(endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
+        self._lanes = FetchLog(scratch / "fetch.log", max(loader.num_workers, 1))
+        self._settled = self._laps = 0
+        self._rewrapped: Any = None
+        self._epochs = Epochs(())
+        make, settings = self._loader._get_iterator, self._loader.__dict__
+        # Wrappers and sub-classes begin epoch after epoch; below them is one iterator, with one set of workers.
+        settings["_get_iterator"] = lambda: make() if self._iterator is None else self._iterator
+
+    def __enter__(self) -> Self:
+        twin = self._loader
+        try:
+            for name in kept_iterators(self._own):
+                twin.__dict__[name] = DataLoader.__iter__(twin)
+            self._rewrapped = self._given.rewrap(twin)
+            self._batches = self._epochs = Epochs(twin if self._rewrapped is None else self._rewrapped)
+            return self
+        except LoaderprobeError:
+            super().__exit__(None, None, None)
+            raise
+        except Exception as error:
+            super().__exit__(None, None, None)
+            raise self._trouble(error) from error
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            super().__exit__(*error)
+        finally:
+            self._epochs.close()
+            if self._rewrapped is not None:
+                self._given.release(self._rewrapped)
+
+    def batches(self) -> Iterator[Any]:
+        """What the loader yields, in mode T only the number of samples; errors say whose they are."""
+        return Guarded(self._batches, self._trouble, self._before_batch)
+
+    def _trouble(self, error: Exception) -> Exception:
+        if self._iterator is not None and self._loader.num_workers and not FROM_WORKER.match(str(error)):
+            dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
+            if dead:
+                return dead
+        return blamed(error)
+
+    def check(self) -> None:
+        """Raise where the loader is not driven as others are. To be called once batches have been taken."""
+        if self._iterator is None or not self.records().batch:
+            raise BadValue(FOREIGN, hint=FOREIGN_HINT)
+        self._check_pace()
+        ended = self._ended_workers()
+        if ended:
+            busy, workers = len(set(self.records().worker)), self._loader.num_workers
+            message = (
+                f"{ended} of the {workers} workers had no more batches while others had: their share of the data set "
+                "ends, or is empty"
+            )
+            hint = "give every worker a share that begins anew each time (get_worker_info), or use fewer workers"
+            if busy + ended != workers:
+                raise BadValue(message, hint=hint)
+            note = (
+                f"{ended} of {workers} workers {'gets' if ended == 1 else 'get'} no data: "
+                f"measured with {busy} worker{'' if busy == 1 else 's'}"
+            )
+            raise Otherwise(message, hint=hint, instead=self._given.with_workers(busy, note))
+
+    def _check_pace(self) -> None:
+        """A wrapper whose work is kept must give a batch for each that it takes."""
+        ahead = self._iterator._num_yielded - self._epochs.taken
+        if self._rewrapped is not None and not 0 <= ahead <= AHEAD + AHEAD_SHARE * self._epochs.taken:
+            raise Otherwise(
+                f"the wrapper takes {self._iterator._num_yielded} batches to give {self._epochs.taken}",
+                hint=FOREIGN_HINT,
+                instead=self._given.without_wrappers("it does not give one batch for each that it takes"),
+            )
+
+    def _ended_workers(self) -> int:
+        return list(self._iterator._workers_status).count(False) if self._loader.num_workers else 0
+
+    def notes(self) -> tuple[str, ...]:
+        """What was done in another way than the loader is set to."""
+        found = list(self._given.notes)
+        if not self._own.__dict__.get("in_order", True):
+            found.append("batches were taken in order, although the loader has in_order=False")
+        if self._pool is not None and self._pool.odd > 1:
+            found.append(f"batches differ in length; {self._pool.odd} that are not as long as the first were left out")
+        return tuple(found)
+
+    def modes(self) -> frozenset[Mode]:
+        """Sub-classes that work on what they yield are not given anything but batches."""
+        plain = type(self._own).__iter__ is DataLoader.__iter__ and not self._given.wrappers
+        return super().modes() - (frozenset() if plain else {"no_transport"})
+
+    @property
+    def exhausted(self) -> bool:
+        """True when the sampler had no more batches, and the pool is what it gave."""
+        return self._pool is not None and self._pool.size > 0
+
+    def settle(self, taken: int) -> int:
+        """Make the batches asked for by now the pool; returns how many must have been taken until it is learned.
+
+        `taken` batches have been taken by now.
+        """
+        ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
+        if self._pool is not None:
+            self._pool.close()
+            size = self._pool.size
+        else:
+            lanes = self._lanes.lanes
+            # A short iterable begins again by itself: the pool is what comes before.
+            once = min((_before_again(lessons(self._lanes, lane)) or sys.maxsize for lane in range(lanes)), default=0)
+            size = min(-(-(taken + ahead) // lanes), once) * lanes
+        self._settled = self._log.pool = size
+        return size
+
+    def _lessons(self) -> list[Lesson]:
+        """What the batches of the settled pool showed, in their order; empty lessons for those not made yet."""
+        found, lanes = [Lesson() for _ in range(self._settled)], self._lanes.lanes
+        for lane in range(lanes):
+            for made, lesson in enumerate(lessons(self._lanes, lane)[: self._settled // lanes]):
+                found[lane + made * lanes] = lesson
+        return found
+
+    def called_bytes(self) -> tuple[int, ...]:
+        """Bytes that read calls returned, by batch of the pool."""
+        return tuple(lesson.called_bytes for lesson in self._lessons())
+
+    def files(self, batch_size: int) -> BatchFiles | PartFiles | str:
+        """The files of the settled pool, batch by batch or as a whole; or why they are not known."""
+        found = self._lessons()
+        seen = [lesson for lesson in found if lesson.files]
+        # What the first batches import is no data, so the usual batch decides.
+        if 2 * len(seen) <= len(found):
+            return self._in_parts(found, OPENED_BELOW)
+        opened = [sum(lesson.files.values()) for lesson in seen]
+        called = sorted(lesson.called_bytes for lesson in seen)
+        if median(called) and median(called) < READ_WHOLE[0] * median(opened):
+            return self._in_parts(found, IN_PARTS)
+        # Now and then a batch also reads what it imports, so a quarter of them must read more than they open.
+        if called[len(called) // 4] > READ_WHOLE[1] * median(opened) + BESIDE_BYTES:
+            return self._in_parts(found, OTHERS_TOO)
+        return BatchFiles(
+            batch_size=batch_size,
+            paths=tuple(tuple(lesson.files) for lesson in found),
+            file_bytes={path: size for lesson in found for path, size in lesson.files.items()},
+            in_order=not self._iterable,
+        )
+
+    def _in_parts(self, found: list[Lesson], why: str) -> PartFiles | str:
+        """All files that were opened, held or named by the data set; few enough to be evicted."""
+        files = {path: size for lesson in found for path, size in (lesson.files | lesson.held).items()}
+        named = named_files(self._own.dataset, most=MOST_FILES)
+        files |= named
+        if not files or len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
+            return why if files else NO_FILES
+        return PartFiles(file_bytes=files, why=why)
+
+    def release(self, taken: int) -> None:
+        """Have this process and all workers unmap the pages of mapped files, once no batch is being made.
+
+        `taken` batches have been taken: workers stop when those ahead are made. Waits for that, and for them, a while.
+        """
+        let_go()
+        if not self._loader.num_workers:
+            self._log.ask_release()
+            return
+        _wait_for(lambda: self.still(taken), MOST_STILL_S)
+        self._log.ask_release()
+        if self._bells is not None:
+            self._bells.ring()
+        _wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
+
+    def take_new(self) -> None:
+        """From now on make batches that were not made before."""
+        if self._log.pool != ALWAYS_NEW:
+            self._laps = self._log.laps
+        self._log.pool = ALWAYS_NEW
+        if self._pool is not None:
+            self._pool.take_new()
+
+    def repeats(self) -> bool:
+        """True for a map-style data set, whose batches are asked for by their indices."""
+        return self._pool is not None
+
+    def repeat(self, batches: int) -> None:
+        """From now on make the last so many batches again and again."""
+        if self._pool is not None:
+            self._pool.repeat(batches)
+
+    def new_left(self) -> float:
+        """Batches that were never made; below 0 when some came again."""
+        if self._pool is not None:
+            return -float(self._pool.laps) if self._pool.laps else self._pool.left()
+        again = self._log.laps - self._laps
+        return -float(again) if again > 0 else float("inf")
+
+
+def _wait_for(done: Callable[[], bool], most_s: float) -> None:
+    end_s = time.monotonic() + most_s
+    while not done() and time.monotonic() < end_s:
+        time.sleep(POLL_S)
+
+
+def _before_again(learned: Sequence[Lesson]) -> int:
+    """Batches that a worker made of an iterable before it began again; 0 when it has not."""
+    return next((made for made, each in enumerate(learned) if each.again), 0)

@@ -1,0 +1,217 @@
+"""What can and cannot be measured on this machine, why, and how to get the rest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Literal
+
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.plugins import resolve
+from loaderprobe.protocols import Clock
+from loaderprobe.records.environment import Capability, StorageLocation
+from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.device import locate, read_sectors
+from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.memory import free_shared_memory_bytes
+from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
+from loaderprobe.system.process import read_process
+from loaderprobe.system.thread import ThreadMeter
+from loaderprobe.system.thread_files import ThreadGone
+from loaderprobe.system.waits import REFUSED, WatchedProcess, yama_scope
+from loaderprobe.units import format_bytes, significant
+
+PROBE_BYTES = 1 << 20
+# Two workers' batches of 32 float images, with a prefetch factor of 2.
+USUAL_SHARED_MEMORY = 7 * 32 * 3 * 224 * 224 * 4
+# GPM compares two samples, which must be more than 0.1 s apart.
+GPM_GAP_S = 0.15
+_UTILIZATION, _OCCUPANCY = "GPU utilization (NVML)", "SM occupancy (NVML GPM)"
+
+
+def capabilities(path: Path) -> tuple[Capability, ...]:
+    """All that a sweep measures, for data under `path`."""
+    location = locate(path)
+    return (
+        _storage(location),
+        _cold_reads(path, location),
+        _device_reads(location),
+        _own_reads(location),
+        _waits(),
+        _run_delay(),
+        _cores(),
+        _shared_memory(),
+        _training(),
+        *gpu_counters(SystemClock()),
+    )
+
+
+def _storage(location: StorageLocation) -> Capability:
+    name, where = "storage under the data", f"{location.filesystem} on {', '.join(location.devices) or location.source}"
+    if location.kind == "memory":
+        return Capability(
+            name=name, state="no", why=f"{location.path} is in memory, not on storage",
+            next_step="give a path on the storage in question",
+        )  # fmt: skip
+    state = "yes" if location.counts_reads and location.devices else "limited"
+    return Capability(name=name, state=state, why="; ".join([where, *location.notes]))  # type: ignore[arg-type]  # a literal either way
+
+
+def _cold_reads(path: Path, location: StorageLocation) -> Capability:
+    """Tried on a small file of our own under `path`, or said why not."""
+    name = "cold reads, proved"
+    if location.kind == "memory":
+        return Capability(name=name, state="no", why="files in memory are always warm")
+    if not os.access(path, os.W_OK):
+        return Capability(
+            name=name, state="limited", why="no permission for a trial file here; the sweep checks by bytes read",
+            next_step=f"run doctor on a directory of {location.mount} that you may write to",
+        )  # fmt: skip
+    cache = LinuxPageCache()
+    with tempfile.NamedTemporaryFile(dir=path, prefix=".loaderprobe-") as file:
+        file.write(os.urandom(PROBE_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+        cache.evict([Path(file.name)])
+        left = cache.resident([Path(file.name)])
+        unknown = why_unknown(Path(file.name)) if left is None else ""
+    if left is None:
+        return Capability(name=name, state="limited", why=unknown or "what is cached cannot be known")
+    if left > 0:
+        return Capability(name=name, state="no", why=f"{left:.0%} of a file stayed in the cache after it was dropped")
+    return Capability(name=name, state="yes", why="a file was dropped from the page cache, and the kernel confirms it")
+
+
+def _device_reads(location: StorageLocation) -> Capability:
+    name = "what the device reads"
+    if read_sectors(location.devices) is None:
+        return Capability(name=name, state="no", why="/proc/diskstats shows no device of this file system")
+    return Capability(name=name, state="yes", why=f"/proc/diskstats counts {', '.join(location.devices)}")
+
+
+def _own_reads(location: StorageLocation) -> Capability:
+    name = "what each worker reads"
+    counters = read_process(os.getpid())
+    if counters is None or counters.read_bytes is None:
+        return Capability(name=name, state="no", why="/proc/PID/io may not be read here")
+    if not location.counts_reads:
+        return Capability(name=name, state="limited", why=f"the kernel does not account reads of {location.filesystem}")
+    return Capability(name=name, state="yes", why="/proc/PID/io and getrusage count bytes fetched from storage")
+
+
+def _waits() -> Capability:
+    """Tried on a child, which a process may look at wherever it may look at its workers."""
+    name = "what workers wait for"
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        reason = _why_letters_only(child.pid)
+        child.kill()
+    if reason is None:
+        return Capability(name=name, state="yes", why="/proc/PID/task/TID/syscall shows files, sockets and locks")
+    if not Path("/proc/self/task").is_dir():
+        return Capability(name=name, state="no", why="there is no /proc here")
+    step = ""
+    if REFUSED in reason:
+        step = "sysctl kernel.yama.ptrace_scope=1" if yama_scope() > 1 else "docker run --cap-add=SYS_PTRACE"
+    return Capability(
+        name=name, state="limited", why=f"{reason}; states and kernel functions tell kinds of waiting, not files",
+        next_step=step,
+    )  # fmt: skip
+
+
+def _why_letters_only(pid: int) -> str | None:
+    try:
+        process = WatchedProcess(pid)
+    except ThreadGone:
+        return "there is no /proc of processes here"
+    with closing(process), suppress(ThreadGone):
+        process.look(pid)
+    return process.letters_only
+
+
+def _run_delay() -> Capability:
+    name = "waiting for a core, apart from storage"
+    meter = ThreadMeter()
+    known = meter.run_delay_known
+    meter.close()
+    if known:
+        return Capability(name=name, state="yes", why="/proc/thread-self/schedstat keeps the run-queue delay")
+    return Capability(
+        name=name, state="limited", why="no schedstat: waiting for a core counts as waiting for storage",
+        next_step="a kernel with CONFIG_SCHED_INFO",
+    )  # fmt: skip
+
+
+def _cores() -> Capability:
+    return Capability(
+        name="cores", state="yes", why=f"{significant(cores_available())} after affinity and quota, of {os.cpu_count()}"
+    )
+
+
+def _shared_memory() -> Capability:
+    name, free = "shared memory for workers", free_shared_memory_bytes()
+    if free is None:
+        return Capability(name=name, state="no", why="there is no /dev/shm", next_step="mount a tmpfs there")
+    if free < USUAL_SHARED_MEMORY:
+        return Capability(
+            name=name, state="limited", why=f"{format_bytes(free)} free, too little for 2 workers",
+            next_step="docker run --shm-size=8g, or smaller batches",
+        )  # fmt: skip
+    return Capability(name=name, state="yes", why=f"{format_bytes(free)} free in /dev/shm")
+
+
+def _training() -> Capability:
+    name = "training on a GPU"
+    try:
+        info = resolve("compute", "cuda")("", SystemClock()).info()
+    except LoaderprobeError as error:
+        return Capability(
+            name=name, state="no", why=error.message,
+            next_step="--compute emulated:mlperf-h100 shows what that GPU would need; --compute cpu trains on the CPU",
+        )  # fmt: skip
+    return Capability(name=name, state="yes", why=info.device)
+
+
+def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
+    """Utilization and SM occupancy, tried on every GPU with the sampler that a sweep uses."""
+    gpus, reason = list_gpus()
+    if reason:
+        return (
+            Capability(
+                name=_UTILIZATION, state="no", why=reason, next_step="an NVIDIA GPU, and its driver's libnvidia-ml"
+            ),
+            Capability(name=_OCCUPANCY, state="no", why=reason, next_step="an NVIDIA GPU of the Hopper kind or newer"),
+        )
+    sampler = resolve("sampling", "loaderprobe.samplers.nvml:NvmlSampler")
+    with ExitStack() as stack:
+        tried = [(gpu.name, stack.enter_context(sampler(clock, gpu.uuid))) for gpu in gpus]
+        for wait_s in (GPM_GAP_S, 0.0):
+            for _, each in tried:
+                each.sample()
+            clock.sleep(wait_s)
+        found = [(name, each.series()) for name, each in tried]
+    return (
+        _gpu_counter(_UTILIZATION, "gpu_utilization", "share of time with any kernel at all", found),
+        _gpu_counter(_OCCUPANCY, "gpu_sm_occupancy", "active warps, of the most the SMs can hold", found),
+    )
+
+
+def _gpu_counter(
+    name: str, series: str, meaning: str, found: Sequence[tuple[str, Sequence[Series | Missing]]]
+) -> Capability:
+    read = [gpu for gpu, items in found if any(isinstance(item, Series) and item.name == series for item in items)]
+    reasons = dict.fromkeys(
+        f"{gpu}: {item.reason}"
+        for gpu, items in found
+        for item in items
+        if isinstance(item, Missing) and item.name == series
+    )
+    state: Literal["yes", "limited", "no"] = "yes" if len(read) == len(found) else "limited" if read else "no"
+    good = [f"{', '.join(dict.fromkeys(read))}: {meaning}"] if read else []
+    return Capability(name=name, state=state, why="; ".join([*good, *reasons]))

@@ -1,0 +1,180 @@
+"""Where the children of a sweep are born: a process that has imported what they need, and forks for each.
+
+Importing torch takes seconds, a fork milliseconds, and every configuration still has a process of its own. The
+nursery uses no device: a process that has used CUDA cannot fork.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Protocol, Self
+
+import msgspec
+
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.child import main as measure_in_child
+from loaderprobe.plugins import resolve
+from loaderprobe.system.process import child_environment, die_with_parent
+
+MOST_BYTES = 65536
+GONE = "the process that starts the measuring processes has ended"
+
+
+class Child(Protocol):
+    """A running child, as `subprocess.Popen` shows it."""
+
+    pid: int
+    returncode: int | None
+    stdout: IO[bytes] | None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, or minus the signal. Raises subprocess.TimeoutExpired."""
+        ...
+
+
+Start = Callable[[Path, Path, Path], Child]
+"""From the paths of order, result and log to a child that leads a process group and writes events to its output."""
+
+
+class _Birth(msgspec.Struct):
+    order: str
+    result: str
+
+
+class ForkServerChild:
+    """A child of the nursery, which alone can wait for it and tells us."""
+
+    def __init__(self, pid: int, stdout: IO[bytes], link: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdout: IO[bytes] | None = stdout
+        self._link = link
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, or minus the signal that ended it."""
+        if self.returncode is None:
+            # A timeout of 0 would mean something else to a socket.
+            self._link.settimeout(None if timeout is None else max(timeout, 1e-3))
+            try:
+                self.returncode = _receive_number(self._link)
+            except EOFError:
+                # The nursery has ended, and its children with it.
+                self.returncode = -signal.SIGKILL
+            except TimeoutError as error:
+                raise subprocess.TimeoutExpired("child", timeout or 0.0) from error
+        return self.returncode
+
+
+class ForkServer:
+    """Starts children for one sweep; leaving it ends it."""
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        self._link, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), str(os.getpid())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=child_environment(),
+                start_new_session=True,
+            )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._link.close()
+        self._process.kill()
+        self._process.wait()
+
+    def start(self, order: Path, result: Path, log: Path) -> ForkServerChild:
+        """A new child; of a new nursery when this one has ended, which is no fault of what is measured next."""
+        if self._process.poll() is not None:
+            self._link.close()
+            self._begin()
+        read_end, write_end = os.pipe()
+        message = msgspec.json.encode(_Birth(order=str(order), result=str(result)))
+        self._link.settimeout(None)
+        with log.open("wb") as log_file:
+            try:
+                socket.send_fds(self._link, [message], [write_end, log_file.fileno()])
+                pid = _receive_number(self._link)
+            except (OSError, EOFError) as error:
+                os.close(read_end)
+                raise LoaderprobeError(GONE, hint="look for the out-of-memory killer in dmesg") from error
+            finally:
+                os.close(write_end)
+        return ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
+
+
+def _receive_number(link: socket.socket) -> int:
+    found = link.recv(8, socket.MSG_WAITALL)
+    if len(found) < 8:
+        raise EOFError(GONE)
+    return int(struct.unpack("q", found)[0])
+
+
+def _serve(link: socket.socket) -> None:
+    """Fork a child for every message, tell its number, wait for it, tell how it ended."""
+    while True:
+        message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
+        if not message:
+            return
+        birth = msgspec.json.decode(message, type=_Birth)
+        pid = os.fork()
+        if pid == 0:
+            _live(birth, fds, link)
+        # Before anybody hears of the child, it leads a group that can be ended as a whole.
+        os.setpgid(pid, pid)
+        for fd in fds:
+            os.close(fd)
+        with suppress(BrokenPipeError):  # the sweep has ended; the next receive says so
+            link.sendall(struct.pack("q", pid))
+            _, status = os.waitpid(pid, 0)
+            link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
+
+
+def _live(birth: _Birth, fds: list[int], link: socket.socket) -> None:
+    """The child: a process group of its own, events to its output, everything else to the log."""
+    nursery = os.getppid()
+    link.close()
+    os.setpgid(0, 0)
+    events, log = fds[0], fds[1]
+    os.dup2(events, 1)
+    os.dup2(log, 2)
+    code = 1
+    try:
+        code = measure_in_child(Path(birth.order), Path(birth.result), parent=nursery)
+    except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main(link_fd: int, parent: int) -> None:
+    """Import what children need, then serve until the sweep ends."""
+    die_with_parent(parent)
+    with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so
+        resolve("loader", "torch")
+        resolve("rounds", "standard")
+        resolve("compute", "cpu")
+    _serve(socket.socket(fileno=link_fd))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,239 @@
+"""One phase of the probe: bouts of reading until the rate is known well enough, then its figures."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, LegName
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST
+from loaderprobe.stats import half_width_in_time
+from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading
+from loaderprobe.storage.steady import steady_slices
+from loaderprobe.storage.supply import Supply
+from loaderprobe.system.device import reads_from_storage
+from loaderprobe.system.process import read_process
+
+SETTLED_AT = 0.05
+"""A phase ends when half its 95 % interval is within this share of the rate."""
+BUSY_SHARE = 0.7
+"""Python's threads kept up with C up to this share of the cores."""
+SHORT_S = 1.0
+# A handful of small files is read in no time; going round more often would measure the eviction.
+MOST_ROUNDS = 40
+PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What a phase reads, from where, for how long."""
+
+    name: LegName
+    engine: ReadEngine
+    supply: Supply
+    location: StorageLocation
+    cores_available: float
+    readers: int
+    seconds: float
+    """At least."""
+    longest_s: float
+    """The end of a phase whose rate has not settled."""
+    direct: bool = False
+    pause_s_per_byte: float = 0.0
+
+
+@dataclass(slots=True)
+class _Sum:
+    """All bouts of a phase so far."""
+
+    seconds: float = 0.0
+    delivered_bytes: int = 0
+    ios: int = 0
+    cpu_s: float = 0.0
+    own_bytes: int | None = 0
+    storage_bytes: int | None = 0
+    slices: list[tuple[float, float]] = field(default_factory=list)
+    read_ns: list[Column] = field(default_factory=list)
+    piece_ns: list[Column] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
+    resident: float | None = None
+    bouts: int = 0
+
+    def add(self, reading: Reading, own: int | None, storage: int | None) -> None:
+        self.seconds += reading.seconds
+        self.delivered_bytes += reading.delivered_bytes
+        self.ios += reading.ios
+        self.cpu_s += reading.cpu_s
+        self.own_bytes = None if own is None or self.own_bytes is None else self.own_bytes + own
+        self.storage_bytes = None if storage is None or self.storage_bytes is None else self.storage_bytes + storage
+        self.slices += steady_slices(reading)
+        self.read_ns.append(reading.read_ns)
+        self.piece_ns.append(reading.piece_ns)
+        self.unread |= reading.unread
+        self.bouts += 1
+
+    @property
+    def rates(self) -> list[float]:
+        """Bytes/s of the slices, in time."""
+        return [size_bytes / seconds for seconds, size_bytes in self.slices]
+
+    @property
+    def bw_bytes(self) -> float:
+        """Bytes/s over the steady part; over all of it where nothing ended in the steady part."""
+        steady = sum(size for _, size in self.slices) / sum(seconds for seconds, _ in self.slices)
+        return steady or self.delivered_bytes / self.seconds
+
+    @property
+    def half_width(self) -> float:
+        """Half the 95 % interval of the rate, bytes/s."""
+        return half_width_in_time(self.rates)
+
+    @property
+    def settled(self) -> bool:
+        return len(self.slices) > 2 and self.half_width <= SETTLED_AT * self.bw_bytes
+
+
+def run_phase(course: Course) -> BandwidthPhase:
+    """Read in bouts until the phase has settled or its time is up; the clock stops while files are evicted again.
+
+    Raises BadValue, or MissingPart, when nothing at all could be read.
+    """
+    total = _Sum()
+    rounds = course.supply.rounds
+    while not _done(course, total) and course.supply.rounds - rounds < MOST_ROUNDS:
+        pieces = course.supply.ahead(4 * course.readers)
+        if not total.bouts:
+            total.resident = course.supply.resident()
+        own, storage = _own_reads(), reads_from_storage(course.location)
+        reading = course.engine.read(pieces, _order(course, total))
+        course.supply.take(reading.taken)
+        total.add(reading, _since(own, _own_reads), _since(storage, lambda: _now(course)))
+        if not len(reading.read_ns):
+            raise _nothing(Counter(reading.unread.values()))
+    return _figures(course, total)
+
+
+def _order(course: Course, total: _Sum) -> Order:
+    """The first bout lasts as long as the phase must, those after it at least half of that.
+
+    Short ones would tell more of where a throttled device's grants fall than of its rate.
+    """
+    seconds = max(course.seconds - total.seconds, course.seconds / 2)
+    if course.engine.least_s > 1:
+        # An engine that tells one figure a bout: as long as can be, since what a device had saved up is in it.
+        seconds = course.seconds
+    return Order(
+        readers=course.readers,
+        seconds=max(seconds, course.engine.least_s),
+        direct=course.direct,
+        pause_s_per_byte=course.pause_s_per_byte,
+    )
+
+
+def _done(course: Course, total: _Sum) -> bool:
+    if total.seconds < 0.98 * course.seconds:
+        return False
+    return total.settled or total.seconds >= 0.98 * course.longest_s
+
+
+def _since(before: int | None, now: Callable[[], int | None]) -> int | None:
+    after = now()
+    return None if before is None or after is None else after - before
+
+
+def _now(course: Course) -> int | None:
+    return reads_from_storage(course.location)
+
+
+def _own_reads() -> int | None:
+    """Bytes that this process, and the children it has waited for, read from storage."""
+    counters = read_process(os.getpid())
+    return counters.read_bytes if counters else None
+
+
+def _nothing(unread: Counter[str]) -> BadValue | MissingPart:
+    why = ", ".join(f"{count} {reason}" for reason, count in unread.items()) or "the readers ended without a word"
+    if set(unread) == {"may not be read"}:
+        return MissingPart(f"none of the files may be read any more ({why})", hint="run as a user who may")
+    return BadValue(f"none of the files could be read ({why})", hint="see that they stay in place while they are read")
+
+
+def _figures(course: Course, total: _Sum) -> BandwidthPhase:
+    own = total.own_bytes if course.location.counts_reads else None
+    # A network file system that counts for the whole mount counts others' reads as well.
+    storage = own if course.location.counts_reads else total.storage_bytes
+    label = cache_label(storage, total.delivered_bytes)
+    share = storage / total.delivered_bytes if storage is not None and total.delivered_bytes else None
+    rate, half = total.bw_bytes, total.half_width
+    read = np.concatenate(total.read_ns)
+    piece = np.concatenate(total.piece_ns)
+    cpu_cores = total.cpu_s / total.seconds
+    third = max(1, len(total.rates) // 3)
+    foreign = None if own is None or total.storage_bytes is None else max(0, total.storage_bytes - own)
+    mean_bytes = total.delivered_bytes / max(1, len(read))
+    return BandwidthPhase(
+        name=course.name,
+        engine=course.engine.name,
+        readers=course.readers,
+        block_bytes=course.supply.sample.block_bytes,
+        pause_s_per_byte=course.pause_s_per_byte,
+        runtime=1e3 * total.seconds,
+        io_bytes=total.delivered_bytes,
+        bw_bytes=rate,
+        bw_low=max(0.0, rate - half),
+        bw_high=rate + half,
+        settled=total.settled,
+        iops=rate * total.ios / total.delivered_bytes,
+        total_ios=total.ios,
+        files_per_s=rate / mean_bytes,
+        clat_ns=latency(read),
+        file_ns=latency(piece) if len(piece) else None,
+        storage_bytes=storage,
+        cold_fraction=None if share is None else min(1.0, share),
+        amplification=share if label == "cold" else None,
+        foreign_bytes_per_s=None if foreign is None else foreign / total.seconds,
+        resident_before=total.resident,
+        cache=label,
+        first_third_bw_bytes=sum(total.rates[:third]) / third,
+        last_third_bw_bytes=sum(total.rates[-third:]) / third,
+        cpu_cores=cpu_cores,
+        at_least=cpu_cores > BUSY_SHARE * course.cores_available,
+        unread=dict(Counter(total.unread.values())),
+        notes=_notes(course, total),
+    )
+
+
+def cache_label(storage_bytes: int | None, delivered_bytes: int) -> CacheLabel:
+    """`cold`, `warm` or `mixed` from the share of bytes that came from storage; `unproved` when not counted."""
+    if storage_bytes is None or delivered_bytes == 0:
+        return "unproved"
+    share = storage_bytes / delivered_bytes
+    return "cold" if share >= COLD_AT_LEAST else "warm" if share < WARM_AT_MOST else "mixed"
+
+
+def latency(values_ns: Column) -> Latency:
+    """Distribution of durations; `values_ns` must not be empty."""
+    percentiles: Sequence[float] = np.percentile(values_ns, PERCENTILES).tolist()
+    return Latency(
+        min=float(values_ns.min()),
+        max=float(values_ns.max()),
+        mean=float(values_ns.mean()),
+        stddev=float(values_ns.std()),
+        N=len(values_ns),
+        percentile={f"{share:.6f}": value for share, value in zip(PERCENTILES, percentiles, strict=True)},
+    )
+
+
+def _notes(course: Course, total: _Sum) -> tuple[str, ...]:
+    notes = []
+    if total.seconds < SHORT_S:
+        notes.append(f"only {total.seconds:.2f} s of reading: give it more files for a steadier figure")
+    if total.cpu_s / total.seconds > BUSY_SHARE * course.cores_available:
+        notes.append(f"the probe kept {total.cpu_s / total.seconds:.1f} of {course.cores_available:.1f} cores busy")
+    return tuple(notes)

@@ -1,0 +1,179 @@
+"""Advice: only from forecasts, largest gain first, with what to type; and what would be wasted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaderprobe.analyze.forecast.advice import Place, Recommendation, Surroundings, advise, recommend
+from loaderprobe.analyze.forecast.groups import Known, recommend_groups
+from loaderprobe.analyze.forecast.point import point_of
+from loaderprobe.analyze.report import build_report
+from loaderprobe.analyze.verdict.rule import WORTH
+from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.testing import example_environment
+from tests.analyze.measured import FILES, measured
+from tests.analyze.scripted import Truth
+
+SLOW_DISK = Truth(bytes_per_s=20e6)
+
+
+def advised(measurement: Measurement, truth: Truth, **around: Any) -> Recommendation:
+    return recommend(measurement, run_experiments(measurement), Surroundings(storage=truth.storage(), **around))
+
+
+def test_a_measurement_becomes_a_point() -> None:
+    """Rates, service times and performed modes are those that were scripted."""
+    measurement = measured(SLOW_DISK, 1)
+    point = point_of(measurement, run_experiments(measurement))
+    assert not isinstance(point, str)
+    assert (point.workers, point.compute, point.from_storage, point.unproved) == (1, 1e5, True, None)
+    assert point.loader == pytest.approx(200)
+    assert point.cpu_s == pytest.approx(0.004)
+    assert point.blocked_s == pytest.approx(0.001)
+    assert point.bytes_per_image == pytest.approx(100_000)
+    assert point.performed == {"storage": pytest.approx(250)}
+
+
+def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
+    """Training at half of what its parts predict, in every round, is refused with that figure."""
+    measurement = measured(SLOW_DISK, 2)
+    found = run_experiments(measurement)
+    found = replace(found, end_to_end={n: each / 2 for n, each in found.predicted.items()})
+    (forecast,) = recommend(measurement, found, Surroundings()).forecasts
+    assert "50%" in (forecast.refused or "")
+    assert advise(measurement, found) == ()
+
+
+def test_a_full_disk_gets_cache_and_faster_storage() -> None:
+    """Four workers on a disk for one: memory gives what was performed, a disk four times as fast nearly as much."""
+    place = Place(root="/data/my photos", size_bytes=1e9, memory_bytes=8e9)
+    found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
+    cache, storage = [each for each in found if each.gain > 1][:2]
+    assert cache.how == "measured"
+    assert cache.gain == pytest.approx(1000 / 200, rel=0.01)
+    assert "'/data/my photos'" in cache.command
+    assert storage.action.startswith(("use storage 3.9 times as fast (78", "use storage 4.0 times as fast (79"))
+    assert storage.predicted_images_per_s == pytest.approx(4 / 0.005, rel=0.03)
+    assert storage.binds == "storage"
+    assert cache.before.value == pytest.approx(200)
+    assert cache.after.low <= cache.predicted_images_per_s == cache.after.value <= cache.after.high
+
+
+def test_data_beyond_memory_are_kept_in_part() -> None:
+    """Of 10 GB in a memory of 4 GB, 28 % can stay, and are forecast as that."""
+    place = Place(root="/data", size_bytes=10e9, memory_bytes=4e9)
+    found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
+    (part,) = [each for each in found if "in memory" in each.action]
+    assert part.action.startswith("keep 28% of the files in memory (2.80 GB)")
+    assert part.gain == pytest.approx(1 / 0.72, rel=0.05)
+
+
+def test_workers_come_from_the_knee_with_what_to_type() -> None:
+    """One worker where five feed the accelerator."""
+    truth = Truth(bytes_per_s=1e10, compute=900.0)
+    found = advised(measured(truth, 1), truth).advice
+    (more,) = [each for each in found if each.command.startswith("num_workers")]
+    assert (more.command, more.how, more.binds) == ("num_workers=6", "estimated", "compute")
+    assert more.gain == pytest.approx(900 / 200, rel=0.01)
+
+
+def test_measured_neighbours_are_advice_that_was_performed() -> None:
+    """A sweep that tried 1, 2 and 4 workers tells the first two to take 4."""
+    truth = replace(SLOW_DISK, bytes_per_s=80e6)
+    members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
+    recommendations, (knee,) = recommend_groups(members, Known(storage={FILES.fingerprint: truth.storage()}))
+    assert (knee.workers, knee.binds, knee.how) == (4, "storage", "measured")
+    assert "4 workers (800 images/s)" in knee.sentence and "the storage binds" in knee.sentence
+    for member in members[:3]:
+        (more,) = [each for each in recommendations[member.config.key].advice if each.command.startswith("num_workers")]
+        assert (more.command, more.how) == ("num_workers=4", "measured")
+
+
+def test_measured_alternatives_say_which_option_to_type() -> None:
+    """Another decoder and bytes instead of floats, each from its own CPU time."""
+    ways = (
+        Alternative(name="torchvision", cpu_s=0.003, usual_cpu_s=0.004),
+        Alternative(name="uint8", cpu_s=0.002, usual_cpu_s=0.004),
+    )
+    truth = Truth(bytes_per_s=1e10)
+    found = advised(replace(measured(truth, 1), alternatives=ways), truth).advice
+    by_command = {each.command: each.gain for each in found}
+    assert by_command["--decoder torchvision"] == pytest.approx(5 / 4, rel=0.01)
+    assert by_command["--tensor uint8"] == pytest.approx(5 / 3, rel=0.01)
+
+
+def test_varying_batches_get_a_larger_prefetch_factor() -> None:
+    """Batches of which one in eight takes longer, just ahead of the device, are smoothed by a longer queue."""
+    truth = Truth(bytes_per_s=1e10, compute=390.0)
+    found = advised(measured(truth, 2, wave=0.8, prefetch_factor=1), truth)
+    (forecast,) = [each for each in found.forecasts if each.changed == "prefetch_factor"]
+    assert forecast.images_per_s
+    assert forecast.images_per_s.value >= 0.999 * 390.0
+
+
+def test_a_faster_device_is_wasted_on_a_slow_disk() -> None:
+    """Where input binds, an accelerator is advised against, with the rate from which it would help."""
+    truth = replace(SLOW_DISK, compute=900.0)
+    found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
+    (wasted,) = [each for each in found if each.gain == 1]
+    assert wasted.action == "A faster accelerator is wasted until the loader delivers more than 900 images/s."
+
+
+def test_nothing_on_the_input_side_helps_where_compute_binds() -> None:
+    """Training at what compute alone reaches gets a faster device, and is told to leave the input."""
+    truth = Truth(compute=100.0)
+    found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
+    assert found[-1].action == (
+        "Nothing on the input side can help: training runs at 100% of what compute can do."
+    )  # fmt: skip
+    assert len(found) > 1
+    assert all(each.action.startswith("train on") for each in found[:-1])
+
+
+@given(
+    st.sampled_from(["banked", "serial", "latency"]), st.integers(0, 6), st.floats(0.001, 0.02), st.floats(0, 0.02),
+    st.floats(5e6, 1e9), st.floats(20, 5000), st.booleans(),
+)  # fmt: skip
+def test_advice_is_sorted_worth_it_and_never_from_a_refused_forecast(
+    law: Any, workers: int, cpu_s: float, latency_s: float, bytes_per_s: float, compute: float, synchronous: bool
+) -> None:
+    """Whatever the pipeline and the storage under it."""
+    truth = Truth(
+        law=law, cpu_s=cpu_s, latency_s=latency_s, bytes_per_s=bytes_per_s, compute=compute, synchronous=synchronous
+    )
+    found = advised(measured(truth, workers), truth)
+    gains = [each.gain for each in found.advice]
+    assert gains == sorted(gains, reverse=True)
+    assert all(gain == 1 or gain >= WORTH for gain in gains)
+    made = {each.images_per_s for each in found.forecasts if each.refused is None}
+    assert all(each.after in made for each in found.advice if each.gain > 1)
+    assert all((each.images_per_s is None) == (each.refused is not None) for each in found.forecasts)
+
+
+def test_the_report_carries_knees_forecasts_and_advice() -> None:
+    """One knee for the configurations that differ in workers, and in each row what was looked at."""
+    members = [measured(SLOW_DISK, workers) for workers in (0, 1, 2)]
+    ceiling = SLOW_DISK.storage().ceiling
+    assert ceiling
+    shown = build_report(
+        name="run", created_utc="", command="", environment=example_environment(), files=[FILES],
+        results=[(each.config, each) for each in members], ceilings={FILES.fingerprint: ceiling},
+        accelerators={"mlperf-h100": 1786.0},
+    )  # fmt: skip
+    assert [knee.keys for knee in shown.summary.knees] == [tuple(each.config.key for each in members)]
+    assert all(row.forecasts and row.advice for row in shown.summary.configurations)
+
+
+def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
+    """Nobody knows what came from memory, so neither disks nor caches are forecast; workers are."""
+    found = advised(replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False), SLOW_DISK)
+    refusals = {each.changed: each.refused for each in found.forecasts}
+    assert "as they were found" in (refusals["cached_share"] or "")
+    assert "as they were found" in (refusals["disk_speed"] or "")
+    assert not any("memory" in each.action for each in found.advice)

@@ -1,0 +1,135 @@
+"""Which readings of the GPU belong to training, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loaderprobe.analyze.gpu.counters import gpu_figures
+from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+
+SECOND = 1_000_000_000
+STEPS, BATCH = 10, 16
+
+
+def _segment(begin_s: float, seconds: float) -> Segment:
+    """Ten steps of 16 images, beginning and closing at these seconds."""
+    begin_ns, step_ns = round(begin_s * SECOND), round(seconds * SECOND) // STEPS
+    times = tuple(begin_ns + step * step_ns for step in range(STEPS))
+    return Segment(
+        mode="baseline", activity="train", round=0, first_batch=0, batch_size=BATCH, begin_ns=times, ready_ns=times,
+        copied_ns=times, end_ns=times, finished_ns=times, closed_ns=begin_ns + STEPS * step_ns, thread_cpu_ns=0,
+        delivered_bytes=None, disk_bytes=None, resident_before=None,
+    )  # fmt: skip
+
+
+def _series(name: str, *readings: tuple[float, float]) -> Series:
+    times = tuple(round(seconds * SECOND) for seconds, _ in readings)
+    return Series(name=name, unit="", source=f"source of {name}", time_ns=times, values=tuple(v for _, v in readings))
+
+
+def _measurement(*series: Series, missing: tuple[Missing, ...] = (), images: bool = True) -> Measurement:
+    truth = Truth(cpu_s=0.01, compute=1000.0, cores=2.0)
+    return replace(measured(truth, 1), series=series, missing=missing, images=images)
+
+
+TRAINING = [_segment(10, 1), _segment(20, 1)]
+
+
+def test_coarse_utilization_counts_inside_training_only() -> None:
+    """The mean of readings inside the segments, with its source; those of drains and pauses do not count."""
+    found = gpu_figures(
+        _measurement(_series("gpu_utilization", (9.9, 0.0), (10.5, 0.4), (15, 0.0), (21, 0.8))), TRAINING
+    )
+    assert found == {"utilization": pytest.approx(0.6), "source": "source of gpu_utilization"}
+
+
+def test_an_average_that_reaches_out_of_training_does_not_count() -> None:
+    """GPM's reading belongs to the time since the one before: only wholly inside ones count, by their length."""
+    readings = _series("gpu_sm_occupancy", (9.9, 0.0), (10.1, 9.0), (10.3, 0.2), (10.9, 0.4), (20.1, 9.0), (20.3, 0.6))
+    found = gpu_figures(_measurement(readings), TRAINING)
+    assert found == {"sm_occupancy": pytest.approx((0.2 * 0.2 + 0.6 * 0.4 + 0.2 * 0.6) / 1.0)}
+
+
+def test_a_single_average_in_a_segment_is_no_figure() -> None:
+    """Where no reading lies wholly inside there is no occupancy, never 0."""
+    found = gpu_figures(_measurement(_series("gpu_sm_occupancy", (9.9, 0.1), (10.1, 0.9))), TRAINING)
+    assert found == {"unavailable": "no reading fell into a training segment"}
+
+
+def test_every_gpm_series_has_its_figure() -> None:
+    """Each series of the sampler comes out under its key, with bytes/s named."""
+    shares = ("graphics_utilization", "sm_utilization", "sm_occupancy", "tensor_utilization", "dram_utilization")
+    names = [*shares, "pcie_to_device", "pcie_from_device", "jpeg_utilization"]
+    series = [_series(f"gpu_{name}", (10.2, 0.0), (10.4, float(n))) for n, name in enumerate(names, start=1)]
+    found = gpu_figures(_measurement(*series), TRAINING)
+    keys = [f"{name}_bytes_per_s" if name.startswith("pcie") else name for name in names]
+    assert found == {key: float(n) for n, key in enumerate(keys, start=1)}
+
+
+def test_energy_of_an_image_and_power_come_from_the_energy_counter() -> None:
+    """Joules between readings inside segments, over the images of that time: pauses between segments cost nothing."""
+    energy = _series("gpu_energy", (9, 0.0), (10.25, 1000.0), (10.75, 1160.0), (20.25, 9000.0), (20.75, 9240.0))
+    power = _series("gpu_power", (10.5, 77.0))
+    found = gpu_figures(_measurement(energy, power), TRAINING)
+    # 1 s of the 2 s of training, in which 160 of 320 images were trained on, took 400 J.
+    assert found == {"power_w": pytest.approx(400.0), "energy_j_per_image": pytest.approx(400 / 160)}
+
+
+def test_power_is_read_where_energy_is_not_counted() -> None:
+    """A counter that stands still, or was begun anew, is no energy; the power readings inside training remain."""
+    power = _series("gpu_power", (10.5, 300.0), (15, 50.0), (20.5, 340.0))
+    for energy in (_series("gpu_energy", (10.2, 5.0), (10.8, 5.0)), _series("gpu_energy", (10.2, 5.0), (10.8, 1.0))):
+        assert gpu_figures(_measurement(energy, power), TRAINING) == {"power_w": pytest.approx(320.0)}
+
+
+def test_samples_that_are_no_images_have_no_energy_an_image() -> None:
+    """A data set without images gives power only."""
+    energy = _series("gpu_energy", (10.25, 0.0), (10.75, 100.0))
+    assert set(gpu_figures(_measurement(energy, images=False), TRAINING)) == {"power_w"}
+
+
+def test_idleness_is_no_throttling() -> None:
+    """The share of readings with a reason other than idle, and the reasons in words, known or not."""
+    masks = _series("gpu_throttle", (10.1, 1), (10.2, 0), (10.3, 4), (10.4, 0x845), (15, 8))
+    found = gpu_figures(_measurement(masks), TRAINING)
+    assert found == {"throttled": 0.5, "throttle_reasons": "power cap, hardware thermal slowdown, reason 0x800"}
+    found = gpu_figures(_measurement(_series("gpu_throttle", (10.1, 1), (10.2, 0))), TRAINING)
+    assert found == {"throttled": 0.0}
+
+
+def test_clocks_and_other_processes() -> None:
+    """Clocks are means over training; of other processes the most that were there at once counts."""
+    series = [
+        _series("gpu_sm_clock", (9, 200), (10.1, 1900), (20.1, 1800)),
+        _series("gpu_memory_clock", (10.1, 2600)),
+        _series("gpu_other_processes", (9, 5), (10.1, 0), (20.1, 2)),
+    ]
+    found = gpu_figures(_measurement(*series), TRAINING)
+    assert found == {"sm_clock_mhz": 1850.0, "memory_clock_mhz": 2600.0, "other_processes": 2}
+
+
+def test_nothing_at_all_has_its_reason() -> None:
+    """Without any reading the reason is the sampler's; without a sampler, that there was none."""
+    missing = (Missing(name="gpu_utilization", reason="the driver is not loaded"),)
+    assert gpu_figures(_measurement(missing=missing), TRAINING) == {"unavailable": "the driver is not loaded"}
+    assert gpu_figures(_measurement(), TRAINING) == {"unavailable": "no GPU was sampled"}
+
+
+def test_missing_occupancy_keeps_its_reason_beside_the_rest() -> None:
+    """A GPU without GPM gives what it has, and why there is no occupancy."""
+    missing = (Missing(name="gpu_sm_occupancy", reason="no GPM"), Missing(name="gpu_power", reason="not supported"))
+    found = gpu_figures(_measurement(_series("gpu_utilization", (10.5, 0.4)), missing=missing), TRAINING)
+    assert found["sm_occupancy_unavailable"] == "no GPM" and "incomplete" not in found
+
+
+def test_readings_that_ended_early_are_named_incomplete() -> None:
+    """A GPU lost midway leaves its figures and says so, once however many series ended."""
+    reason = "the GPU has been lost; its readings end 3.0 s after sampling began"
+    missing = (Missing(name="gpu_utilization", reason=reason), Missing(name="gpu_sm_clock", reason=reason))
+    series = (_series("gpu_utilization", (10.5, 0.4)), _series("gpu_sm_clock", (10.5, 1900)))
+    found = gpu_figures(_measurement(*series, missing=missing), TRAINING)
+    assert found["incomplete"] == reason and found["utilization"] == 0.4

@@ -1,0 +1,274 @@
+"""Attribution of idle time: against a label for each single nanosecond, and on windows written by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from itertools import chain
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loaderprobe.analyze.gpu.gaps import attribute
+from loaderprobe.analyze.gpu.intervals import total
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records.gaps import GAP_CAUSES, Gaps
+from loaderprobe.records.timeline import DeviceKind, Timeline
+from loaderprobe.testing import timelines
+from loaderprobe.testing.timelines import TimelineScript
+
+END, BEGIN, LATENCY = 60, 1_000, 4
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> Timeline:
+    """Anything at all on two streams in a window of a few nanoseconds, some of it sticking out at either end."""
+    script = TimelineScript(unit_ns=1, begin_ns=BEGIN)
+    times = st.integers(-10, END + 10)
+
+    def span() -> tuple[int, int]:
+        low, high = sorted((draw(times), draw(times)))
+        return low, high
+
+    for _ in range(draw(st.integers(0, 7))):
+        script.kernel(
+            *span(), draw(st.none() | times), loader=draw(st.booleans()), stream=draw(st.sampled_from((7, 13))),
+            graph=draw(st.none() | st.just(99)),
+        )  # fmt: skip
+    kinds: list[DeviceKind] = ["h2d", "d2h", "d2d", "memset"]
+    for _ in range(draw(st.integers(0, 4))):
+        (begin, end), (issued, until) = span(), span()
+        script.copy(
+            begin, end, issued, kind=draw(st.sampled_from(kinds)), pageable=draw(st.booleans()),
+            blocked_until=draw(st.sampled_from((None, max(1, until)))),
+        )  # fmt: skip
+    for _ in range(draw(st.integers(0, 3))):
+        script.wait(*span())
+        script.sync(*span(), training=draw(st.booleans()))
+    return script.build(END)
+
+
+def labels(timeline: Timeline) -> Counter[str]:
+    """Every nanosecond of the window by its own label: the rules again, as plainly as they can be said."""
+    found = Counter(_label(timeline, at) for at in range(timeline.begin_ns, timeline.end_ns))
+    late = {label: count for label, count in found.items() if label.startswith("late")}
+    for label, count in late.items():
+        del found[label]
+        found["device" if count <= LATENCY else "other"] += count
+    return found
+
+
+def _label(timeline: Timeline, at: int) -> str:
+    records = timeline.records
+    rows = range(len(records.kind))
+    trains = [i for i in rows if records.kind[i] != "h2d" and not records.loader[i]]
+    copies = [i for i in rows if records.kind[i] == "h2d"]
+    if _runs(timeline, at, trains):
+        return "busy"
+    if _runs(timeline, at, copies) or _blocked(timeline, at, {records.correlation[i] for i in copies}):
+        return "copy"
+    if _runs(timeline, at, [i for i in rows if records.loader[i]]):
+        return "loader"
+    end = next((t for t in range(at, timeline.end_ns) if _runs(timeline, t, trains)), timeline.end_ns)
+    ended = {records.correlation[i] for i in trains if records.begin_ns[i] == end < records.end_ns[i]}
+    calls = zip(timeline.calls.begin_ns, timeline.calls.correlation, strict=True)
+    issued = min((begin for begin, number in calls if number in ended), default=None)
+    if issued is not None and at >= issued:
+        return f"late for {end}"
+    if any(b <= at < e for b, e in zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True)):
+        return "input"
+    if _blocked(timeline, at, set(timeline.calls.correlation)) or _held_up(timeline, at, copies):
+        return "sync"
+    return "other" if issued is None else "launch"
+
+
+def _runs(timeline: Timeline, at: int, some: Sequence[int]) -> bool:
+    return any(timeline.records.begin_ns[i] <= at < timeline.records.end_ns[i] for i in some)
+
+
+def _blocked(timeline: Timeline, at: int, numbers: set[int]) -> bool:
+    calls = timeline.calls
+    return any(
+        calls.kind[i] == "sync" and calls.training[i] and number in numbers
+        and calls.begin_ns[i] <= at < calls.end_ns[i]
+        for i, number in enumerate(calls.correlation)
+    )  # fmt: skip
+
+
+def _held_up(timeline: Timeline, at: int, copies: Sequence[int]) -> bool:
+    """Since the training thread was let go by a sync, nobody has launched anything."""
+    calls = timeline.calls
+    rows, staged = range(len(calls.kind)), {timeline.records.correlation[i] for i in copies}
+    return any(
+        calls.kind[i] == "sync" and calls.training[i] and calls.correlation[i] not in staged and calls.end_ns[i] <= at
+        and not any(calls.kind[k] == "launch" and calls.end_ns[i] <= calls.begin_ns[k] <= at for k in rows)
+        for i in rows
+    )  # fmt: skip
+
+
+def parts(gaps: Gaps) -> Counter[str]:
+    found = {"busy": gaps.busy_ns} | {str(cause): gaps.of(cause) for cause in GAP_CAUSES}
+    return +Counter(found)
+
+
+def split(timeline: Timeline, latency_ns: int = LATENCY) -> Gaps:
+    return attribute(timeline, latency_ns=latency_ns).gaps_of(timeline.steps)
+
+
+@settings(max_examples=300, deadline=None)
+@given(windows())
+def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> None:
+    """The sums are those of labelling one nanosecond after the other, and no range counts twice."""
+    found = attribute(timeline, latency_ns=LATENCY)
+    assert parts(found.gaps_of(1)) == labels(timeline)
+    pieces = [*found.busy, *chain.from_iterable(found.gaps.values())]
+    assert sum(high - low for low, high in pieces) == END
+    assert total(found.pageable) <= total(found.gaps["copy"])
+
+
+@given(windows(), st.randoms(use_true_random=False))
+def test_the_order_of_the_records_does_not_matter(timeline: Timeline, random: Any) -> None:
+    """Records and calls in any order give the same split."""
+    assert split(timeline) == split(replace(
+        timeline, records=_shuffled(timeline.records, random), calls=_shuffled(timeline.calls, random)
+    ))  # fmt: skip
+
+
+def _shuffled(table: Any, random: Any) -> Any:
+    order = list(range(len(table.kind)))
+    random.shuffle(order)
+    return replace(table, **{c.name: tuple(getattr(table, c.name)[i] for i in order) for c in fields(table)})
+
+
+@given(windows(), st.integers(2, 1_000))
+def test_a_slower_clock_changes_nothing_but_the_scale(timeline: Timeline, factor: int) -> None:
+    """All times multiplied, every part is multiplied."""
+
+    def times(table: Any, *names: str) -> Any:
+        return replace(table, **{name: tuple(value * factor for value in getattr(table, name)) for name in names})
+
+    slower = replace(
+        times(timeline, "wait_begin_ns", "wait_end_ns", "step_begin_ns"),
+        begin_ns=timeline.begin_ns * factor,
+        end_ns=timeline.end_ns * factor,
+        records=times(timeline.records, "begin_ns", "end_ns"),
+        calls=times(timeline.calls, "begin_ns", "end_ns"),
+    )
+    found = parts(split(slower, LATENCY * factor))
+    assert found == {name: value * factor for name, value in parts(split(timeline)).items()}
+
+
+def test_parts_that_do_not_sum_are_an_error() -> None:
+    """A split with a rest is a bug and is never shown."""
+    whole = split(timelines.starved())
+    with pytest.raises(LoaderprobeError, match="sum to"):
+        replace(whole, sync_ns=whole.sync_ns + 1)
+
+
+@pytest.mark.parametrize(
+    ("timeline", "cause", "share"),
+    [
+        (timelines.starved(), "input", 0.6),
+        (timelines.launch_bound(), "launch", 0.645),
+        (timelines.copied_pageable(), "copy", 0.4),
+        (timelines.as_graph(), "launch", 0.096),
+    ],
+    ids=["starved", "launch-bound", "pageable copy", "CUDA graph"],
+)
+def test_each_window_names_what_was_planted(timeline: Timeline, cause: Any, share: float) -> None:
+    """The largest gap is the one that the window was written to have."""
+    gaps = split(timeline, 5_000)
+    assert max(GAP_CAUSES, key=gaps.of) == cause
+    assert gaps.share(cause) == pytest.approx(share, abs=0.002)
+
+
+@pytest.mark.parametrize("timeline", [timelines.compute_bound(), timelines.copied_beside()])
+def test_what_is_hidden_behind_kernels_costs_nothing(timeline: Timeline) -> None:
+    """Waits and copies under running kernels, or after the next kernel was issued, are not to blame."""
+    gaps = split(timeline, 5_000)
+    assert gaps.share("input", "copy") == 0
+    assert gaps.busy_ns > 0.99 * gaps.window_ns
+
+
+def test_a_wait_counts_until_the_next_kernel_was_issued() -> None:
+    """What the training thread does after the call cannot have held up the kernel."""
+    script = TimelineScript(unit_ns=1)
+    script.kernel(0, 100, 0)
+    script.wait(120, 190)
+    script.kernel(200, 300, 150)
+    gaps = split(script.build(300))
+    assert (gaps.launch_ns, gaps.input_ns, gaps.other_ns) == (20, 30, 50)
+
+
+def test_a_copy_is_named_before_the_wait_that_covers_it() -> None:
+    """Some loaders copy inside next(): the copy is told apart from waiting."""
+    script = TimelineScript(unit_ns=1)
+    script.wait(0, 90)
+    script.copy(50, 80, 40)
+    script.kernel(100, 200, 95)
+    gaps = split(script.build(200))
+    assert (gaps.input_ns, gaps.copy_ns, gaps.launch_ns, gaps.other_ns) == (60, 30, 5, 5)
+
+
+def test_pageable_copies_are_told_by_their_name() -> None:
+    """The staging that the host was blocked for belongs to the copy, and all of it is marked as pageable."""
+    pageable, pinned = split(timelines.copied_pageable()), split(timelines.starved())
+    assert pageable.pageable_ns == pageable.copy_ns == timelines.STEPS * 20_000_000
+    assert pinned.pageable_ns == 0 < pinned.copy_ns
+
+
+def test_a_sync_of_another_thread_blames_nobody() -> None:
+    """Only the training thread's waiting for the device can hold up its launches."""
+    script = TimelineScript(unit_ns=1)
+    script.sync(0, 40)
+    script.sync(40, 80, training=False)
+    script.kernel(100, 200, 100)
+    gaps = split(script.build(200))
+    # From 40 to the launch at 100 the training thread, let go, has not launched anything yet.
+    assert (gaps.sync_ns, gaps.launch_ns) == (100, 0)
+    script = TimelineScript(unit_ns=1)
+    script.sync(40, 80, training=False)
+    script.kernel(100, 200, 100)
+    gaps = split(script.build(200))
+    assert (gaps.sync_ns, gaps.launch_ns) == (0, 100)
+
+
+def test_a_figure_read_in_every_step_is_a_sync() -> None:
+    """Kernels of a step, then the host blocked until they are done: what it launches next comes late for that."""
+    script = TimelineScript(unit_ns=1000)
+    for step in range(4):
+        begin = 1000 * step
+        script.kernel(begin + 100, begin + 800, begin + 90)
+        script.sync(begin + 120, begin + 810)
+    gaps = split(script.build(4000), 20_000)
+    assert gaps.share("sync") == pytest.approx((3 * 290 + 200) / 4000, abs=0.01)
+    assert gaps.share("launch") == pytest.approx(90 / 4000, abs=0.001)
+
+
+def test_without_a_record_of_the_call_the_rest_is_not_known() -> None:
+    """Waits still count, but nobody can say that the host was late."""
+    script = TimelineScript(unit_ns=1)
+    script.wait(0, 30)
+    script.kernel(100, 200)
+    gaps = split(script.build(200))
+    assert (gaps.input_ns, gaps.launch_ns, gaps.other_ns) == (30, 0, 70)
+
+
+def test_kernels_of_the_loader_are_not_training() -> None:
+    """Decoding on the GPU is input, shown apart from waiting for it."""
+    script = TimelineScript(unit_ns=1)
+    script.wait(0, 100)
+    script.kernel(20, 60, 10, loader=True, stream=13)
+    script.kernel(100, 200, 99)
+    gaps = split(script.build(200))
+    assert (gaps.busy_ns, gaps.loader_ns, gaps.input_ns) == (100, 40, 59)
+
+
+def test_inside_a_graph_the_host_is_never_to_blame() -> None:
+    """All kernels of a graph were issued by its one call: short gaps are the device's, long ones a dependency's."""
+    gaps = split(timelines.as_graph(), 5_000)
+    assert gaps.device_ns == timelines.STEPS * (4_000 + 2_000)
+    assert gaps.other_ns == timelines.STEPS * 30_000

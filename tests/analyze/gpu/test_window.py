@@ -1,0 +1,199 @@
+"""What a profiler window may be believed, and what the verdict takes from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loaderprobe.analyze.gpu.window import disagreement, look, overhead_of, why_refused
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.report import build_report
+from loaderprobe.analyze.verdict.rule import Judgement, with_gaps
+from loaderprobe.records.gaps import Gaps, GpuWindow
+from loaderprobe.records.measurement import Measurement, Missing
+from loaderprobe.records.timeline import Rejected, Timeline
+from loaderprobe.records.verdict import Bound
+from loaderprobe.testing import example_environment, timelines
+from tests.analyze.runs import FILES, Cost, alike, run
+
+WINDOW_NS = timelines.STEPS * 40_000_000
+shares = st.lists(st.integers(0, 1000), min_size=8, max_size=8).filter(lambda parts: sum(parts) > 0)
+
+
+def profiled(timeline: Timeline | None, *, training: float = 800, loader: float = 3000, **facts: Any) -> Measurement:
+    """Three quiet rounds against a device that does 800 images/s alone, and one window."""
+    rounds = alike(baseline=loader, training=training, warm=loader, resident=800)
+    return run(rounds, Cost(), facts={"timeline": timeline, **facts}, workers=2)
+
+
+def bound(measurement: Measurement) -> Bound:
+    return verdict(measurement).bound
+
+
+def window(parts: list[int], **changes: Any) -> GpuWindow:
+    """Busy time first, then the causes."""
+    names = ("busy", "input", "copy", "loader", "sync", "launch", "device", "other")
+    values = {f"{name}_ns": value for name, value in zip(names, parts, strict=True)}
+    gaps = Gaps(steps=40, window_ns=sum(parts), pageable_ns=0, **values)
+    return replace(
+        GpuWindow(device="", steps=40, profiler_overhead=0.0, gaps=gaps, use=None, refused=None), **changes
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"plain_ns": round(WINDOW_NS / 1.06)}, "slowed the steps by 6.0%, refused above 5%"),
+        ({"plain_ns": 0}, "not timed without"),
+        ({"launches_without_record": 3}, "1.5% of the launches left no record of a kernel, refused above 1%"),
+        ({"clock_shift_ns": -67_000}, "moved by 67 µs while the profiler ran, refused above 66 µs"),
+        ({"end_ns": 0}, "empty"),
+    ],
+)
+def test_a_window_that_cannot_be_believed_is_refused(changes: dict[str, Any], reason: str) -> None:
+    """Each refusal says what was found and where the limit lies."""
+    assert reason in (why_refused(timelines.compute_bound(**changes)) or "")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"plain_ns": round(WINDOW_NS / 1.04)}, {"launches_without_record": 2}, {"clock_shift_ns": 65_000}],
+)
+def test_a_window_within_the_limits_is_not(changes: dict[str, Any]) -> None:
+    """A little overhead, loss or drift is no reason."""
+    assert why_refused(timelines.compute_bound(**changes)) is None
+
+
+def test_launches_without_any_kernel_name_the_usual_reasons() -> None:
+    """Another profiler and WSL both leave launches and nothing else."""
+    script = timelines.TimelineScript()
+    script.copy(0, 10, 0)
+    assert "another profiler" in (why_refused(script.build(100)) or "")
+    assert "no kernel was launched" in (why_refused(timelines.TimelineScript().build(100)) or "")
+
+
+def test_the_overhead_is_against_steps_without_the_profiler() -> None:
+    """A window of 1.1 times their time is 10 % of overhead; not known without them."""
+    assert overhead_of(timelines.compute_bound(plain_ns=round(WINDOW_NS / 1.1))) == pytest.approx(0.1)
+    assert overhead_of(timelines.compute_bound(plain_ns=0)) is None
+
+
+def test_refused_figures_are_nowhere() -> None:
+    """A refused window has its reason in the summary, and neither figures nor a picture."""
+    seen = look(profiled(timelines.starved(plain_ns=10**9)))
+    assert seen.window
+    assert (seen.window.gaps, seen.window.use, seen.picture) == (None, None, None)
+    assert seen.missing == {"gpu_window": seen.window.refused}
+
+
+def test_without_a_window_the_reason_is_that_of_the_measurement() -> None:
+    """No timeline: the recorded reason, and in old runs, which record none, not a word."""
+    missing = (Missing(name="gpu_timeline", reason="CUDA is not available"),)
+    assert verdict(profiled(None, missing=missing)).unavailable["gpu_window"] == "CUDA is not available"
+    assert "gpu_window" not in verdict(profiled(None)).unavailable
+
+
+def test_a_window_shorter_than_the_queue_is_doubted() -> None:
+    """Two workers with 2 batches ahead: under 8 steps may all come from batches that were ready."""
+    enough, short = (look(profiled(timelines.compute_bound(steps))).window for steps in (8, 7))
+    assert enough
+    assert short
+    assert enough.doubts == ()
+    assert "window of 7 steps" in short.doubts[0]
+
+
+def test_gaps_and_rates_must_agree() -> None:
+    """Idle for input for 62 % of the time is training at 38 % of what compute can do, give or take 10 %."""
+    gaps = window([38, 60, 2, 0, 0, 0, 0, 0]).gaps
+    assert gaps
+    assert disagreement(gaps, 0.38) is disagreement(gaps, 0.47) is None
+    assert "attribution and throughput disagree" in (disagreement(gaps, 0.49) or "")
+    assert "not checked" in (disagreement(gaps, None) or "")
+
+
+def test_a_late_host_is_named() -> None:
+    """By rates compute binds; the gaps show that the device waits for launches."""
+    assert bound(profiled(None)).cause == "compute"
+    found = bound(profiled(timelines.launch_bound()))
+    assert (found.side, found.cause) == ("compute", "host")
+    assert "idle for 64% of its time" in found.sentence
+    assert any("launching" in each.metric for each in found.evidence)
+
+
+def test_a_copy_is_named() -> None:
+    """By rates nobody can tell why training runs slower than its parts; the gaps show pageable copies."""
+    assert bound(profiled(None, training=480)).cause == "inconclusive"
+    found = bound(profiled(timelines.copied_pageable(), training=480))
+    assert (found.side, found.cause) == ("input", "copy")
+    assert "mostly from pageable memory" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("timeline", "training"),
+    [
+        (timelines.launch_bound(plain_ns=10**6), 800),
+        (timelines.launch_bound(7), 800),
+        (timelines.copied_pageable(), 800),
+        (timelines.compute_bound(), 800),
+    ],
+    ids=["refused", "too short", "disagrees", "busy"],
+)
+def test_a_window_in_doubt_changes_no_verdict(timeline: Timeline, training: float) -> None:
+    """Refused, too short, at odds with the rates, or without idle time: the verdict is that of the rates."""
+    assert bound(profiled(timeline, training=training)) == bound(profiled(None, training=training))
+
+
+def test_an_input_that_rates_name_is_not_overruled() -> None:
+    """The experiment comes first."""
+    slow = profiled(timelines.copied_pageable(), training=480, loader=480)
+    assert bound(slow) == bound(profiled(None, training=480, loader=480))
+    assert bound(slow).side == "input"
+
+
+@settings(max_examples=200)
+@given(
+    shares, st.sampled_from(("compute", "balanced", "inconclusive", "input")), st.sampled_from(("", "refused", "doubt"))
+)
+def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int], side: Any, trouble: str) -> None:
+    """Copy and host come from the gaps alone; with a doubt, a refusal or an input nothing ever changes."""
+    by_rates = Judgement(side=side, cause=side if side != "input" else "storage")
+    changes: dict[str, Any] = {"refused": {"gaps": None, "refused": "why"}, "doubt": {"doubts": ("why",)}}
+    found = with_gaps(by_rates, window(parts, **changes.get(trouble, {})))
+    _, waiting, copying, loading, sync, launch, device, other = parts
+    if found == by_rates:
+        return
+    assert not trouble
+    assert side != "input"
+    most = copying if found.cause == "copy" else sync + launch
+    assert (found.cause, found.side) in {("copy", "input"), ("host", "compute")}
+    assert most == max(copying, sync + launch)
+    assert most >= max(1.5 * (waiting + loading) - 1e-6, device + other)
+    assert most > 0.1 * sum(parts)
+
+
+def test_a_judgement_without_a_window_is_the_same() -> None:
+    """Everything that was judged before there were windows is judged as before."""
+    for judgement in (Judgement(side="compute", cause="compute"), Judgement(side="inconclusive", cause="either")):
+        assert with_gaps(judgement, None) is judgement
+
+
+def test_the_report_carries_figures_and_picture() -> None:
+    """The row has shares that sum to 1, the detail the same time as stretches."""
+    rejected = (Rejected(reason="zero stamps", count=3),)
+    made = profiled(timelines.starved(rejected=rejected), training=320, loader=320)
+    report = build_report(
+        name="", created_utc="", command="", environment=example_environment(), files=[FILES],
+        results=[(made.config, made)], ceilings={},
+    )  # fmt: skip
+    row, detail = report.summary.configurations[0], report.details[0]
+    assert row.gpu_window
+    assert row.gpu_window.gaps
+    assert detail.picture
+    assert row.gpu_window.rejected == rejected
+    drawn = {cause: sum(high - low for low, high in part) for cause, part in detail.picture.gaps.items()}
+    assert drawn == {cause: row.gpu_window.gaps.of(cause) for cause in drawn}
+    assert detail.picture.busy[0][0] == 62_200_000

@@ -1,0 +1,87 @@
+"""The disk's side of a measurement: shares, read-ahead, others' reads, and reasons where there is no figure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
+from loaderprobe.analyze.verdict.rates import segments_of
+from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
+from loaderprobe.records.measurement import Measurement, WorkerBatches
+from loaderprobe.testing import Service
+from loaderprobe.testing.bandwidth import example_phase
+from tests.measure.conftest import Measure, measure_fake
+
+__all__ = ["measure_fake"]
+
+
+@pytest.fixture
+def measurement(measure_fake: Measure) -> Measurement:
+    """A cold measurement with 2 workers, whose disk moved what the loader read and as much for others."""
+    made = measure_fake(Service(cpu_s=0.001, blocked_s=0.002), workers=2)
+    segments = tuple(
+        replace(s, delivered_bytes=1000 * s.steps * s.batch_size, disk_bytes=2200 * s.steps * s.batch_size)
+        for s in made.segments
+    )
+    records: WorkerBatches = made.worker_batches
+    batches = replace(records, read_bytes=tuple(1100 * images for images in records.images))
+    return replace(made, segments=segments, worker_batches=batches, storage_counts_reads=True, storage_kind="block")
+
+
+def _use(measurement: Measurement, *phases: BandwidthPhase, **changes: Any) -> DiskUse:
+    ceiling = StorageCeiling(data=measurement.config.data, phases=phases, **changes) if phases or changes else None
+    return disk_use(measurement, segments_of(measurement, "baseline", "train"), ceiling)
+
+
+def test_the_share_is_of_what_as_many_readers_move(measurement: Measurement) -> None:
+    """Device bytes are held against device bytes: read-ahead counts on both sides."""
+    rate = _use(measurement).read_bytes_per_s
+    assert rate
+    phase = example_phase(2, rate, io_bytes=1000, storage_bytes=2000)
+    found = _use(measurement, example_phase(1, 1e3), phase)
+    assert found.ceiling_fraction == pytest.approx(0.5)
+    assert "2 readers" in found.clause() and "50%" in found.clause()
+
+
+def test_amplification_and_others(measurement: Measurement) -> None:
+    """Storage bytes over bytes handed over is read-ahead; what the device moved beyond ours is others'."""
+    found = _use(measurement)
+    assert found.amplification == pytest.approx(1.1)
+    assert found.read_bytes_per_s and found.foreign_bytes_per_s == pytest.approx(found.read_bytes_per_s)
+    metrics = [each.metric for each in found.evidence()]
+    assert any("read-ahead" in metric for metric in metrics) and any("others" in metric for metric in metrics)
+
+
+@pytest.mark.parametrize("label", ["warm", "mixed", "unproved"])
+def test_a_ceiling_that_was_not_cold_is_none(measurement: Measurement, label: str) -> None:
+    """A ceiling measured from memory would make any disk look idle."""
+    found = _use(measurement, example_phase(2, 1e6, cache=label))
+    assert found.ceiling_fraction is None and found.clause() == ""
+    assert label in found.unavailable["disk_ceiling_fraction"]
+
+
+def test_a_ceiling_of_the_probe_is_none_of_the_disk(measurement: Measurement) -> None:
+    """Where the probe ran out of cores the disk's own ceiling is higher, and not known."""
+    found = _use(measurement, example_phase(2, 3e9, at_least=True))
+    assert found.ceiling_fraction is None and "3.00 GB/s" in found.unavailable["disk_ceiling_fraction"]
+
+
+def test_every_missing_figure_has_a_reason(measurement: Measurement) -> None:
+    """Without a ceiling, with its failure, on uncounted storage, and with warm files, the reason is told."""
+    assert "not measured" in _use(measurement).unavailable["disk_ceiling_fraction"]
+    assert _use(measurement, missing="the files vanished").unavailable["disk_ceiling_fraction"] == "the files vanished"
+    uncounted = _use(replace(measurement, storage_counts_reads=False), example_phase(2, 1e6))
+    assert (uncounted.read_bytes_per_s, uncounted.cold_fraction, uncounted.amplification) == (None, None, None)
+    assert {"disk_read_bytes_per_s", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
+            "disk_ceiling_fraction"} <= uncounted.unavailable.keys()  # fmt: skip
+    warm = replace(measurement, config=replace(measurement.config, cache="warm"))
+    assert "warm" in _use(warm, example_phase(2, 1e6)).unavailable["disk_ceiling_fraction"]
+
+
+def test_delivered_bytes_alone_say_nothing_of_the_disk(measurement: Measurement) -> None:
+    """Where no device byte is counted there is neither a rate nor a share of the disk, however much was delivered."""
+    found = _use(replace(measurement, storage_counts_reads=False), example_phase(2, 1e6))
+    assert found.evidence() == () and found.clause() == ""

@@ -1,0 +1,298 @@
+"""Speedups from whole measurements: performed or estimated, valid or missing, each with its reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rule import OPEN_LEAD, WORTH
+from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.testing.bandwidth import example_phase
+from tests.analyze.runs import BATCH, FILE_BYTES, FILES, Cost, alike, reordered, run, scaled
+
+SLOW_DISK = Cost(cpu_s=0.002, blocked_s=0.006)
+UNCOUNTED: dict[str, Any] = {"storage_counts_reads": False, "storage_kind": "fuse"}
+MODES = ("warm", "cached_samples", "no_transport")
+seconds = st.floats(1e-4, 2e-2)
+ablated = st.sampled_from([MODES[:count] for count in range(4)])
+spread = st.lists(st.floats(0.9, 1.1), min_size=3, max_size=5)
+
+
+def made(
+    cost: Cost, *, workers: int, performed: tuple[str, ...] = (), wobble: list[float] | None = None,
+    synchronous: bool = False, compute: float = 1e5, costs: dict[str, Cost] | None = None, **changes: Any,
+) -> Measurement:  # fmt: skip
+    """What workers of these costs deliver, in the baseline and the `performed` modes; training is as predicted."""
+    hands = max(workers, 1)
+    whole = cost.cpu_s + cost.delay_s + cost.blocked_s
+    left = {
+        "baseline": whole,
+        "warm": whole - cost.blocked_s,
+        "cached_samples": cost.blocked_s + 1e-5,
+        "no_transport": whole - cost.collate_s,
+    }
+    rounds = []
+    for factor in wobble or [1.0, 1.0, 1.0]:
+        rates = {mode: hands / left[mode] * factor for mode in ("baseline", *performed)}
+        loader = rates["baseline"]
+        rates["training"] = 1 / (1 / loader + 1 / compute) if synchronous and not workers else min(loader, compute)
+        rounds.append(rates)
+    return run(rounds, cost, costs, compute=compute, synchronous=synchronous, workers=workers, **changes)
+
+
+def test_performed_modes_give_performed_gains() -> None:
+    """W, Q and T drains of 1000, 300 and 260 images/s beside 250 are gains of 4, 1.2 and 1.04, and no estimates."""
+    found = run_experiments(run(alike(baseline=250, warm=1000, cached_samples=300, no_transport=260), SLOW_DISK))
+    assert {name: gain.value for name, gain in found.gains.items()} == pytest.approx(
+        {"storage": 4, "preprocessing": 1.2, "transport": 1.04, "compute": 1}, rel=1e-6
+    )
+    assert set(found.how.values()) == {"measured"}
+
+
+def test_without_transport_the_training_thread_works_as_it_did_without_it() -> None:
+    """A step of 10 ms and 6 ms of receiving, 1 ms of it left in T: training goes from 16 to 11 ms a batch."""
+    found = run_experiments(
+        run(
+            alike(baseline=5000, training=BATCH / 0.016, no_transport=5000), Cost(),
+            receive_s={"baseline": 0.006, "no_transport": 0.001}, compute=BATCH / 0.010, synchronous=True,
+        )
+    )  # fmt: skip
+    assert found.gains["transport"].value == pytest.approx(16 / 11, rel=1e-6)
+
+
+def test_modes_that_were_not_performed_are_estimated_from_the_workers_time() -> None:
+    """Of 8 ms an image, 4 go without storage, 3 without preprocessing, 1 without putting batches together."""
+    found = run_experiments(run(alike(baseline=250), Cost(cpu_s=0.004, blocked_s=0.004, collate_s=0.001)))
+    assert set(found.how.values()) == {"estimated", "measured"}
+    assert found.gains["storage"].value == pytest.approx(2, rel=1e-6)
+    assert found.gains["preprocessing"].value == pytest.approx(8 / 5, rel=1e-6)
+    assert found.gains["transport"].value == pytest.approx(8 / 7, rel=1e-6)
+
+
+def test_no_estimate_goes_beyond_what_the_cores_can_do() -> None:
+    """Two workers on one core whose CPU time takes 80 % of it gain 1.25 without storage, not 2.5."""
+    found = run_experiments(
+        run(alike(baseline=200), Cost(cpu_s=0.004, blocked_s=0.006), facts={"cores_available": 1.0}, workers=2)
+    )
+    assert found.gains["storage"].value == pytest.approx(1.25, rel=1e-6)
+
+
+def test_an_estimate_heeds_the_ceiling_of_the_storage() -> None:
+    """Storage at its limit gives nothing more to workers that need not decode: the disk, not the decoder, binds."""
+    busy = run(alike(baseline=200), Cost(cpu_s=0.006, blocked_s=0.004), workers=2)
+    phase = example_phase(2, 200.0 * FILE_BYTES)
+    ceiling = StorageCeiling(data=FILES.fingerprint, phases=(phase,))
+    assert run_experiments(busy, ceiling).gains["preprocessing"].value == pytest.approx(1, rel=1e-3)
+    # Both could have been measured, so neither estimate carries a word.
+    assert (verdict(busy, ceiling).bound.side, verdict(busy, ceiling).bound.cause) == ("input", "inconclusive")
+    assert verdict(busy).bound.candidates == ("preprocessing", "storage")
+
+
+def test_the_serial_loader_hands_nothing_over() -> None:
+    """Without workers the gain without transport is 1, exactly and performed; the others add up on one thread."""
+    found = run_experiments(run(alike(baseline=100), Cost(cpu_s=0.006, blocked_s=0.002), workers=0))
+    assert (found.gains["transport"].value, found.how["transport"]) == (1.0, "measured")
+    assert found.gains["storage"].value == pytest.approx(10 / 8, rel=1e-6)
+    assert found.gains["preprocessing"].value == pytest.approx(10 / 4, rel=1e-6)
+
+
+def test_a_run_of_an_older_version_is_judged_again() -> None:
+    """Without what putting together and recording took, storage is still told; the cost of recording is not known."""
+    found = verdict(run(alike(baseline=250, warm=1000), SLOW_DISK, recorded=False))
+    assert found.bound.cause == "storage"
+    assert found.instrument_cpu_fraction is None
+    assert "recording" in found.unavailable["instrument_cpu_fraction"]
+
+
+def test_the_cost_of_recording_is_a_share_of_the_workers_cpu_time() -> None:
+    """20 us beside 32 ms of CPU time a batch are 0.06 %."""
+    assert verdict(run(alike(baseline=250), SLOW_DISK)).instrument_cpu_fraction == pytest.approx(0.02 / 32)
+
+
+def test_where_compute_binds_the_input_may_still_have_something_to_offer() -> None:
+    """A serial loader adds to each step: the sentence does not say that nothing else helps when decoding would."""
+    serial = run(
+        alike(baseline=200, training=1 / (1 / 200 + 1 / 60)), Cost(cpu_s=0.004, blocked_s=0.001), workers=0,
+        compute=60, synchronous=True,
+    )  # fmt: skip
+    found = verdict(serial)
+    assert found.bound.cause == "compute"
+    assert "with preprocessing free 1.23 times as fast" in found.bound.sentence
+    alone = verdict(run(alike(baseline=250, training=100), Cost(cpu_s=0.008), compute=100))
+    assert "nothing on the input side can help" in alone.bound.sentence
+
+
+def test_a_warm_configuration_performs_its_modes_warm() -> None:
+    """Q and T beside a warm base are judged warm, and storage has nothing to give."""
+    cost = Cost(cpu_s=0.008, cold=0.0)
+    found = run_experiments(run(alike(warm=250, cached_samples=2000, no_transport=270), cost, cache="warm"))
+    assert found.gains["storage"].value == 1.0
+    assert found.gains["preprocessing"].value == pytest.approx(8, rel=1e-6)
+    assert not found.missing
+    spoilt = run(alike(warm=250, cached_samples=2000), cost, {"cached_samples": replace(cost, cold=0.5)}, cache="warm")
+    assert "meant to be warm" in run_experiments(spoilt).missing["preprocessing"]
+
+
+def test_compute_that_was_not_measured_again_is_taken_from_the_other_rounds() -> None:
+    """Rounds that only take resources away carry gains all the same, at the usual rate of compute."""
+    screening = [{"baseline": 250.0, "training": 200.0, "resident": 200.0}] * 3
+    found = run_experiments(
+        run([*screening, *[{"baseline": 250.0, "cached_samples": 900.0}] * 3], SLOW_DISK, {"cached_samples": Cost()})
+    )
+    assert found.ratios["preprocessing"] == pytest.approx(dict.fromkeys((3, 4, 5), 1.0), rel=1e-6)
+
+
+def test_files_as_found_leave_storage_to_an_estimate() -> None:
+    """Where the files are not known nothing is missing, and the verdict is marked as estimated."""
+    found = verdict(run(alike(baseline=250), SLOW_DISK, cache="as-found", facts={"access": "none"}))
+    assert found.gains.storage is not None
+    assert (found.gains.storage.how, found.bound.cause) == ("estimated", "storage")
+    assert "estimated" in found.bound.sentence
+    assert "gains.storage" not in found.unavailable
+
+
+@pytest.mark.parametrize(
+    ("warm_ms", "cause", "words"),
+    [(0.05, "storage", "counts no bytes"), (3.0, "inconclusive", "does not tell them apart")],
+)
+def test_where_no_bytes_are_counted_waiting_tells_cold_from_warm(warm_ms: float, cause: str, words: str) -> None:
+    """Six ms an image beside 0.05 are cold; beside 3 ms nobody knows, and both are said."""
+    warm = Cost(cpu_s=0.002, blocked_s=warm_ms / 1e3)
+    found = verdict(run(alike(baseline=250, warm=1000), SLOW_DISK, {"warm": warm}, facts=UNCOUNTED))
+    assert found.bound.cause == cause
+    assert words in found.bound.sentence
+    told = next(each for each in found.bound.evidence if each.metric == "waiting for a file, cold over warm")
+    assert told.value == pytest.approx(6 / warm_ms, rel=1e-3)
+    assert told.threshold == 3.0
+
+
+def test_where_no_bytes_are_counted_reads_without_decoding_must_wait_too() -> None:
+    """Q that waits as little as W was not cold, and its gain is missing."""
+    costs = {"cached_samples": Cost(cpu_s=0.0, blocked_s=0.0001), "warm": Cost(cpu_s=0.002, blocked_s=0.0001)}
+    found = run_experiments(run(alike(baseline=250, warm=1000, cached_samples=9000), SLOW_DISK, costs, facts=UNCOUNTED))
+    assert set(found.missing) == {"preprocessing"}
+
+
+def test_where_no_bytes_are_counted_cold_needs_warm_beside_it() -> None:
+    """Without a warm segment nobody can tell what was cold, so storage is missing."""
+    found = run_experiments(run(alike(baseline=250), SLOW_DISK, facts=UNCOUNTED))
+    assert "counts no bytes" in found.missing["storage"]
+
+
+@pytest.mark.parametrize(("waited_s", "known"), [(0.0001, True), (0.001, False)])
+def test_where_no_bytes_are_counted_warm_means_not_waiting(waited_s: float, known: bool) -> None:
+    """Workers that wait under 5 % of their time on warm files read from memory; beyond that nobody knows."""
+    found = run_experiments(run(alike(warm=250), Cost(cpu_s=0.008, blocked_s=waited_s), cache="warm", facts=UNCOUNTED))
+    assert ("storage" in found.gains) is known
+
+
+@given(seconds, seconds, st.integers(0, 8), spread, ablated, st.integers(1, 10))
+def test_scaling_all_times_scales_no_verdict(
+    cpu_s: float, blocked_s: float, workers: int, wobble: list[float], performed: tuple[str, ...], power: int
+) -> None:
+    """A machine that is slower in everything gets the same words and gains."""
+    measurement = made(
+        Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=cpu_s / 8), workers=workers, wobble=wobble,
+        performed=performed, compute=300.0,
+    )  # fmt: skip
+    one, other = verdict(measurement), verdict(scaled(measurement, 2**power))
+    assert (one.bound.side, one.bound.cause, one.bound.candidates) == (
+        other.bound.side, other.bound.cause, other.bound.candidates
+    )  # fmt: skip
+    assert one.gains == other.gains
+
+
+@given(seconds, seconds, st.integers(0, 8), spread, ablated, st.data())
+def test_the_order_of_rounds_changes_nothing(
+    cpu_s: float, blocked_s: float, workers: int, wobble: list[float], performed: tuple[str, ...], data: st.DataObject
+) -> None:
+    """Permuting rounds leaves verdict and gains as they are."""
+    measurement = made(
+        Cost(cpu_s=cpu_s, blocked_s=blocked_s), workers=workers, wobble=wobble, performed=performed, compute=300.0
+    )
+    order = data.draw(st.permutations(range(len(wobble))))
+    one, other = verdict(measurement), verdict(reordered(measurement, order))
+    assert (one.bound.cause, one.bound.candidates, one.gains) == (
+        other.bound.cause,
+        other.bound.candidates,
+        other.gains,
+    )
+
+
+@given(seconds, seconds, st.floats(1.0, 10.0), st.integers(0, 8), st.booleans(), st.booleans())
+def test_slower_storage_never_lowers_its_gain(
+    cpu_s: float, blocked_s: float, slower: float, workers: int, synchronous: bool, performed: bool
+) -> None:
+    """Workers that wait longer for the same files gain no less without storage, performed or estimated."""
+    values = []
+    for factor in (1.0, slower):
+        cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s * factor)
+        found = run_experiments(
+            made(
+                cost, workers=workers, synchronous=synchronous, performed=("warm",) if performed else (), compute=300.0
+            )
+        )
+        values.append(found.gains["storage"].value)
+    assert values[1] >= values[0] * (1 - 1e-5)
+
+
+@given(
+    seconds, seconds, st.integers(1, 8), st.sampled_from(["warm", "cached_samples", "no_transport"]),
+    st.floats(0.06, 0.89), st.floats(50, 1e4),
+)  # fmt: skip
+def test_an_invalid_mode_never_yields_a_firm_word_that_needs_it(
+    cpu_s: float, blocked_s: float, workers: int, mode: str, share: float, compute: float
+) -> None:
+    """A warm mode that was not warm, or a cold one that was not cold, leaves only words that hold without it."""
+    cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=cpu_s / 4)
+    measurement = made(
+        cost, workers=workers, performed=MODES, costs={mode: replace(cost, cold=share)}, compute=compute
+    )  # fmt: skip
+    resource = {"warm": "storage", "cached_samples": "preprocessing", "no_transport": "transport"}[mode]
+    found, experiments = verdict(measurement), run_experiments(measurement)
+    assert resource in experiments.missing
+    assert getattr(found.gains, resource) is None
+    assert found.unavailable[f"gains.{resource}"]
+    assert resource not in (found.bound.cause, *found.bound.candidates)
+    if found.bound.cause != "inconclusive":
+        most = min(experiments.ceiling_gain, experiments.bounds.get(resource, math.inf))
+        assert most < WORTH or max(gain.value for gain in experiments.gains.values()) > most
+
+
+@given(seconds, seconds, st.integers(0, 8), st.floats(50, 1e4))
+def test_cold_that_nobody_can_prove_never_makes_storage_the_cause(
+    cpu_s: float, blocked_s: float, workers: int, compute: float
+) -> None:
+    """Where bytes are not counted and no warm mode was performed, no word names an input cause."""
+    found = verdict(made(Cost(cpu_s=cpu_s, blocked_s=blocked_s), workers=workers, compute=compute, facts=UNCOUNTED))
+    assert found.bound.cause in ("compute", "balanced", "inconclusive")
+
+
+@given(seconds, seconds, st.floats(0.0, 0.9), st.integers(0, 8), st.floats(50, 1e4), st.booleans())
+def test_estimates_make_firm_words_only_by_a_wide_margin(
+    cpu_s: float, blocked_s: float, collate: float, workers: int, compute: float, synchronous: bool
+) -> None:
+    """An estimated gain that names the cause leads every other gain worth a word by half again."""
+    cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=collate * cpu_s)
+    measurement = made(cost, workers=workers, compute=compute, synchronous=synchronous)
+    cause = verdict(measurement).bound.cause
+    gains = run_experiments(measurement).gains
+    cause = "preprocessing" if cause == "cpu" else cause
+    if cause in gains and gains[cause].how == "estimated":
+        others = [gain.value for name, gain in gains.items() if name != cause and gain.value >= WORTH]
+        assert all(gains[cause].value >= OPEN_LEAD * other * (1 - 1e-6) for other in others)
+
+
+def test_a_device_that_training_keeps_busy_leaves_nothing_for_the_input() -> None:
+    """Whatever the loader alone shows, an input cannot gain more than training was seen to lack."""
+    found = run_experiments(run(alike(baseline=57, training=60), Cost(cpu_s=0.017, blocked_s=0.0175), compute=60))
+    assert found.gains["preprocessing"].value == pytest.approx(1.0)
+    assert found.ceiling_gain == pytest.approx(1.0)

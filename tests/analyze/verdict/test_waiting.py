@@ -1,0 +1,171 @@
+"""What workers waited for: which looks count, what they bound, and the causes that only they can name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loaderprobe.analyze.forecast.advice import advise
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rates import attributed_cost, segments_of
+from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.waiting import LEAST_LOOKS, Waiting, waiting_of
+from loaderprobe.records.measurement import FirstLap, Measurement
+from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
+from tests.analyze.runs import Cost, alike, run
+
+WAITING = Cost(cpu_s=0.002, blocked_s=0.02, cold=0.0)
+UNKNOWN: dict[str, Any] = {"access": "none", "modes": ("baseline",)}
+SECOND = 10**9
+
+
+def looked(measurement: Measurement, *kinds: WaitKind, subject: str = "", outside: int = 0) -> Measurement:
+    """The same with workers that were seen so in turn while each of their batches was made."""
+    records = measurement.worker_batches
+    begins = tuple(number * 100 * SECOND for number in range(len(records.batch)))
+    rows = [
+        (begin + 1 + look, records.worker[number], WAIT_KINDS.index(kind))
+        for number, begin in enumerate(begins)
+        for look, kind in enumerate(kinds)
+    ]
+    rows += [(begins[n] - SECOND, records.worker[n], WAIT_KINDS.index("pipe")) for n in range(1, outside + 1)]
+    rows.sort()
+    waits = WaitSamples(
+        time_ns=tuple(row[0] for row in rows),
+        worker=tuple(row[1] for row in rows),
+        kind=tuple(row[2] for row in rows),
+        subject=tuple(0 if subject and row[2] != WAIT_KINDS.index("running") else -1 for row in rows),
+        subjects=(subject,) if subject else (),
+        letters_only=None,
+        cpu_ns=1,
+        wall_ns=SECOND,
+    )
+    return replace(measurement, worker_batches=replace(records, start_ns=begins), waits=waits)
+
+
+def waiting(**kinds: int) -> Waiting:
+    return Waiting(looks=sum(kinds.values()), kinds={k: v for k, v in kinds.items() if k != "running"})  # type: ignore[misc]
+
+
+def test_only_looks_while_a_batch_is_made_count() -> None:
+    """Between two batches a worker is idle: that it then waits on a pipe says nothing."""
+    seen = looked(run(alike(baseline=100), WAITING), "network", "running", outside=20)
+    found = waiting_of(seen, segments_of(seen, "baseline", "loader_only") + segments_of(seen, "baseline", "train"))
+    assert found is not None
+    batches = len(seen.worker_batches.batch)
+    assert dict(found.kinds) == {"network": batches}
+    assert found.looks == 2 * batches
+
+
+def test_a_few_looks_are_none() -> None:
+    """They would make shares of chance."""
+    seen = looked(run(alike(baseline=100), WAITING), "network")
+    waits = seen.waits
+    assert waits is not None
+    few = LEAST_LOOKS - 1
+    cut = replace(
+        waits,
+        time_ns=waits.time_ns[:few],
+        worker=waits.worker[:few],
+        kind=waits.kind[:few],
+        subject=waits.subject[:few],
+    )
+    assert waiting_of(replace(seen, waits=cut), seen.segments) is None
+
+
+def test_the_upper_end_of_a_share_is_never_its_middle() -> None:
+    """No look at a lock in 60 still allows a share of some 6 %, and half of 60 one of 62 %."""
+    assert waiting(network=60).most("lock") == pytest.approx(0.06, abs=0.01)
+    assert waiting(network=30, lock=30).most("lock") == pytest.approx(0.62, abs=0.01)
+    assert waiting(running=5).most("lock") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"), [("network", "network"), ("lock", "lock"), ("sleep", "wait"), ("pipe", "wait")]
+)
+def test_waiting_that_is_seen_is_named(kind: WaitKind, cause: str) -> None:
+    """Remote data were always undecided: nothing showed what the workers wait for."""
+    unseen = run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN)
+    assert verdict(unseen).bound.cause == "inconclusive"
+    seen = verdict(looked(unseen, kind, subject="10.0.0.5:443"))
+    assert (seen.bound.side, seen.bound.cause) == ("input", cause)
+    assert "10.0.0.5:443" in seen.bound.sentence
+    gain = getattr(seen.gains, cause)
+    assert gain.how == "estimated"
+    assert gain.value == pytest.approx(11, rel=0.02)
+
+
+def test_a_lock_without_looks_is_missing_with_its_reason() -> None:
+    """And no gain stands for it."""
+    found = verdict(run(alike(baseline=90), WAITING))
+    assert found.gains.lock is None
+    assert found.unavailable["gains.lock"]
+
+
+def test_waiting_for_threads_that_compute_is_preprocessing() -> None:
+    """A pool of threads inside the data set decodes while the worker's own thread waits."""
+    pooled = run(alike(baseline=90), Cost(cpu_s=0.002, blocked_s=0.02, cold=0.0), cache="as-found", facts=UNKNOWN)
+    records = pooled.worker_batches
+    busy = replace(pooled, worker_batches=replace(records, process_cpu_ns=tuple(8 * cpu for cpu in records.cpu_ns)))
+    seen = looked(busy, "running")
+    cost = attributed_cost(seen, segments_of(seen, "baseline", "loader_only"))
+    assert cost is not None
+    assert cost.helped_s == pytest.approx(cost.blocked_s)
+    assert run_experiments(seen).gains["preprocessing"].value > 5
+
+
+def test_what_is_missing_gains_no_more_than_all_waiting_for_it() -> None:
+    """Waiting of 7 % kept a tenfold gain of preprocessing undecided."""
+    decoding = Cost(cpu_s=0.02, blocked_s=0.0015)
+    warm_was_cold = {"warm": replace(decoding, cold=0.5)}
+    rounds = [{**each, "warm": 95.0, "cached_samples": 900.0} for each in alike(baseline=93)]
+    bounded = run(rounds, decoding, warm_was_cold)
+    assert run_experiments(bounded).bounds["storage"] == pytest.approx(1.075, abs=0.01)
+    assert verdict(bounded).bound.cause in ("preprocessing", "cpu")
+    waits_long = Cost(cpu_s=0.002, blocked_s=0.02)
+    unbounded = run(rounds, waits_long, {"warm": replace(waits_long, cold=0.5)})
+    assert verdict(unbounded).bound.cause == "inconclusive"
+
+
+def test_the_side_stands_where_only_the_cause_is_open() -> None:
+    """Workers starve training, and compute does not hold it up."""
+    found = verdict(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN))
+    assert (found.bound.side, found.bound.cause) == ("input", "inconclusive")
+    assert found.bound.sentence.startswith("Input binds, and its cause is undecided")
+
+
+LAP = FirstLap(
+    images=100, wall_s=2.2, cpu_s=0.2, read_bytes=10_000_000, called_bytes=10_000_000, again_wall_s=2.2,
+    again_cpu_s=0.2, again_read_bytes=0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("read", [0, 10_000_000])
+def test_files_that_could_not_be_made_cold_allow_no_word_on_cold_ones(read: int) -> None:
+    """Read by calls, but not from storage after the first time, or not at all: the cache answered."""
+    facts = {**UNKNOWN, "first_lap": replace(LAP, read_bytes=read)}
+    decoding = Cost(cpu_s=0.02, blocked_s=0.0001, cold=0.0)
+    found = verdict(run(alike(baseline=95), decoding, cache="as-found", facts=facts))
+    assert found.bound.cause == "inconclusive"
+    assert found.files_were == "warm"
+    assert "could not be evicted" in found.unavailable["gains.storage"]
+
+
+def test_a_data_set_that_reads_no_file_needs_no_cold_ones() -> None:
+    """What it makes costs CPU time only, and that is the cause."""
+    facts = {**UNKNOWN, "first_lap": replace(LAP, read_bytes=0, called_bytes=0)}
+    decoding = Cost(cpu_s=0.02, blocked_s=0.0001, cold=0.0)
+    found = verdict(run(alike(baseline=95), decoding, cache="as-found", facts=facts))
+    assert found.bound.cause in ("preprocessing", "cpu")
+    assert found.files_were is None
+
+
+def test_a_network_gets_advice_of_its_own() -> None:
+    """With a range that begins at today's rate: the server may have no more to give."""
+    seen = looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), "network", subject="10.0.0.5:443")
+    first = advise(seen, run_experiments(seen))[0]
+    assert "num_workers=8" in first.action and "10.0.0.5:443" in first.action
+    assert first.after.low == pytest.approx(first.before.value)
+    assert first.gain > 2
