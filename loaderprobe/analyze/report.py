@@ -29,7 +29,6 @@ from loaderprobe.records.report import (
 from loaderprobe.records.verdict import Verdict
 
 Result = Measurement | RunFailure | None
-_NOT_MEASURED = "this configuration was not measured"
 
 
 def build_report(
@@ -52,7 +51,7 @@ def build_report(
             seen = look(result)
             judged = verdict(result, ceilings.get(config.data), seen)
             rows.append(_measured_row(result, judged, recommendations[config.key], seen))
-            details.append(_detail(result, judged, seen))
+            details.append(_detail(result, seen))
         else:
             rows.append(_unmeasured_row(config, result))
     run = _run_info(name, created_utc, command, files, [result for _, result in results])
@@ -117,84 +116,29 @@ def _known(
 
 
 def _measured_row(measurement: Measurement, judged: Verdict, advised: Recommendation, seen: Seen) -> ConfigurationRow:
-    emulated = measurement.compute.specified_images_per_s is not None
-    return replace(
-        _row(measurement.config, "measured", None, emulated=emulated),
-        images_per_s=judged.images_per_s,
-        rates_images_per_s=judged.rates,
-        gains=judged.gains,
-        predicted_images_per_s=judged.predicted_images_per_s,
-        prediction_error=judged.prediction_error,
-        input_wait_fraction=judged.input_wait_fraction,
-        accelerator_utilization=judged.accelerator_utilization,
-        bytes_per_image=judged.bytes_per_image,
-        disk_read_bytes_per_s=judged.disk_read_bytes_per_s,
-        cold_fraction=judged.cold_fraction,
-        disk_ceiling_fraction=judged.disk_ceiling_fraction,
-        read_amplification=judged.read_amplification,
-        other_read_bytes_per_s=judged.other_read_bytes_per_s,
-        files_were=judged.files_were,
-        instrument_cpu_fraction=judged.instrument_cpu_fraction,
-        gpu=judged.gpu,
-        bound=judged.bound,
-        advice=advised.advice,
+    return ConfigurationRow(
+        config=measurement.config,
+        status="measured",
+        reason=None,
+        verdict=replace(judged, advice=advised.advice),
+        emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
-        unavailable=judged.unavailable,
         gpu_window=held_against(seen.window, judged.accelerator_utilization),
     )
 
 
 def _unmeasured_row(config: RunConfig, failure: RunFailure | None) -> ConfigurationRow:
-    emulated = config.compute.startswith("emulated")
-    if failure is None:
-        return _row(config, "skipped", "not measured yet", emulated=emulated)
-    hint = f"; {failure.hint}" if failure.hint else ""
-    return _row(config, "failed", f"{failure.reason} (at: {failure.stage}){hint}", emulated=emulated)
+    status: Status = "skipped" if failure is None else "failed"
+    reason = "not measured yet"
+    if failure is not None:
+        reason = f"{failure.reason} (at: {failure.stage}){f'; {failure.hint}' if failure.hint else ''}"
+    emulated = config.compute.name.startswith("emulated")
+    return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 
 
-def _row(config: RunConfig, status: Status, reason: str | None, *, emulated: bool) -> ConfigurationRow:
-    """A row without figures."""
-    return ConfigurationRow(
-        key=config.key,
-        resolution=config.resolution,
-        workers=config.workers,
-        batch_size=config.batch_size,
-        prefetch_factor=config.prefetch_factor,
-        loader=config.loader,
-        pipeline=config.pipeline,
-        decoder=config.decoder,
-        tensor=config.tensor,
-        compute=config.compute,
-        emulated=emulated,
-        cache=config.cache,
-        status=status,
-        reason=reason,
-        images_per_s=None,
-        rates_images_per_s=None,
-        gains=None,
-        predicted_images_per_s=None,
-        prediction_error=None,
-        input_wait_fraction=None,
-        accelerator_utilization=None,
-        bytes_per_image=None,
-        disk_read_bytes_per_s=None,
-        cold_fraction=None,
-        disk_ceiling_fraction=None,
-        read_amplification=None,
-        other_read_bytes_per_s=None,
-        instrument_cpu_fraction=None,
-        gpu={"unavailable": _NOT_MEASURED},
-        bound=None,
-        advice=(),
-        unavailable={"*": reason} if reason else {},
-    )
-
-
-def _detail(measurement: Measurement, judged: Verdict, seen: Seen) -> Detail:
+def _detail(measurement: Measurement, seen: Seen) -> Detail:
     return Detail(
         key=measurement.config.key,
-        step_time=judged.step_time,
-        worker_time=judged.worker_time,
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,

@@ -11,6 +11,7 @@ from loaderprobe.api.verbs import (
     save_report,
     start_sweep,
     sweep,
+    usual_batch_size,
 )
 from loaderprobe.datasets.request import SetRequest
 
@@ -26,5 +27,6 @@ __all__ = [
     "save_report",
     "start_sweep",
     "sweep",
+    "usual_batch_size",
     "verify",
 ]

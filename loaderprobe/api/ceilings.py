@@ -39,15 +39,15 @@ class Ceilings:
         """Measure what the storage delivers to as many readers as `order` has workers, right after it has run."""
         if order.config.cache != "cold":
             return
-        most = max(config.workers for config in self.run.record.spec.configs)
-        if not (order.thorough or order.config.workers == most or storage_matters(measured)):
+        most = max(config.loader.workers for config in self.run.record.spec.configs)
+        if not (order.thorough or order.config.loader.workers == most or storage_matters(measured)):
             return
         known = self.run.ceiling(order.config.data)
         longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
         found = raise_ceiling(
             known,
             order.files,
-            max(1, order.config.workers),
+            max(1, order.config.loader.workers),
             seconds=CEILING_S,
             longest_s=min(CEILING_LONGEST_S, max(CEILING_S, longest_s)),
             cache=LinuxPageCache(),
@@ -73,7 +73,7 @@ def ceiling_of(measured: Measurement, files: BatchFiles | PartFiles | str, cache
     """
     if isinstance(files, str) or measured.config.cache != "cold" or not storage_matters(measured):
         return None
-    readers = max(1, measured.config.workers)
+    readers = max(1, measured.config.loader.workers)
     if isinstance(files, PartFiles):
         return ceiling_of_parts(files.file_bytes, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
     sizes = {path: size for path, size in files.file_bytes.items() if size}

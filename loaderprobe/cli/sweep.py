@@ -84,7 +84,7 @@ def sweep(
     workers, and judges every configuration by experiment.
     """
     from loaderprobe import api
-    from loaderprobe.records.config import TrainOptions
+    from loaderprobe.records.config import ComputeSpec, LoaderSpec
     from loaderprobe.store.run_directory import RunDirectory
 
     if resume is not None:
@@ -95,23 +95,31 @@ def sweep(
             data_dir=data_dir,
             out=out or Path("loaderprobe-runs") / datetime.now().strftime("%Y%m%d-%H%M%S"),
             resolutions=parse_list(resolutions, parse_resolution),
-            workers=_with_serial(parse_list(workers, parse_count), no_serial),
-            computes=_computes(compute),
-            caches=parse_list(cache, _cache_state),
-            batch_size=batch_size,
-            prefetch_factor=prefetch_factor,
-            loader=loader,
-            pipeline=pipeline,
-            decoder=decoder,
-            tensor=tensor,
-            options=TrainOptions(
-                precision=precision,
-                memory_format=memory_format,
-                compile=compiled,
-                pin_memory=not no_pin_memory,
-                side_stream=side_stream,
-                gpu_decode=gpu_decode,
+            loaders=tuple(
+                LoaderSpec(
+                    name=loader,
+                    workers=count,
+                    prefetch_factor=prefetch_factor if count else 0,
+                    pipeline=pipeline,
+                    decoder=decoder,
+                    tensor=tensor,
+                    pin_memory=not no_pin_memory,
+                    gpu_decode=gpu_decode,
+                )
+                for count in _with_serial(parse_list(workers, parse_count), no_serial)
             ),
+            computes=tuple(
+                ComputeSpec(
+                    name=name,
+                    batch_size=batch_size or api.usual_batch_size(name),
+                    precision=precision,
+                    memory_format=memory_format,
+                    compile=compiled,
+                    side_stream=side_stream,
+                )
+                for name in _computes(compute)
+            ),
+            caches=parse_list(cache, _cache_state),
             thorough=thorough,
             rounds=rounds,
             seed=seed,

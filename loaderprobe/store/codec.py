@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 # History of the stored files:
 # 1  2026-11  first version
-SCHEMA_VERSION = 1
+# 2  2026-11  a configuration holds a loader and a compute; modes have names
+SCHEMA_VERSION = 2
 
 
 def encode(kind: str, value: object) -> bytes:

@@ -60,7 +60,7 @@ def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: 
     assert isinstance(measurement, Measurement)
     assert measurement.compute.specified_images_per_s is None
     judged = verdict(measurement)
-    assert judged.rates.compute is not None
+    assert judged.rates_images_per_s.compute is not None
     assert judged.step_time.step_s > judged.step_time.copy_s > 0
     assert segments_of(measurement, "resident", "train")
 
