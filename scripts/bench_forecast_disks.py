@@ -32,6 +32,7 @@ from loaderprobe.datasets.generate import generate
 from loaderprobe.datasets.request import SetRequest
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.records.options import with_options
 from loaderprobe.storage.probe import ProbeRequest
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.system.cpu import cores_available
@@ -169,5 +170,5 @@ class Rounds:
             if segment.activity == "loader_only" or next(turns[segment.round]) == accelerator
         ]
         info = self._rack.devices[accelerator].info()
-        config = replace(measurement.config, compute=info.name)
+        config = with_options(measurement.config, compute=info.name)
         return replace(measurement, config=config, compute=info, segments=tuple(kept))

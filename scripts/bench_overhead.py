@@ -30,7 +30,7 @@ from loaderprobe.loaders.worker_probe import WorkerProbe
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import train
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.background import PERIOD_S
 from loaderprobe.stats import half_width, quantile
@@ -83,8 +83,9 @@ def sampling_ns(repeats: int = 500) -> float:
 
 def compare(files: FileSet, workers: int, batch_size: int, rounds: int, count: int, scratch: Path) -> list[float]:
     config = RunConfig(
-        data=files.fingerprint, resolution=files.label, workers=workers, batch_size=batch_size,
-        prefetch_factor=2 if workers else 0, compute=f"emulated:{ACCELERATOR}",
+        data=files.fingerprint, resolution=files.label,
+        loader=LoaderSpec(workers=workers, prefetch_factor=2 if workers else 0),
+        compute=ComputeSpec(name=f"emulated:{ACCELERATOR}", batch_size=batch_size),
     )  # fmt: skip
     plain = DataLoader(
         ImageFiles(files, "imagenet", "pillow", "float32"), batch_size=batch_size, sampler=InOrder(), drop_last=True,

@@ -29,6 +29,7 @@ from loaderprobe.measure import session
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, NextRound
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment
+from loaderprobe.records.options import with_options
 from loaderprobe.store.codec import encode, write_atomically
 
 DiskKind = Literal["banked", "serial", "latency", "warm"]
@@ -243,7 +244,7 @@ class Director:
             elif drains_too and not part.truth:
                 segments += [replace(s, round=DRAINS_OF_VERDICT + number) for s in found if s.activity == "loader_only"]
         info = self._rack.devices[name].info()
-        config = replace(self._seen.config, compute=info.name)
+        config = with_options(self._seen.config, compute=info.name)
         return replace(self._seen, config=config, compute=info, segments=tuple(segments))
 
     def finished(self, measurement: Measurement) -> None:

@@ -86,7 +86,7 @@ def images_per_s(segment: Segment, workers: int) -> float:
 def truth_of(measured: Measurement) -> Truth:
     """What the training segments of the truth say."""
     base: Mode = "warm" if measured.config.cache == "warm" else "baseline"
-    workers = measured.config.workers
+    workers = measured.config.loader.workers
     trains = [segment for segment in measured.segments if segment.activity == "train"]
     rounds = sorted({segment.round for segment in trains})
     logs: dict[str, list[float]] = {name: [] for name in RESOURCES}
@@ -200,7 +200,7 @@ def _smallest_ceiling(own: Measurement, truth: Measurement, _: Verdict) -> tuple
 
 
 def _drains(measured: Measurement, mode: Mode) -> list[float]:
-    return [images_per_s(s, measured.config.workers) for s in segments_of(measured, mode, "loader_only")]
+    return [images_per_s(s, measured.config.loader.workers) for s in segments_of(measured, mode, "loader_only")]
 
 
 def _stages(own: Measurement) -> dict[str, float]:
@@ -209,7 +209,7 @@ def _stages(own: Measurement) -> dict[str, float]:
     drains = segments_of(own, base, "loader_only")
     cost = worker_cost(own.worker_batches, drains)
     assert cost
-    hands = max(1, own.config.workers)
+    hands = max(1, own.config.loader.workers)
     numbers = {number for s in drains for number in range(s.first_batch, s.first_batch + s.steps)}
     records = own.worker_batches
     collate = zip(records.batch, records.collate_ns, strict=True)

@@ -11,7 +11,7 @@ from loaderprobe.testing.fakes import (
 )
 from loaderprobe.testing.machine import example_environment, example_location
 from loaderprobe.testing.profiled import ProfiledCompute
-from loaderprobe.testing.reports import example_report, example_row
+from loaderprobe.testing.reports import example_report, example_row, with_changes
 
 __all__ = [
     "FakeClock",
@@ -26,4 +26,5 @@ __all__ = [
     "example_location",
     "example_report",
     "example_row",
+    "with_changes",
 ]

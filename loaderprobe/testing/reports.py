@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
+from loaderprobe.records.config import content_hash
 from loaderprobe.records.forecast import Forecast, Knee
+from loaderprobe.records.options import OPTIONS, with_options
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     SUMMARY_VERSION,
@@ -15,6 +17,7 @@ from loaderprobe.records.report import (
     Detail,
     Report,
     RunInfo,
+    Status,
     Summary,
 )
 from loaderprobe.records.verdict import (
@@ -26,8 +29,10 @@ from loaderprobe.records.verdict import (
     Speedup,
     Speedups,
     StepTime,
+    Verdict,
     WorkerTime,
 )
+from loaderprobe.testing.fakes import example_config
 from loaderprobe.testing.machine import NO_GPU, example_environment
 from loaderprobe.testing.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
 from loaderprobe.units import significant
@@ -118,60 +123,55 @@ def _knees(rows: Sequence[ConfigurationRow]) -> tuple[Knee, ...]:
     """For each data set on each device, the fastest row; the cores bind beyond it."""
     together: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in rows:
-        if row.images_per_s:
-            together.setdefault((row.compute, row.resolution), []).append(row)
+        if row.verdict:
+            together.setdefault((row.config.compute.name, row.config.resolution), []).append(row)
     return tuple(_knee(some) for some in together.values())
 
 
 def _knee(rows: Sequence[ConfigurationRow]) -> Knee:
     best = max(rows, key=lambda row: row.images_per_s.value if row.images_per_s else 0.0)
-    assert best.images_per_s
-    compute = (best.accelerator_utilization or 0.0) > 0.9
-    words = f"{best.workers} workers" if best.workers else "the serial loader"
+    assert best.verdict
+    compute = (best.verdict.accelerator_utilization or 0.0) > 0.9
+    speed, workers = best.verdict.images_per_s, best.config.loader.workers
+    words = f"{workers} workers" if workers else "the serial loader"
     return Knee(
         keys=tuple(row.key for row in rows),
-        resolution=best.resolution,
-        compute=best.compute,
-        cache=best.cache,
-        batch_size=best.batch_size,
-        prefetch_factor=best.prefetch_factor,
-        workers=best.workers,
-        images_per_s=best.images_per_s,
+        workers=workers,
+        images_per_s=speed,
         how="measured",
         binds="compute" if compute else "cores",
-        sentence=f"{words} ({significant(best.images_per_s.value)} images/s); "
+        sentence=f"{words} ({significant(speed.value)} images/s); "
         f"beyond it {'compute binds' if compute else 'the cores bind'}.",
         forecasts=(),
     )
 
 
 def _row(case: Case) -> ConfigurationRow:
-    ceiling, gains = CEILING[case.compute], _gains(case)
-    predicted = case.end_to_end(case.loader[0])
+    config = example_config(
+        data=content_hash(case.resolution), resolution=case.resolution, workers=case.workers, compute=case.compute,
+        batch_size=BATCH_SIZE,
+    )  # fmt: skip
+    emulated = case.compute.startswith("emulated:")
+    verdict = _verdict(case)
+    return ConfigurationRow(
+        config=config, status="measured", reason=None, verdict=verdict, emulated=emulated,
+        forecasts=_forecasts(case, verdict.images_per_s.value),
+    )  # fmt: skip
+
+
+def _verdict(case: Case) -> Verdict:
+    gains, predicted = _gains(case), case.end_to_end(case.loader[0])
     speed = predicted * (1 + case.drift)
     disk = speed * BYTES[case.resolution]
-    return ConfigurationRow(
-        key=f"{case.compute}-{case.resolution}-{case.workers}",
-        resolution=case.resolution,
-        workers=case.workers,
-        batch_size=BATCH_SIZE,
-        prefetch_factor=2 if case.workers else 0,
-        loader="torch",
-        pipeline="imagenet",
-        decoder="pillow",
-        tensor="float32",
-        compute=case.compute,
-        emulated=case.compute.startswith("emulated:"),
-        cache="cold",
-        status="measured",
-        reason=None,
+    step_time, worker_time = _times(case, speed)
+    return Verdict(
         images_per_s=Interval(value=speed, low=speed * 0.97, high=speed * 1.03),
         rates_images_per_s=_rates(case),
         gains=gains,
         predicted_images_per_s=predicted,
         prediction_error=case.drift,
-        input_wait_fraction=max(0.0, 1 - speed / ceiling),
-        accelerator_utilization=speed / ceiling,
+        input_wait_fraction=max(0.0, 1 - speed / CEILING[case.compute]),
+        accelerator_utilization=speed / CEILING[case.compute],
         bytes_per_image=BYTES[case.resolution],
         disk_read_bytes_per_s=disk,
         cold_fraction=0.99,
@@ -182,42 +182,60 @@ def _row(case: Case) -> ConfigurationRow:
         gpu={"unavailable": NO_GPU},
         bound=_bound(case, gains),
         advice=_advice(case, speed, gains),
-        forecasts=_forecasts(case, speed),
+        step_time=step_time,
+        worker_time=worker_time,
+        files_were=None,
         unavailable={"gains.transport": NO_TRANSPORT, "rates_images_per_s.loader_without_transport": NO_TRANSPORT},
     )
 
 
-def _without_figures(row: ConfigurationRow, status: str, reason: str) -> ConfigurationRow:
+def _times(case: Case, speed: float) -> tuple[StepTime, WorkerTime]:
+    per_batch = BATCH_SIZE / speed
+    step = min(BATCH_SIZE / CEILING[case.compute], per_batch * 0.94)
+    blocked = BYTES[case.resolution] / DISK_BYTES_PER_S
+    share = max(0.0, max(1, case.workers) / speed - blocked)
+    return (
+        StepTime(
+            wait_s=max(0.0, per_batch * 0.97 - step), copy_s=per_batch * 0.02, step_s=step, other_s=per_batch * 0.01
+        ),
+        WorkerTime(cpu_s=share * 0.9, run_delay_s=share * 0.1, blocked_s=blocked),
+    )
+
+
+def _without_figures(row: ConfigurationRow, status: Status, reason: str) -> ConfigurationRow:
     """The row of a configuration that was asked for but has no measurement."""
-    gone = dict.fromkeys(
-        (
-            "images_per_s", "rates_images_per_s", "gains", "predicted_images_per_s", "prediction_error",
-            "input_wait_fraction", "accelerator_utilization", "bytes_per_image", "disk_read_bytes_per_s",
-            "cold_fraction", "disk_ceiling_fraction", "read_amplification", "other_read_bytes_per_s", "bound",
-            "instrument_cpu_fraction",
-        )
-    )  # fmt: skip
-    changes: dict[str, Any] = {
-        **gone,
-        "status": status,
-        "reason": reason,
-        "advice": (),
-        "forecasts": (),
-        "gpu": {},
-        "unavailable": {},
-    }
-    return replace(row, workers=8, prefetch_factor=2, key=f"{row.compute}-{row.resolution}-8", **changes)
+    config = with_options(row.config, workers=8, prefetch_factor=2)
+    return replace(row, config=config, status=status, reason=reason, verdict=None, forecasts=())
+
+
+def with_changes(row: ConfigurationRow, **changes: Any) -> ConfigurationRow:
+    """The row with options of its configuration, figures of its verdict, or fields of its own changed.
+
+    A row that gets another status than `measured` loses its verdict.
+    """
+    names = {each.name for each in fields(Verdict)} - {each.name for each in fields(row)}
+    options = {name: value for name, value in changes.items() if name in OPTIONS}
+    figures = {name: value for name, value in changes.items() if name in names}
+    own = {name: value for name, value in changes.items() if name not in options and name not in figures}
+    if options.get("workers") == 0:
+        options["prefetch_factor"] = 0
+    if row.verdict and own.get("status", "measured") == "measured":
+        own = {"verdict": replace(row.verdict, **figures), **own}
+    else:
+        own = {"verdict": None, "forecasts": (), **own}
+    return replace(row, config=with_options(row.config, **options), **own)
 
 
 def example_row(**changes: Any) -> ConfigurationRow:
-    """A measured configuration that storage binds (1024x768, 2 workers, emulated H100), with `changes` to fields."""
-    return replace(_row(CASES[-1]), **changes)
+    """A measured configuration that storage binds (1024x768, 2 workers, emulated H100), with `changes` as above."""
+    return with_changes(_row(CASES[-1]), **changes)
 
 
 def _example_rows() -> tuple[ConfigurationRow, ...]:
     rows = [_row(case) for case in CASES]
     unseen = "the device also served another process, so its bytes cannot be told apart"
-    rows[2] = replace(
+    assert rows[2].verdict
+    rows[2] = with_changes(
         rows[2],
         disk_read_bytes_per_s=None,
         disk_ceiling_fraction=None,
@@ -238,19 +256,8 @@ def _example_rows() -> tuple[ConfigurationRow, ...]:
 
 
 def _detail(row: ConfigurationRow) -> Detail:
-    assert row.images_per_s
-    assert row.rates_images_per_s
-    assert row.rates_images_per_s.compute
-    per_batch = row.batch_size / row.images_per_s.value
-    step = min(row.batch_size / row.rates_images_per_s.compute, per_batch * 0.94)
-    blocked = (row.bytes_per_image or 0) / DISK_BYTES_PER_S
-    share = max(0.0, max(1, row.workers) / row.images_per_s.value - blocked)
     return Detail(
         key=row.key,
-        step_time=StepTime(
-            wait_s=max(0.0, per_batch * 0.97 - step), copy_s=per_batch * 0.02, step_s=step, other_s=per_batch * 0.01
-        ),
-        worker_time=WorkerTime(cpu_s=share * 0.9, run_delay_s=share * 0.1, blocked_s=blocked),
         compute_device="emulated accelerator, 1790 images/s" if row.emulated else "AMD EPYC 7B13, 4 threads",
         compute_source="MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"
         if row.emulated
@@ -289,7 +296,7 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
         complete=True,
         pending=0,
         wall_s=173.0,
-        data=tuple(_data(label) for label in dict.fromkeys(row.resolution for row in chosen)),
+        data=tuple(_data(label) for label in dict.fromkeys(row.config.resolution for row in chosen)),
     )
     return Report(
         summary=Summary(

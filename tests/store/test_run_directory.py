@@ -83,9 +83,10 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None
     ("data", "says"),
     [
         (b'{"schema": "loaderprobe/run", "schema_version": 99, "run": {}}', "version 99"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {}}', "loaderprobe/run version 1, not"),
         (b'{"schema": "somebody/else", "schema_version": 1}', "somebody/else"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {"created_utc": 3}}', "damaged"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 1}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 2, "run": {"created_utc": 3}}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 2}', "damaged"),
         (b"{", "damaged"),
     ],
 )

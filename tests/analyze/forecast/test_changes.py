@@ -27,7 +27,6 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.bandwidth import KindOfDevice
 from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Alternative
-from loaderprobe.testing import example_config
 from tests.analyze.scripted import Truth
 
 BANKED, SERIAL, LATENCY = Truth(), Truth(law="serial"), Truth(law="latency", latency_s=0.02)
