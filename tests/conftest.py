@@ -18,7 +18,7 @@ from loaderprobe.measure.runner import run_configuration
 from loaderprobe.records.config import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.testing import example_config
-from tests.slow_disks import banked_disk, latency_disk, plant_disk, serial_disk
+from tests.planted.fixtures import banked_disk, latency_disk, plant_disk, serial_disk
 
 __all__ = ["banked_disk", "latency_disk", "plant_disk", "serial_disk"]  # fixtures
 

@@ -75,7 +75,7 @@ def test_samplers_saw_the_workers(photographs: FileSet, measure_real: MeasureRea
 
 def test_a_killed_worker_becomes_a_failure(photographs: FileSet, measure_real: MeasureReal) -> None:
     """A worker killed by SIGKILL is named as such, with the out-of-memory killer as the first suspect."""
-    failure = measure_real(photographs, loader="tests.plants:KilledWorker")
+    failure = measure_real(photographs, loader="tests.planted.loaders:KilledWorker")
     assert isinstance(failure, RunFailure)
     assert "a loader worker" in failure.reason
     assert "killed by SIGKILL" in failure.reason

@@ -1,6 +1,6 @@
 """The process that owns a slow disk: it plants mount, loop device, cgroup and image, and undoes them all.
 
-It runs in a session of its own, `python -m loaderprobe.testing.slow_guardian`, and talks over pipes: one line
+It runs in a session of its own, `python -m tests.planted.slow_guardian`, and talks over pipes: one line
 of JSON comes in, the order; one goes out, what was planted. It undoes everything at the next line, when its
 standard input ends, or when the process that gave the order has died, whichever way that one ends.
 """
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from loaderprobe.testing.slow_cgroup import Controller, Impossible, blkio, io_max, limit, until
+from tests.planted.slow_cgroup import Controller, Impossible, blkio, io_max, limit, until
 
 Kind = Literal["banked", "serial", "latency"]
 Way = Literal["blkio", "io.max", "fuse"]
@@ -105,7 +105,7 @@ def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
     source.mkdir()
     disk.mkdir(exist_ok=True)
     bank_s = BUCKET_BANK_S if order.kind == "banked" else 0.0
-    command: list[str | Path] = [sys.executable, "-m", "loaderprobe.testing.slow_fuse", source, disk]
+    command: list[str | Path] = [sys.executable, "-m", "tests.planted.slow_fuse", source, disk]
     if order.bytes_per_s:
         command += ["--bytes-per-s", repr(order.bytes_per_s), "--bank-s", repr(bank_s)]
     if order.latency_s:

@@ -18,10 +18,11 @@ import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing.slow_cgroup import Impossible, blkio, io_max
-from loaderprobe.testing.slow_disk import CannotPlant, SlowDisk, slow_disk
-from loaderprobe.testing.slow_fuse import Schedule
-from tests.slow_disks import BYTES_PER_S, LATENCY_S, PlantDisk, files_of_one_request, random_files
+from tests.planted.files import files_of_one_request, random_files
+from tests.planted.fixtures import BYTES_PER_S, LATENCY_S, PlantDisk
+from tests.planted.slow_cgroup import Impossible, blkio, io_max
+from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
+from tests.planted.slow_fuse import Schedule
 
 DEADLINE_S = 15.0
 THINK_S_PER_BYTE = 25e-9
@@ -38,8 +39,8 @@ PLANT_AND_WAIT = """
 import json, os, signal, subprocess, sys
 from pathlib import Path
 import psutil
-from loaderprobe.testing.slow_disk import slow_disk
-from tests.slow_disks import random_files
+from tests.planted.slow_disk import slow_disk
+from tests.planted.files import random_files
 with slow_disk(fill=random_files, scratch=Path(sys.argv[1]), **json.loads(sys.argv[2])) as disk:
     guardians = [child.pid for child in psutil.Process().children()]
     if os.fork() == 0:

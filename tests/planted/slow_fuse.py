@@ -1,4 +1,4 @@
-"""A folder served slowly over FUSE: `python -m loaderprobe.testing.slow_fuse SOURCE MOUNT --bytes-per-s 20e6`.
+"""A folder served slowly over FUSE: `python -m tests.planted.slow_fuse SOURCE MOUNT --bytes-per-s 20e6`.
 
 It serves until its standard input ends, or SIGTERM comes, and then unmounts. Reading is slow, metadata is not.
 It needs mfusepy, libfuse and a /dev/fuse that the user may open, and either root or fusermount.
@@ -74,11 +74,11 @@ class SlowFolder:
 
     def readdir(self, path: str, _handle: int) -> list[str]:
         """The names in a folder."""
-        return [".", "..", *os.listdir(self._source + path)]  # noqa: PTH208  # one path type throughout
+        return [".", "..", *os.listdir(self._source + path)]  # one path type throughout
 
     def readlink(self, path: str) -> str:
         """Where a symbolic link points."""
-        return os.readlink(self._source + path)  # noqa: PTH115  # one path type throughout
+        return os.readlink(self._source + path)  # one path type throughout
 
     def open(self, path: str, _flags: int) -> int:
         """A handle. O_DIRECT, which the kernel passes on, is for the mount and not for the folder under it."""
@@ -143,7 +143,7 @@ def _stop_at_end_of_input() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The server's command line."""
-    parser = argparse.ArgumentParser(prog="python -m loaderprobe.testing.slow_fuse", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.planted.slow_fuse", description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("mount", type=Path)
     parser.add_argument("--bytes-per-s", type=float, help="shared by all reads; unlimited when it is not given")

@@ -1,4 +1,4 @@
-"""Loaders with planted trouble, for `--loader tests.plants:NAME`."""
+"""Loaders with planted trouble, for `--loader tests.planted.loaders:NAME`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ They are slow in one of three ways:
   grows to that. Two cores serve 3000 requests/s at most (measured): readers beyond that times the latency wait.
 
 A guardian process owns what this takes, and undoes it even when this process is killed. Run as a program,
-`python -m loaderprobe.testing.slow_disk` reads a folder directly and reports the reads: so is a plant verified.
+`python -m tests.planted.slow_disk` reads a folder directly and reports the reads: so is a plant verified.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.testing.slow_guardian import Kind, Order, Planted, Way
 from loaderprobe.units import format_duration, format_rate
+from tests.planted.slow_guardian import Kind, Order, Planted, Way
 
 PIECE_BYTES = 1 << 17
 BURST_S = 0.3
@@ -43,6 +43,8 @@ CONTROL_S = 0.3
 READERS = 8
 """Enough that the disk always has something to do, so that its rate is measured and not that of the readers."""
 LATENCY_READS = 20
+ROOT = Path(__file__).parents[2]
+"""Where `python -m` finds this package, whatever the folder of the caller."""
 ATTEMPTS = 2
 """A machine that is busy with something else may spoil one measurement."""
 STOP_DEADLINE_S = 60.0
@@ -141,11 +143,12 @@ def slow_disk(
 def _guarded(order: Order) -> Iterator[Planted]:
     """What a guardian planted; it is told to undo it at the end, and sees by itself when this process dies."""
     guardian = subprocess.Popen(
-        [sys.executable, "-m", "loaderprobe.testing.slow_guardian"],
+        [sys.executable, "-m", "tests.planted.slow_guardian"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        cwd=ROOT,
     )
     assert guardian.stdin
     assert guardian.stdout
@@ -214,8 +217,8 @@ def _measured(disk: SlowDisk) -> tuple[float, bool]:
 
 
 def _reads_inside(disk: SlowDisk, *, readers: int, seconds: float) -> list[Read]:
-    reader = [sys.executable, "-m", "loaderprobe.testing.slow_disk", str(disk.folder), str(readers), str(seconds)]
-    done = subprocess.run(disk.command(reader), stdout=subprocess.PIPE, check=True)
+    reader = [sys.executable, "-m", "tests.planted.slow_disk", str(disk.folder), str(readers), str(seconds)]
+    done = subprocess.run(disk.command(reader), stdout=subprocess.PIPE, check=True, cwd=ROOT)
     return [Read(*fields) for fields in json.loads(done.stdout)]
 
 

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from loaderprobe.testing.slow_disk import CannotPlant, SlowDisk, slow_disk
+from tests.planted.files import files_of_one_request, random_files
+from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
 
 BYTES_PER_S = 20e6
 LATENCY_S = 0.010
 
 PlantDisk = Callable[..., SlowDisk]
-
-
-def random_files(
-    folder: Path, *, count: int = 600, size_bytes: tuple[int, int] = (60_000, 180_000), seed: int = 0
-) -> None:
-    """Files of random bytes, named like photographs, in two folders named like classes."""
-    chance = random.Random(seed)
-    for name in ("cats", "dogs"):
-        (folder / name).mkdir()
-    for number in range(count):
-        data = chance.randbytes(chance.randint(*size_bytes))
-        (folder / ("cats", "dogs")[number % 2] / f"{number:04}.jpg").write_bytes(data)
-
-
-def files_of_one_request(folder: Path) -> None:
-    """Files that FUSE reads in one request each, which is 128 KiB at most."""
-    random_files(folder, size_bytes=(60_000, 128_000))
 
 
 @pytest.fixture(scope="session")
