@@ -9,7 +9,7 @@ import pytest
 
 from loaderprobe.records.report import SUMMARY_VERSION, Summary
 from loaderprobe.render.json import summary_json, summary_schema
-from loaderprobe.testing import example_report
+from tests.examples.reports import example_report
 
 
 def validator() -> Any:

@@ -29,8 +29,8 @@ from loaderprobe.records.verdict import (
     WorkerTime,
 )
 from loaderprobe.testing.machine import NO_GPU, example_environment
-from loaderprobe.testing.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
 from loaderprobe.units import significant
+from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
 
 
 def _gains(case: Case) -> Speedups:
