@@ -1,4 +1,4 @@
-"""What looking at what workers wait for costs, by CPU time.
+"""What looking at the workers' waits costs, by CPU time.
 
 A DataLoader whose workers compute all the time, and another whose workers wait most of it, run in rounds: with the
 sampler and without it in turn, which of the two first changing from round to round. CPU time is counted by the
@@ -8,7 +8,6 @@ the workers' batches per CPU second with the sampler over those without.
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -21,7 +20,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.waits import RATE_HZ, WaitsSampler
-from loaderprobe.stats import half_width, quantile
+from loaderprobe.stats import median
+from scripts.benches.harness import alternated, cpu_ns, parser, spread
 
 BATCH = 8
 
@@ -42,12 +42,6 @@ class Work(Dataset[torch.Tensor]):
         for number in range(self.spin):
             total += number
         return torch.tensor(total)
-
-
-def cpu_ns(pids: Sequence[int]) -> int:
-    """CPU time of all threads of these processes."""
-    threads = [thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()]
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
 
 
 def batches_per_cpu_s(batches: Iterator[Any], pids: Sequence[int], seconds: float) -> float:
@@ -78,34 +72,33 @@ def report(name: str, work: Work, workers: int, rounds: int, seconds: float) -> 
     ratios: list[float] = []
     seen: list[WaitSamples] = []
     with tempfile.TemporaryDirectory() as scratch:
-        batches_per_cpu_s(loader, pids, seconds)
+
+        def with_sampler() -> float:
+            speed, samples = sampled(loader, pids, seconds, Path(scratch))
+            seen.append(samples)
+            return speed
+
+        runs = {"without": lambda: batches_per_cpu_s(loader, pids, seconds), "with": with_sampler}
+        runs["without"]()
         for number in range(rounds):
-            speeds = {}
-            for with_sampler in (True, False) if number % 2 else (False, True):
-                if with_sampler:
-                    speeds[True], samples = sampled(loader, pids, seconds, Path(scratch))
-                    seen.append(samples)
-                else:
-                    speeds[False] = batches_per_cpu_s(loader, pids, seconds)
-            ratios.append(speeds[True] / speeds[False])
+            speeds = alternated(runs, number)
+            ratios.append(speeds["with"] / speeds["without"])
     shares = [each.cpu_ns / each.wall_ns for each in seen]
     looks = [each.cpu_ns / len(each.kind) / 1e3 for each in seen]
     print(
         f"{name}, {workers} workers, {rounds} rounds of {seconds:g} s at {RATE_HZ:g} Hz ({kinds(seen)})\n"
-        f"  sampler: {quantile(shares, 0.5):.2%} of a core (median; {min(shares):.2%} to {max(shares):.2%}), "
-        f"{quantile(looks, 0.5):.0f} us a look at a worker ({min(looks):.0f} to {max(looks):.0f})\n"
-        f"  batches per CPU second of the workers, with / without: median {quantile(ratios, 0.5):.4f}, "
-        f"10 to 90 % {quantile(ratios, 0.1):.3f} to {quantile(ratios, 0.9):.3f}, "
-        f"mean {sum(ratios) / len(ratios):.4f} +- {half_width(ratios):.4f}"
+        f"  sampler: {median(shares):.2%} of a core (median; {min(shares):.2%} to {max(shares):.2%}), "
+        f"{median(looks):.0f} us a look at a worker ({min(looks):.0f} to {max(looks):.0f})\n"
+        f"  batches per CPU second of the workers, with / without: {spread(ratios, 4)}"
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--workers", type=int, default=2)
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=10)
+    options.add_argument("--seconds", type=float, default=5.0)
+    options.add_argument("--workers", type=int, default=2)
+    asked = options.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     report("computing", Work(20_000, 0.0), asked.workers, asked.rounds, asked.seconds)
     report("waiting", Work(200, 0.002), asked.workers, asked.rounds, asked.seconds)

@@ -1,4 +1,4 @@
-"""What `bench_verdict` measures: loaders on slow disks, each with several emulated accelerators in turn.
+"""What `verdict` measures: loaders on slow disks, each with several emulated accelerators in turn.
 
 One process measures one block: a loader, whose rounds for the verdict and rounds for the truth alternate inside
 one iterator. What it saw is cut into two `Measurement`s for each accelerator: what the verdict asked for itself,
@@ -211,7 +211,7 @@ class Director:
             base,
             *(mode for mode in ("warm", "cached_samples", "no_transport") if mode != base and mode in self._seen.modes),
         ]
-        trains: list[tuple[Mode, Activity]] = [(mode, "train") for mode in modes]  # type: ignore[misc]
+        trains: list[tuple[Mode, Activity]] = [(mode, "train") for mode in modes]
         drains: list[tuple[Mode, Activity]] = [(base, "loader_only")]
         part = Part(truth=True, asked={name: (*drains, *trains)}, trained=(name,) * len(trains))
         return self._begin(part, drains, trains)
@@ -269,10 +269,10 @@ def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int) -> N
     )
     director = Director(block.accelerators, truth_rounds, resolve("rounds", "standard"))
     asked = Asked(cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director)
-    measurement, files = measure_loader(loader, director.rack, asked, lambda *_: None)
-    if isinstance(files, str):
-        raise SystemExit(f"{block.name}: {files}")
-    director.finished(measurement)
+    found = measure_loader(loader, director.rack, asked, lambda *_: None)
+    if isinstance(found.files, str):
+        raise SystemExit(f"{block.name}: {found.files}")
+    director.finished(found.measurement)
     for name in block.accelerators:
         stem = f"{block.name}-{'a' if name != 'none' else ''}{name}"
         write_atomically(out / f"{stem}.verdict.json", encode("measurement", director.verdict_of(name)))

@@ -1,4 +1,4 @@
-"""CPU time per batch of the measured loop over a bare loop.
+"""What measuring costs: CPU time per batch of the measured loop over a bare loop.
 
 Two loaders over the same warm files run in turn, in rounds: a plain DataLoader in a bare loop, and ours with
 its fetch log, samplers and stamps. CPU time is that of this process and its workers, all threads, as the
@@ -8,7 +8,6 @@ what the instrument takes around a fetch that does nothing.
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -21,8 +20,6 @@ from torch.utils.data import DataLoader, default_collate
 
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.datasets.folder import generated_set
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.request import SetRequest
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.loaders.torch import InOrder, TorchLoader
@@ -33,15 +30,9 @@ from loaderprobe.measure.segments import train
 from loaderprobe.records.config import FileSet, RunConfig
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.background import PERIOD_S
-from loaderprobe.stats import half_width, quantile
+from scripts.benches.harness import alternated, cpu_ns, parser, photographs, spread
 
 ACCELERATOR = "100000"
-
-
-def cpu_ns(pids: Sequence[int]) -> int:
-    """CPU time of all threads of these processes."""
-    threads = [thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()]
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
 
 
 def per_batch_ns(body: Callable[[], None], batches: int, pids: Sequence[int]) -> float:
@@ -64,7 +55,7 @@ def measured(batches: Iterator[Any], count: int, pids: Sequence[int]) -> None:
 
 def instrument_ns(scratch: Path, repeats: int = 20_000) -> float:
     fetcher = SimpleNamespace(collate_fn=default_collate, auto_collation=True)
-    watch = WorkerProbe(FetchLog.create(scratch / "empty.log", 1), 0, lambda _: ())
+    watch = WorkerProbe(FetchLog.create(scratch / "empty.log", 1), 0, lambda _: (), alone=True)
     before = time.thread_time_ns()
     for _ in range(repeats):
         watch.fetch(fetcher, lambda indices: indices, [0])
@@ -97,37 +88,29 @@ def compare(files: FileSet, workers: int, batch_size: int, rounds: int, count: i
         our_pids = [os.getpid(), *ours.workers()]
         bare(plain_batches, count)
         measured(our_batches, count, our_pids)
+        runs = {
+            "bare": lambda: per_batch_ns(lambda: bare(plain_batches, count), count, plain_pids),
+            "measured": lambda: per_batch_ns(lambda: measured(our_batches, count, our_pids), count, our_pids),
+        }
         for number in range(rounds):
-            runs = {
-                "bare": lambda: per_batch_ns(lambda: bare(plain_batches, count), count, plain_pids),
-                "measured": lambda: per_batch_ns(lambda: measured(our_batches, count, our_pids), count, our_pids),
-            }
-            order = sorted(runs, reverse=bool(number % 2))
-            cost = {name: runs[name]() for name in order}
+            cost = alternated(runs, number)
             ratios.append(cost["measured"] / cost["bare"])
     return ratios
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=24)
-    parser.add_argument("--batches", type=int, default=24)
-    parser.add_argument("--batch-size", type=int, default=32)
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=24)
+    options.add_argument("--batches", type=int, default=24)
+    options.add_argument("--batch-size", type=int, default=32)
+    asked = options.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        request = SetRequest(resolution=(500, 375), classes=4)
-        made = generate(Path(place), request, count=256, processes=2, progress=lambda *_: None)
-        files = generated_set(made, sample=256, seed=0)
+        files = generated_set(photographs(Path(place), "500x375", 256), sample=256, seed=0)
         print(f"instrument around an empty fetch: {instrument_ns(Path(place)) / 1e3:.1f} us of CPU a batch")
         print(f"one reading of all samplers: {sampling_ns() / 1e3:.0f} us of CPU, every {PERIOD_S} s")
         for workers in (0, 2):
             ratios = compare(files, workers, asked.batch_size, asked.rounds, asked.batches, Path(place))
-            middle, spread = quantile(ratios, 0.5), (quantile(ratios, 0.1), quantile(ratios, 0.9))
-            print(
-                f"{workers} workers, batch {asked.batch_size}: measured / bare CPU a batch: median {middle:.4f}, "
-                f"10 to 90 % of {len(ratios)} rounds {spread[0]:.3f} to {spread[1]:.3f}, "
-                f"mean {sum(ratios) / len(ratios):.4f} +- {half_width(ratios):.4f}"
-            )
+            print(f"{workers} workers, batch {asked.batch_size}: measured / bare CPU a batch: {spread(ratios, 4)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Data sets of `bench_waits` that read one file a sample, each as someone writes it; and what all data sets share.
+"""Data sets of `waits` that read one file a sample, each as someone writes it; and what all data sets share.
 
 A sample is read, then finished: decoded and augmented. What is to be taken away for the truth is named by
 `Work.without`, and the data set itself leaves it out: `preprocess` returns a ready sample once the bytes are read,
@@ -10,13 +10,14 @@ from __future__ import annotations
 import io
 import mmap
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
@@ -26,6 +27,8 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from torchvision.transforms import v2
 
+PHOTOGRAPHS = 1500
+BATCH_SIZE = 8
 SIDE = 192
 PIXEL_BYTES = SIDE * SIDE * 3
 POOL_THREADS = 4
@@ -35,6 +38,7 @@ _AUGMENT = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(t
 _AUGMENT_TENSOR = v2.Compose([v2.RandomResizedCrop(224), v2.ToDtype(torch.float32, scale=True)])
 
 Sample = tuple[torch.Tensor, int]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +111,22 @@ class Samples(Finish, Dataset[Sample]):
         raise NotImplementedError
 
 
+def photographs_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.JPEG"))
+
+
+def part_of_worker(items: Sequence[T]) -> Sequence[T]:
+    """Those that this worker serves; all of them in the process of the loader."""
+    info = get_worker_info()
+    return items[info.id :: info.num_workers] if info else items
+
+
 class PythonFiles(Samples):
     """open().read(), as in most tutorials."""
 
     def __init__(self, folder: Path, work: Work) -> None:
         super().__init__(folder, work)
-        self.files = [str(file) for file in sorted(folder.rglob("*.JPEG"))]
+        self.files = [str(file) for file in photographs_in(folder)]
 
     def read(self, index: int) -> Any:
         with open(self.files[index], "rb") as opened:  # noqa: PTH123  # as people write it
@@ -206,12 +220,11 @@ class AheadFiles(Finish, IterableDataset[Sample]):
     """A thread reads ahead, the worker's own thread finishes."""
 
     def __init__(self, folder: Path, work: Work) -> None:
-        self.files = sorted(folder.rglob("*.JPEG"))
+        self.files = photographs_in(folder)
         self.work = work
 
     def __iter__(self) -> Any:
-        info = get_worker_info()
-        own = range(self.work.count)[info.id :: info.num_workers] if info else range(self.work.count)
+        own = part_of_worker(range(self.work.count))
         queue: Queue[tuple[bytes, int] | None] = Queue(AHEAD)
 
         def read() -> None:

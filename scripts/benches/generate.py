@@ -1,4 +1,4 @@
-"""How fast is the generator? Beside loops that others use, in turn, so that the machine's moods meet all alike.
+"""How fast is the generator? Beside loops that others use, in turn.
 
 In memory, on one core, at the same dimensions: images/s of the generator over those of a loop that saves grey uniform
 noise with Pillow, and of one that makes 1/f noise by FFT and saves it with Pillow. To disk, with all cores, the same
@@ -9,7 +9,6 @@ below what it has to be.
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import shutil
@@ -18,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from loaderprobe.datasets.request import SetRequest
 from loaderprobe.stats import median
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.sync import sync_filesystem
+from scripts.benches.harness import alternated, parser, spread
 
 ImageFile.MAXBLOCK = 1 << 24
 MEMORY = "/dev/shm"
@@ -110,7 +111,7 @@ def folders(place: Path, images: int, rounds: int, processes: int) -> list[float
 
     for number in range(rounds):
         begun(place / "ours", request)
-        took = alternated(place, {"ours": ours, "loop": loop}, number)
+        took = alternated({"loop": partial(timed, place, loop), "ours": partial(timed, place, ours)}, number)
         ratios.append(took["loop"] / took["ours"])
         _say("folder", sum(len(data) for _, data in ready), took["ours"], took["loop"])
         shutil.rmtree(place / "ours")
@@ -138,7 +139,7 @@ def shards(place: Path, images: int, rounds: int, processes: int) -> list[float]
     try:
         for number in range(rounds):
             begun(place / "ours", request)
-            took = alternated(place, {"ours": ours, "dd": dd}, number)
+            took = alternated({"dd": partial(timed, place, dd), "ours": partial(timed, place, ours)}, number)
             ratios.append(took["dd"] / took["ours"])
             _say("shards", size, took["ours"], took["dd"])
             shutil.rmtree(place / "ours")
@@ -146,11 +147,6 @@ def shards(place: Path, images: int, rounds: int, processes: int) -> list[float]
     finally:
         ready.unlink()
     return ratios
-
-
-def alternated(place: Path, jobs: dict[str, Callable[[], None]], number: int) -> dict[str, float]:
-    """Seconds of each, the first one first in every other round."""
-    return {name: timed(place, jobs[name]) for name in sorted(jobs, reverse=bool(number % 2))}
 
 
 def _grown(root: Path, request: SetRequest, images: int, processes: int) -> Path:
@@ -181,19 +177,16 @@ def show(found: dict[str, list[float]]) -> bool:
     for name, ratios in found.items():
         enough = median(ratios) >= AT_LEAST[name]
         good = good and enough
-        print(
-            f"generator / {name}: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}, {len(ratios)} rounds), "
-            f"at least {AT_LEAST[name]:g}: {'yes' if enough else 'NO'}"
-        )
+        print(f"generator / {name}: {spread(ratios, 2)}, at least {AT_LEAST[name]:g}: {'yes' if enough else 'NO'}")
     return good
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--images", type=int, default=6000, help="of each set that is written to disk")
-    parser.add_argument("--place", type=Path, help="on the disk to write to", default=Path.cwd())
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=8)
+    options.add_argument("--images", type=int, default=6000, help="of each set that is written to disk")
+    options.add_argument("--place", type=Path, help="on the disk to write to", default=Path.cwd())
+    asked = options.parse_args()
     found = in_memory((500, 375), asked.rounds)
     processes = max(1, round(cores_available()))
     with tempfile.TemporaryDirectory(dir=asked.place, prefix=".bench-generate-") as scratch:

@@ -1,4 +1,4 @@
-"""Locks of `bench_waits` that someone else holds most of the time.
+"""Locks of `waits` that someone else holds most of the time.
 
 Run as a program it holds a file lock, over and over, until its standard input ends.
 """
@@ -77,7 +77,7 @@ def lock_of(kind: str, scratch: Path) -> Iterator[Any]:
         path.unlink()
 
 
-def main() -> None:
+def hold_file() -> None:
     def run() -> None:
         with Path(sys.argv[1]).open("rb") as file:
             while True:
@@ -91,4 +91,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    hold_file()

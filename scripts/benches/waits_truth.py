@@ -1,4 +1,4 @@
-"""The truth of a row of `bench_waits`: plain training loops, with one resource after the other taken away.
+"""The truth of a row of `waits`: plain training loops, with one resource after the other taken away.
 
 Nothing of loaderprobe measures here: a DataLoader is iterated, its batches are stepped on, and a clock is read. Each
 variant has a fresh loader with workers of its own; files are evicted before each cold one, when no process has them
@@ -18,8 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.waits_loaders import PHOTOGRAPHS, TEXTS, Place, make_loader
-from scripts.waits_rows import Row
+from scripts.benches.waits_loaders import Place, make_loader
+from scripts.benches.waits_rows import Row
+from scripts.benches.waits_samples import PHOTOGRAPHS
+from scripts.benches.waits_texts import TEXTS
 
 BASE = "base"
 FEWEST_BATCHES = 12

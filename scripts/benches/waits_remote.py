@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import subprocess
 import sys
 import time
@@ -20,7 +19,8 @@ from threading import Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from scripts.waits_samples import Samples, Work
+from scripts.benches.harness import child
+from scripts.benches.waits_samples import Samples, Work, photographs_in
 
 PIECE_BYTES = 1 << 14
 BANK_S = 0.1
@@ -78,13 +78,8 @@ class Objects(BaseHTTPRequestHandler):
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The address of a server of these files, in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     with subprocess.Popen(
-        [sys.executable, "-m", "scripts.waits_remote", str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
+        child("waits_remote", folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
         assert process.stdin
@@ -102,7 +97,7 @@ class Remote(Samples):
 
     def __init__(self, folder: Path, work: Work, url: str) -> None:
         super().__init__(folder, work)
-        self.keys = [f"bucket/train/{file.name}" for file in sorted(folder.rglob("*.JPEG"))]
+        self.keys = [f"bucket/train/{file.name}" for file in photographs_in(folder)]
         self.url = url
         self._client: Any = None
 
@@ -143,7 +138,7 @@ class S3Narrow(S3):
     how = "6MB"
 
 
-def main() -> None:
+def serve() -> None:
     Objects.objects = {file.name: file.read_bytes() for file in Path(sys.argv[1]).rglob("*.JPEG")}
     Objects.buckets = {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Objects)
@@ -154,4 +149,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve()

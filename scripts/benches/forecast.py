@@ -1,6 +1,6 @@
-"""How far are forecasts from what is then measured? Real pipelines on really slow disks, each measured again later.
+"""How far are forecasts from what is then measured on planted disks? Some 11 minutes, as root.
 
-`bench_forecast_disks` says what is measured. From each visit to the disks is forecast: more workers than two, from
+`forecast_disks` says what is measured. From each visit to the disks is forecast: more workers than two, from
 one and two; each other accelerator; and the faster disk of the same kind, from the slower. How much faster it is, and
 of what kind, `loaderprobe bandwidth` said of both. Each forecast is held against what *other* visits measured
 there, so that its error holds what the machine changes meanwhile, as does the error beside it: that of one visit's
@@ -16,13 +16,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from loaderprobe.analyze.forecast.changes import accelerator, disk, refused
 from loaderprobe.analyze.forecast.fit import Fit, fit
@@ -37,8 +33,8 @@ from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.stats import median, quantile
 from loaderprobe.store.codec import decode
-from loaderprobe.system.cpu import cores_available
-from scripts.bench_forecast_disks import ACCELERATORS, DISKS, WORKERS, Disk, child, measure
+from scripts.benches.forecast_disks import ACCELERATORS, DISKS, WORKERS, Disk, measure, measure_visit
+from scripts.benches.harness import parser_of_kept, raw_results
 
 FITTED = (1, 2)
 TIMES_REPEAT = 1.2
@@ -260,28 +256,20 @@ def _best(storage: Storage) -> float:
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--visits", default="1,2", help="which visits to make; at least two are needed to judge")
-    parser.add_argument("--keep", type=Path, help="keep the raw measurements in this folder")
-    parser.add_argument("--from", dest="source", type=Path, help="judge what was kept there, and measure nothing")
-    parser.add_argument("--all", action="store_true", help="print every forecast")
-    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    found = parser_of_kept(__doc__)
+    found.add_argument("--visits", default="1,2", help="which visits to make; at least two are needed to judge")
+    found.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    return found.parse_args()
 
 
 def main() -> int:
     chosen = options()
     if chosen.child:
         name, visit, folder, out = chosen.child
-        child(name, int(visit), Path(folder), Path(out))
+        measure_visit(name, int(visit), Path(folder), Path(out))
         return 0
-    with tempfile.TemporaryDirectory(prefix="loaderprobe-forecast-raw-") as scratch:
-        source = chosen.source or chosen.keep or Path(scratch)
-        if not chosen.source:
-            source.mkdir(parents=True, exist_ok=True)
-            begin_s = time.monotonic()
-            measure(source, [int(number) for number in chosen.visits.split(",")], __file__)
-            print(f"{cores_available():g} cores, {(time.monotonic() - begin_s) / 60:.1f} minutes")
+    visits = [int(number) for number in chosen.visits.split(",")]
+    with raw_results(chosen, lambda out: measure(out, visits)) as (source, _):
         kept = Kept(source)
         if len(kept.visits) < 2:
             print("fewer than two visits were measured, so there is nothing to judge")

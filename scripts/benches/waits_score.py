@@ -1,4 +1,4 @@
-"""What counts as right in `bench_waits`: what was performed by plain loops, against what `diagnose` said.
+"""What counts as right in `waits`: what was performed by plain loops, against what `diagnose` said.
 
 **Truth.** The true gain of a resource is the rate of the plain loop without it over that of the plain loop as asked,
 round by round (the geometric mean, as the machine drifts between rounds). The truth's word is the resource with the
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.stats import mean, median, standard_error
-from scripts.waits_truth import BASE
+from scripts.benches.waits_truth import BASE
 
 WORTH = 1.05
 LEAD = 1.15

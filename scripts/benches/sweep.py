@@ -1,4 +1,4 @@
-"""A sweep of 21 configurations beside the same sweep with every experiment performed.
+"""A sweep of 21 configurations, quick and thorough: how long it takes, and whether both say the same.
 
 3 resolutions x the serial loader and 1, 2, 3, 4, 6, 8 workers on an emulated H100. The quick sweep performs the
 costly experiments only where its verdict is open; each of its verdicts must be that of the thorough sweep, or a
@@ -7,15 +7,13 @@ weaker word (`either`, `balanced`, `undecided`, or the same cause without the co
 
 from __future__ import annotations
 
-import argparse
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from scripts.benches.harness import answer, parser
 
 LIMIT_S = 300.0
 WEAK = {"either", "balanced", "inconclusive"}
@@ -26,15 +24,11 @@ SAME = {"cpu": "preprocessing"}
 def swept(place: Path, name: str, *options: str) -> tuple[list[dict[str, Any]], float]:
     """(configurations of the summary, seconds) of one sweep in a fresh process."""
     begin = time.monotonic()
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "loaderprobe.cli", "sweep", "--workers", "1,2,3,4,6,8", "--json",
-            "--compute", "emulated:mlperf-h100", "--data-dir", str(place / "data"), "--out", str(place / name),
-            *options,
-        ],
-        stdout=subprocess.PIPE, check=True,
-    )  # fmt: skip
-    return msgspec.json.decode(done.stdout)["configurations"], time.monotonic() - begin
+    command = [
+        sys.executable, "-m", "loaderprobe.cli", "sweep", "--workers", "1,2,3,4,6,8", "--json",
+        "--compute", "emulated:mlperf-h100", "--data-dir", str(place / "data"), "--out", str(place / name),
+    ]  # fmt: skip
+    return answer([*command, *options])["configurations"], time.monotonic() - begin
 
 
 def word(row: dict[str, Any]) -> str:
@@ -53,11 +47,11 @@ def agrees(quick: dict[str, Any], thorough: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--place", type=Path, help="where data and runs are kept; else they are removed")
-    parser.add_argument("--budget", default=str(LIMIT_S - 10), help="seconds of the quick sweep")
-    parser.add_argument("--thorough-budget", default="1200", help="seconds of the thorough sweep")
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--place", type=Path, help="where data and runs are kept; else they are removed")
+    options.add_argument("--budget", default=str(LIMIT_S - 10), help="seconds of the quick sweep")
+    options.add_argument("--thorough-budget", default="1200", help="seconds of the thorough sweep")
+    asked = options.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         place = asked.place or Path(temporary)
         # The data are generated before the clock runs.

@@ -1,4 +1,4 @@
-"""What `bench_forecast` measures: pipelines on planted disks of two speeds and two kinds, and on warm files.
+"""What `forecast` measures: pipelines on planted disks of two speeds and two kinds, and on warm files.
 
 All disks stand side by side, and each is visited several times, every visit in a process of its own, so that the
 same configuration is measured again minutes later. A visit measures each number of workers: in every round a drain
@@ -11,13 +11,10 @@ fewer cores. Where they bind only in what is forecast, the law does not know of 
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
-import time
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,19 +22,17 @@ from typing import Literal
 
 from torch.utils.data import DataLoader
 
-from loaderprobe.api import own
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.api.verbs import bandwidth
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.measure import learning
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.storage.probe import ProbeRequest
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.system.cpu import cores_available
-from loaderprobe.testing.slow_disk import CannotPlant
-from scripts.bench_verdict import Wrap, planted
-from scripts.verdict_blocks import Photographs, Rack
+from scripts.benches.harness import Plant, Progress, child, photographs, ran
+from scripts.benches.verdict import disk_of
+from scripts.benches.verdict_blocks import Photographs, Rack
 
 DiskKind = Literal["banked", "serial", "warm"]
 IMAGES = 512
@@ -79,41 +74,34 @@ def worker_counts() -> tuple[int, ...]:
     return tuple(count for count in WORKERS if count <= max(2 * cores_available(), 2))
 
 
-def measure(out: Path, visits: Sequence[int], script: str) -> None:
+def measure(out: Path, visits: Sequence[int]) -> bool:
     """Plant all disks, probe them, and visit each in turn; what `out` holds already is not measured again."""
-    begin_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="loaderprobe-forecast-") as scratch, ExitStack() as stack:
-        photographs = Path(scratch, "photographs")
-        request = SetRequest(resolution=(SIDE, SIDE), classes=4)
-        generate(photographs, request, count=IMAGES, processes=2, progress=lambda *_: None)
-        places = dict(_planted(photographs, Path(scratch), stack))
+    complete = True
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-forecast-") as scratch, ExitStack() as undo:
+        source = Path(scratch, "photographs")
+        photographs(source, f"{SIDE}x{SIDE}", IMAGES)
+        places = {disk: place for disk in DISKS if (place := _place_of(disk, source, Path(scratch), undo))}
+        progress = Progress((1 + len(visits)) * len(places))
         for visit in (0, *visits):
-            for disk, (folder, wrap) in places.items():
+            for disk, place in places.items():
                 name = f"{disk.name}.v{visit}" if visit else disk.name
-                if (out / f"{name}.done").exists() or (not visit and disk.kind == "warm"):
-                    continue
-                child = [sys.executable, script, "--child", disk.name, str(visit), str(folder), str(out)]
-                code = subprocess.run(wrap(child), check=False, timeout=CHILD_LIMIT_S).returncode
-                if code:
-                    print(f"{name}: left out: its process failed with code {code}")
-                else:
-                    (out / f"{name}.done").touch()
-                print(f"{name} after {(time.monotonic() - begin_s) / 60:.1f} min", file=sys.stderr, flush=True)
+                if not (out / f"{name}.done").exists() and (visit or disk.kind != "warm"):
+                    own = ("--child", disk.name, visit, place.folder / f"{SIDE}x{SIDE}", out)
+                    if ran(place.command(child("forecast", *own)), name, CHILD_LIMIT_S):
+                        (out / f"{name}.done").touch()
+                    else:
+                        complete = False
+                progress.done(name)
+    return complete
 
 
-def _planted(photographs: Path, scratch: Path, stack: ExitStack) -> Iterator[tuple[Disk, tuple[Path, Wrap]]]:
-    for disk in DISKS:
-        place = scratch / disk.name
-        place.mkdir()
-        try:
-            folder, wrap = stack.enter_context(planted(disk.kind, disk.mb_per_s, photographs, place))
-        except CannotPlant as error:
-            print(f"{disk.name}: left out: {error}")
-            continue
-        yield disk, (folder / f"{SIDE}x{SIDE}", wrap)
+def _place_of(disk: Disk, source: Path, scratch: Path, undo: ExitStack) -> Plant | None:
+    own = scratch / disk.name
+    own.mkdir()
+    return disk_of(undo, disk.kind, disk.mb_per_s, source, own)
 
 
-def child(name: str, visit: int, folder: Path, out: Path) -> None:
+def measure_visit(name: str, visit: int, folder: Path, out: Path) -> None:
     """Measure all of one visit to one disk in this process; visit 0 is the probe's."""
     disk = next(disk for disk in DISKS if disk.name == name)
     if not visit:
@@ -121,19 +109,19 @@ def child(name: str, visit: int, folder: Path, out: Path) -> None:
         found = bandwidth(request, drop_caches=False, on_leg=lambda *_: None)
         write_atomically(out / f"{name}.bandwidth.json", encode("bandwidth", found))
         return
-    own.POOL_BATCHES = POOL_BATCHES
+    learning.POOL_BATCHES = POOL_BATCHES
     # More workers than cores are what is to be measured.
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     for workers in worker_counts():
         rounds = Rounds()
         loader = DataLoader(Photographs(folder, "plain"), batch_size=BATCH_SIZE, shuffle=True, num_workers=workers)
         asked = Asked(cache="warm" if disk.kind == "warm" else "cold", budget_s=None, rounds=ROUNDS, next_round=rounds)
-        measurement, files = measure_loader(loader, rounds.rack, asked, lambda *_: None)
-        if isinstance(files, str):
-            raise SystemExit(f"{name}, {workers} workers: {files}")
+        seen = measure_loader(loader, rounds.rack, asked, lambda *_: None)
+        if isinstance(seen.files, str):
+            raise SystemExit(f"{name}, {workers} workers: {seen.files}")
         for accelerator in ACCELERATORS:
             stem = f"{name}-n{workers}-a{accelerator}.v{visit}"
-            write_atomically(out / f"{stem}.json", encode("measurement", rounds.of(accelerator, measurement)))
+            write_atomically(out / f"{stem}.json", encode("measurement", rounds.of(accelerator, seen.measurement)))
 
 
 class Rounds:

@@ -1,4 +1,4 @@
-"""Data sets of `bench_waits` that keep many samples in one file, and how their files are written.
+"""Data sets of `waits` that keep many samples in one file, and how their files are written.
 
 Handles are opened by each worker for itself, on its first sample, as the libraries ask for.
 """
@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
-from scripts.waits_samples import PIXEL_BYTES, SIDE, Finish, Pixels, Sample, Samples, Work
+from scripts.benches.waits_samples import PIXEL_BYTES, SIDE, Finish, Pixels, Sample, Samples, Work, part_of_worker
+from scripts.benches.waits_texts import write_tokens
 
 SHARDS = 8
 ARROW_ROWS = 50
-# Lengths of texts, in tokens.
-SHORTEST, LONGEST = 64, 512
-TEXTS = 6000
 
 
 class Opened(Samples):
@@ -124,8 +122,7 @@ class TarShards(Finish, IterableDataset[Sample]):
         self.work = work
 
     def __iter__(self) -> Any:
-        info = get_worker_info()
-        for shard in self.shards[info.id :: info.num_workers] if info else self.shards:
+        for shard in part_of_worker(self.shards):
             with tarfile.open(shard, "r|") as opened:
                 for member in opened:
                     file = opened.extractfile(member)
@@ -221,13 +218,8 @@ def _write_files(photographs: Sequence[Path], folder: Path) -> None:
         shutil.copy(file, folder / file.name)
 
 
-def text_lengths() -> np.ndarray[Any, Any]:
-    return np.random.default_rng(2).integers(SHORTEST, LONGEST + 1, TEXTS)
-
-
-def _write_tokens(photographs: Sequence[Path], folder: Path) -> None:
-    tokens = np.random.default_rng(3).integers(0, 50_000, int(text_lengths().sum()), dtype=np.uint16)
-    tokens.tofile(folder / "tokens.bin")
+def _write_tokens(_: Sequence[Path], folder: Path) -> None:
+    write_tokens(folder)
 
 
 Write = Callable[[Sequence[Path], Path], None]

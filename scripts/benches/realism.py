@@ -1,4 +1,4 @@
-"""Are generated images like ImageNet's? Their statistics beside the measured ones, their decoding beside photographs'.
+"""Are generated images like ImageNet's, and do they decode like photographs? Needs '.[bench]'.
 
 First a table: sizes, bytes per pixel by quality, shares of samplings and qualities, and of files with optimised
 Huffman tables, of the 1,000 files of ILSVRC2012 that were measured, and of generated sets: the mixture and each fixed
@@ -11,7 +11,6 @@ by more than 10 %.
 
 from __future__ import annotations
 
-import argparse
 import io
 import math
 import sys
@@ -32,8 +31,9 @@ from loaderprobe.datasets.jpeg.tables import LUMINANCE, scaled
 from loaderprobe.datasets.mixture import IMAGENET_MEAN_BYTES
 from loaderprobe.datasets.pool import build_pool
 from loaderprobe.datasets.request import SetRequest
-from loaderprobe.stats import median, quantile
+from loaderprobe.stats import median
 from loaderprobe.units import IMAGENET, Resolution, format_resolution
+from scripts.benches.harness import alternated, parser, spread
 
 ImageFile.MAXBLOCK = 1 << 24
 PHOTOGRAPHS = {
@@ -195,13 +195,18 @@ def torchvision(data: bytes) -> None:
 
 def best_s(decode: Callable[[bytes], None], pair: tuple[bytes, bytes], rounds: int) -> list[float]:
     """The least time of each of the two, decoded in turn: what else runs only adds."""
-    took: list[list[float]] = [[], []]
+    took: dict[str, list[float]] = {"generated": [], "photograph": []}
+    runs = {"generated": lambda: timed(decode, pair[1]), "photograph": lambda: timed(decode, pair[0])}
     for number in range(rounds):
-        for which in (0, 1) if number % 2 else (1, 0):
-            begin = time.perf_counter()
-            decode(pair[which])
-            took[which].append(time.perf_counter() - begin)
-    return [min(each) for each in took]
+        for name, seconds in alternated(runs, number).items():
+            took[name].append(seconds)
+    return [min(took["photograph"]), min(took["generated"])]
+
+
+def timed(decode: Callable[[bytes], None], data: bytes) -> float:
+    begin = time.perf_counter()
+    decode(data)
+    return time.perf_counter() - begin
 
 
 def show_decoding(title: str, costs: dict[str, list[tuple[float, float]]]) -> bool:
@@ -213,8 +218,7 @@ def show_decoding(title: str, costs: dict[str, list[tuple[float, float]]]) -> bo
         good = good and near
         print(
             f"{title}: photographs {median([real for real, _ in pairs]) * 1e9:6.2f} ms/{unit}, generated "
-            f"{median([ours for _, ours in pairs]) * 1e9:6.2f}; ratio median {median(ratios):.3f} "
-            f"(10 to 90 %: {quantile(ratios, 0.1):.3f} to {quantile(ratios, 0.9):.3f}){'' if near else ' NO'}"
+            f"{median([ours for _, ours in pairs]) * 1e9:6.2f}; ratio {spread(ratios)}{'' if near else ' NO'}"
         )
     return good
 
@@ -243,11 +247,11 @@ def decoding(rounds: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000, help="files of each generated set")
-    parser.add_argument("--rounds", type=int, default=15, help="times that each image is decoded")
-    parser.add_argument("--pictures", type=int, help="in each pool; what is usual when not given")
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--count", type=int, default=1000, help="files of each generated set")
+    options.add_argument("--rounds", type=int, default=15, help="times that each image is decoded")
+    options.add_argument("--pictures", type=int, help="in each pool; what is usual when not given")
+    asked = options.parse_args()
     real, made = measured(), [generated(resolution, asked.count, asked.pictures) for resolution in RESOLUTIONS]
     table([real, *made])
     good = alike(real, made[0])

@@ -1,37 +1,14 @@
-"""The rows of `bench_waits`: which loader, on which disk, with which step."""
+"""The rows of `waits`: which loader, on which disk, with which step."""
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scripts.benches.waits_readers import READERS
+
 DISKS: dict[str, float] = {"banked6": 6e6, "banked16": 16e6, "banked20": 20e6, "latency": 0.0, "fast": 0.0}
 """Bytes/s of a banked disk; 0 for the others."""
-FORMATS = {
-    "memmap": "npy",
-    "lmdb": "lmdb",
-    "hdf5": "hdf5",
-    "hdf5each": "hdf5",
-    "arrow": "arrow",
-    "sqlite": "sqlite",
-    "zarr": "zarr",
-    "tar": "shards",
-    "webdataset": "shards",
-    "text": "tokens",
-}
-"""Of a reader; all others read one file a sample."""
-LIBRARIES = {
-    "lmdb": "lmdb",
-    "hdf5": "h5py",
-    "hdf5each": "h5py",
-    "arrow": "pyarrow",
-    "zarr": "zarr",
-    "webdataset": "webdataset",
-    "cv2": "cv2",
-    "http": "requests",
-}
-REMOTE = ("http", "s3", "s3narrow")
 
 Start = Literal["fork", "spawn", "forkserver"]
 Step = Literal["none", "sleep", "conv", "tokens"]
@@ -63,11 +40,11 @@ class Row:
 
     @property
     def format(self) -> str:
-        return FORMATS.get(self.reader, "files")
+        return READERS[self.reader].format
 
     @property
     def remote(self) -> bool:
-        return self.reader in REMOTE
+        return READERS[self.reader].remote
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -81,11 +58,6 @@ class Row:
             "compute": self.step != "none",
         }
         return tuple(name for name, is_there in there.items() if is_there)
-
-    def missing(self) -> str:
-        """The library that is not installed; empty when nothing is missing."""
-        library = LIBRARIES.get(self.reader, "torch")
-        return "" if importlib.util.find_spec(library) else library
 
 
 def _row(line: str) -> Row:

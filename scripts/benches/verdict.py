@@ -1,4 +1,4 @@
-"""Is the verdict right? Real loaders on really slow disks, judged, and held against gains that were performed.
+"""Is the verdict right? Real loaders on really slow disks, against measured speed-ups; as root.
 
 Three kinds of slow disk are planted and verified, and a warm one beside them; `verdict_blocks` says what is
 measured there, `verdict_score` what counts as right. With --keep the raw measurements stay, and --from judges those
@@ -10,93 +10,65 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.request import SetRequest
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.stats import mean
 from loaderprobe.store.codec import decode
-from loaderprobe.system.cpu import cores_available
-from loaderprobe.testing.slow_disk import CannotPlant, slow_disk
-from loaderprobe.units import parse_resolution
-from scripts.verdict_blocks import BLOCKS, Block, measure_block
-from scripts.verdict_score import RESOURCES, Row, judged, outcome, regret
+from scripts.benches.harness import (
+    LATENCY_S,
+    Plant,
+    Progress,
+    child,
+    parser_of_kept,
+    photographs,
+    planted,
+    ran,
+    raw_results,
+)
+from scripts.benches.verdict_blocks import BLOCKS, Block, measure_block
+from scripts.benches.verdict_score import RESOURCES, Row, judged, outcome, regret
 
 IMAGES = 512
-LATENCY_S = 0.010
 CHILD_LIMIT_S = 600
 RIGHT_AT_LEAST = 0.85
 REGRET_AT_MOST = 0.005
 WORDS = (*RESOURCES, "balanced")
 
 
-Wrap = Callable[[Sequence[str]], list[str]]
-
-
-@contextmanager
-def planted(kind: str, mb_per_s: float, photographs: Path, scratch: Path) -> Iterator[tuple[Path, Wrap]]:
-    """A folder with the photographs on such a disk, and what wraps a command so that it meets the disk's limit."""
+def disk_of(undo: ExitStack, kind: str, mb_per_s: float, source: Path, scratch: Path) -> Plant | None:
+    """The photographs on such a disk; None where none can be planted."""
     if kind == "warm":
-        yield photographs, list
-        return
-    fill = partial(shutil.copytree, photographs, dirs_exist_ok=True)
-    limit = {"latency_s": LATENCY_S} if kind == "latency" else {"bytes_per_s": mb_per_s * 1e6}
-    with slow_disk(kind=kind, fill=fill, scratch=scratch, keep_cache=True, **limit) as disk:  # type: ignore[arg-type]
-        print(f"{kind} {f'{mb_per_s:g} MB/s' if mb_per_s else '10 ms'}: {disk.how}", flush=True)
-        yield disk.folder, disk.command
+        return Plant(folder=source)
+    name, limit = (f"{kind} {mb_per_s:g} MB/s", mb_per_s * 1e6) if mb_per_s else (f"{kind} 10 ms", LATENCY_S)
+    fill = partial(shutil.copytree, source, dirs_exist_ok=True)
+    return planted(undo, name, kind, limit, fill=fill, scratch=scratch, keep_cache=True)
 
 
 def measure(blocks: Sequence[Block], out: Path, truth_rounds: int) -> bool:
     """Plant each disk in turn, and measure its blocks there, each in a process of its own; True when none failed."""
-    progress = Progress(len(blocks))
+    progress, complete = Progress(len(blocks)), True
     with tempfile.TemporaryDirectory(prefix="loaderprobe-verdict-") as scratch:
-        photographs = Path(scratch, "photographs")
+        source = Path(scratch, "photographs")
         for resolution in sorted({block.resolution for block in blocks}):
-            request = SetRequest(resolution=parse_resolution(resolution), classes=4)
-            generate(photographs, request, count=IMAGES, processes=2, progress=lambda *_: None)
+            photographs(source, resolution, IMAGES)
         for (kind, mb_per_s), group in groupby(blocks, key=lambda block: (block.disk, block.mb_per_s)):
-            try:
-                with planted(kind, mb_per_s, photographs, Path(scratch)) as (folder, wrap):
-                    for block in group:
-                        child = [sys.executable, __file__, "--rounds", str(truth_rounds), "--child", block.name]
-                        command = wrap([*child, str(folder / block.resolution), str(out)])
-                        progress.ran(block, subprocess.run(command, check=False, timeout=CHILD_LIMIT_S).returncode)
-            except CannotPlant as error:
-                print(f"{kind}: left out: {error}")
-    return progress.none_failed
-
-
-class Progress:
-    """Says on standard error how far it is."""
-
-    def __init__(self, blocks: int) -> None:
-        self._blocks = blocks
-        self._done = 0
-        self.none_failed = True
-        self._begin_s = self._last_s = time.monotonic()
-
-    def ran(self, block: Block, code: int) -> None:
-        now_s = time.monotonic()
-        self._done += 1
-        took = f"{now_s - self._last_s:.0f} s, {(now_s - self._begin_s) / 60:.1f} min in all"
-        print(f"{self._done} of {self._blocks}: {block.name}, {took}", file=sys.stderr, flush=True)
-        if code:
-            self.none_failed = False
-            print(f"{block.name}: left out: its process failed with code {code}")
-        self._last_s = now_s
+            with ExitStack() as undo:
+                place = disk_of(undo, kind, mb_per_s, source, Path(scratch))
+                if place is None:
+                    continue
+                for block in group:
+                    own = ("--rounds", truth_rounds, "--child", block.name, place.folder / block.resolution, out)
+                    complete &= ran(place.command(child("verdict", *own)), block.name, CHILD_LIMIT_S)
+                    progress.done(block.name)
+    return complete
 
 
 def stored(folder: Path, only: str) -> list[Row]:
@@ -183,14 +155,11 @@ def report(rows: Sequence[Row], everything: bool) -> bool:
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", default="", help="blocks whose name contains this: serial, n2, heavy, 500x375 ...")
-    parser.add_argument("--rounds", type=int, default=3, help="of the truth")
-    parser.add_argument("--keep", type=Path, help="keep the raw measurements in this folder")
-    parser.add_argument("--from", dest="source", type=Path, help="judge what was kept there, and measure nothing")
-    parser.add_argument("--all", action="store_true", help="show every row, not only those that are not right")
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    found = parser_of_kept(__doc__)
+    found.add_argument("--only", default="", help="blocks whose name contains this: serial, n2, heavy, 500x375 ...")
+    found.add_argument("--rounds", type=int, default=3, help="of the truth")
+    found.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    return found.parse_args()
 
 
 def main() -> int:
@@ -200,15 +169,8 @@ def main() -> int:
         block = next(block for block in BLOCKS if block.name == name)
         measure_block(block, Path(folder), Path(out), chosen.rounds)
         return 0
-    # As Ctrl-C does: unwinding takes away disks and folders.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory(prefix="loaderprobe-verdict-raw-") as scratch:
-        source, complete = chosen.source or chosen.keep or Path(scratch), True
-        if not chosen.source:
-            source.mkdir(parents=True, exist_ok=True)
-            begin_s = time.monotonic()
-            complete = measure([block for block in BLOCKS if chosen.only in block.name], source, chosen.rounds)
-            print(f"{cores_available():g} cores, {(time.monotonic() - begin_s) / 60:.1f} minutes")
+    blocks = [block for block in BLOCKS if chosen.only in block.name]
+    with raw_results(chosen, lambda out: measure(blocks, out, chosen.rounds)) as (source, complete):
         rows = stored(source, chosen.only)
         if not rows:
             print("nothing was measured")

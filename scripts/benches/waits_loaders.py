@@ -1,4 +1,4 @@
-"""The loaders and steps of `bench_waits`, fresh for each run."""
+"""The loaders and steps of `waits`, fresh for each run."""
 
 from __future__ import annotations
 
@@ -10,70 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler
+from torch.utils.data import DataLoader, RandomSampler
 
-from scripts.waits_formats import (
-    LONGEST,
-    SHORTEST,
-    TEXTS,
-    Arrow,
-    BigMap,
-    Hdf5,
-    Hdf5Each,
-    Lmdb,
-    Sqlite,
-    TarShards,
-    Zarr,
-    text_lengths,
-    webdataset_of,
-)
-from scripts.waits_locks import lock_of
-from scripts.waits_remote import S3, HttpRequests, S3Narrow
-from scripts.waits_rows import Row
-from scripts.waits_samples import (
-    AheadFiles,
-    CachedFiles,
-    CvFiles,
-    LazyFiles,
-    LockedFiles,
-    MappedFiles,
-    NativeFiles,
-    PooledFiles,
-    PythonFiles,
-    Work,
-)
+from scripts.benches.waits_locks import lock_of
+from scripts.benches.waits_readers import READERS
+from scripts.benches.waits_rows import Row
+from scripts.benches.waits_samples import BATCH_SIZE, PHOTOGRAPHS, Work
+from scripts.benches.waits_texts import MEAN_LENGTH, TEXTS, LengthGrouped, pad
 
-PHOTOGRAPHS = 1500
-BATCH_SIZE = 8
 STEP_THREADS = 2
-MEAN_LENGTH = (SHORTEST + LONGEST) / 2
-# The order of its multiples, modulo 1: any few batches in a row cover all lengths evenly.
-GOLDEN = 0.618034
-READERS: dict[str, Callable[[Path, Work], Any]] = {
-    "python": PythonFiles,
-    "native": NativeFiles,
-    "cv2": CvFiles,
-    "lazy": LazyFiles,
-    "mmap": MappedFiles,
-    "pool": PooledFiles,
-    "ahead": AheadFiles,
-    "cached": CachedFiles,
-    "locked": LockedFiles,
-    "memmap": BigMap,
-    "lmdb": Lmdb,
-    "hdf5": Hdf5,
-    "hdf5each": Hdf5Each,
-    "arrow": Arrow,
-    "tar": TarShards,
-    "webdataset": webdataset_of,
-    "sqlite": Sqlite,
-    "zarr": Zarr,
-}
-REMOTES = {"http": HttpRequests, "s3": S3, "s3narrow": S3Narrow}
-ITERABLE = ("ahead", "tar", "webdataset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,54 +71,15 @@ def make_loader(row: Row, place: Place, without: str = "") -> DataLoader[Any]:
         "num_workers": row.workers,
         "multiprocessing_context": row.start if row.workers else None,
     }
+    reader = READERS[row.reader]
+    dataset = reader.make(place.folder, work, *([place.url] if reader.remote else []))
     if row.reader == "text":
-        texts = Texts(place.folder, work)
-        return DataLoader(texts, batch_sampler=LengthGrouped(), collate_fn=pad, **common)
-    dataset = (
-        REMOTES[row.reader](place.folder, work, place.url) if row.remote else READERS[row.reader](place.folder, work)
-    )
+        return DataLoader(dataset, batch_sampler=LengthGrouped(), collate_fn=pad, **common)
     if row.order == "replacement":
         common["sampler"] = RandomSampler(dataset, replacement=True, num_samples=PHOTOGRAPHS)
-    elif row.reader not in ITERABLE:
+    elif not reader.iterable:
         common["shuffle"] = True
     return DataLoader(dataset, batch_size=BATCH_SIZE, **common)
-
-
-class Texts(Dataset[torch.Tensor]):
-    """Tokens of texts, one after another in one file; what a text costs goes with its length."""
-
-    def __init__(self, folder: Path, work: Work) -> None:
-        self.file = folder / "tokens.bin"
-        self.work = work
-        self.ends = np.cumsum(text_lengths())
-
-    def __len__(self) -> int:
-        return self.work.count
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        begin = int(self.ends[index - 1]) if index else 0
-        length = int(self.ends[index]) - begin
-        tokens = np.fromfile(self.file, dtype=np.uint16, count=length, offset=2 * begin)
-        if self.work.without != "preprocessing":
-            self.work.burn(length / MEAN_LENGTH)
-        return torch.from_numpy(tokens.astype(np.int64))
-
-
-def pad(texts: list[torch.Tensor]) -> torch.Tensor:
-    return pad_sequence(texts, batch_first=True)
-
-
-class LengthGrouped(Sampler[list[int]]):
-    """Texts of about the same length together; short and long batches mixed, beginning anywhere."""
-
-    def __len__(self) -> int:
-        return TEXTS // BATCH_SIZE
-
-    def __iter__(self) -> Iterator[list[int]]:
-        groups = np.argsort(text_lengths(), kind="stable")[: len(self) * BATCH_SIZE].reshape(-1, BATCH_SIZE)
-        mixed = np.argsort(np.arange(len(self)) * GOLDEN % 1)
-        for number in np.roll(mixed, int(torch.randint(len(self), ()))):
-            yield groups[number].tolist()
 
 
 def make_step(row: Row) -> Callable[[Any], Any] | None:
@@ -203,7 +110,7 @@ def _conv_step(width: int) -> Callable[[Any], Any]:
     def step(batch: Any) -> None:
         images, numbers = batch
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(images), numbers % 10).backward()
+        torch.nn.functional.cross_entropy(model(images), numbers % 10).backward()  # type: ignore[no-untyped-call]  # torch does not type it
         optimizer.step()
 
     return step

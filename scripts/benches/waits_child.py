@@ -1,10 +1,9 @@
-"""The process of one row of `bench_waits`: two rounds of the truth, the diagnosis in a process of its own, the rest."""
+"""The process of one row of `waits`: two rounds of the truth, the diagnosis in a process of its own, the rest."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 import traceback
 import warnings
@@ -13,9 +12,10 @@ from typing import Any
 
 from loaderprobe.store.codec import encode
 from loaderprobe.system.cpu import cores_available
-from scripts.waits_loaders import make_loader, make_step, place_of
-from scripts.waits_rows import ROWS, Row
-from scripts.waits_truth import evict, files_of, perform
+from scripts.benches.harness import child
+from scripts.benches.waits_loaders import make_loader, make_step, place_of
+from scripts.benches.waits_rows import ROWS, Row
+from scripts.benches.waits_truth import evict, files_of, perform
 
 ROUNDS_BEFORE = 2
 ROUNDS = 3
@@ -60,7 +60,7 @@ def measure_row(row: Row, folder: Path, url: str, out: Path, unlimited: str, bud
 
 def diagnosed(row: Row, place: list[str], out: Path, budget_s: float) -> dict[str, Any]:
     """What `diagnose` said, in a process of its own, so that nothing of it meets the plain loops."""
-    program = [sys.executable, sys.argv[0], "--budget", str(budget_s), "--diagnose", row.name, *place]
+    program = child("waits", "--budget", budget_s, "--diagnose", row.name, *place)
     said = out / f"{row.name}.said.json"
     said.unlink(missing_ok=True)
     try:
