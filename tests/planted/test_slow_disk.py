@@ -24,6 +24,7 @@ from tests.planted.slow_cgroup import Impossible, blkio, io_max
 from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
 from tests.planted.slow_fuse import Schedule
 
+pytestmark = pytest.mark.alone  # every plant is verified by its rate
 DEADLINE_S = 15.0
 THINK_S_PER_BYTE = 25e-9
 """3 ms after a file of 120 kB."""
