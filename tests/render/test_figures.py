@@ -19,7 +19,7 @@ from loaderprobe.render.overview import full_label, groups
 from loaderprobe.render.table import CsvTable
 from loaderprobe.render.wording import MISSING as DASH
 from loaderprobe.render.wording import label
-from loaderprobe.testing import example_report, example_row
+from tests.examples.reports import example_report, example_row
 from tests.other_options import PATHS, Path, flat_name, value_at, with_another
 
 

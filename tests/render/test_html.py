@@ -10,7 +10,7 @@ from loaderprobe.records.report import Report
 from loaderprobe.records.verdict import Bound
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.overview import EMULATED_NOTE, HOW_TO_READ
-from loaderprobe.testing import example_report, example_row, with_changes
+from tests.examples.reports import example_report, example_row, with_changes
 
 EVIL = '<script>alert("1")</script>'
 VOID = {"meta", "link", "br", "col", "img", "input", "hr"}

@@ -9,7 +9,7 @@ import pytest
 
 from loaderprobe.records.report import SUMMARY_VERSION
 from loaderprobe.render.json import summary_json, summary_schema, summary_type
-from loaderprobe.testing import example_report, example_row
+from tests.examples.reports import example_report, example_row
 
 
 def validator() -> Any:

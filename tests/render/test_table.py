@@ -5,7 +5,7 @@ from dataclasses import replace
 from io import StringIO
 
 from loaderprobe.render.table import CsvTable, MarkdownReport
-from loaderprobe.testing import example_report, example_row
+from tests.examples.reports import example_report, example_row
 
 
 def read(text: str) -> list[dict[str, str]]:

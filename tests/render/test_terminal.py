@@ -9,7 +9,7 @@ from loaderprobe.records.verdict import Bound
 from loaderprobe.render.overview import counts, groups, most_important, sentences
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.wording import MISSING, bound_words, interval
-from loaderprobe.testing import example_report, example_row
+from tests.examples.reports import example_report, example_row
 
 
 def flat(text: str) -> str:

@@ -23,8 +23,9 @@ from loaderprobe.render.overview import groups
 from loaderprobe.render.table import CsvTable, MarkdownReport
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.timeline import common_length_ns, timeline_chart, typical_begin_ns
-from loaderprobe.testing import example_report, timelines, with_changes
 from tests.analyze.runs import Cost, alike, run
+from tests.examples import timelines
+from tests.examples.reports import example_report, with_changes
 from tests.render.test_html import Page
 from tests.render.test_json import validator
 

@@ -15,7 +15,7 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import Service, example_config, example_environment, example_files
-from loaderprobe.testing.bandwidth import example_phase
+from tests.examples.bandwidth import example_phase
 from tests.measure.conftest import Measure, measure_fake
 
 __all__ = ["measure_fake"]
