@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from loaderprobe.analyze.forecast.advice import Place, Recommendation
 from loaderprobe.analyze.forecast.groups import Known, recommend_groups
@@ -11,8 +13,10 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.window import Seen, held_against, look
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import why
+from loaderprobe.errors import MEASURE_AGAIN, LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import (
@@ -28,7 +32,8 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.verdict import Verdict
 
-Result = Measurement | RunFailure | None
+Result = Measurement | RunFailure | DamagedFile | None
+Judged = tuple[Verdict, Seen]
 _NOT_MEASURED = "this configuration was not measured"
 
 
@@ -36,11 +41,19 @@ def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
     ceilings: Mapping[str, StorageCeiling], accelerators: Mapping[str, float] | None = None,
+    damaged: Sequence[DamagedFile] = (),
 ) -> Report:  # fmt: skip
     """Judge every result and put them together, in the order of the sweep.
 
-    `ceilings` of the storage are by file set; `accelerators` gives images/s by name.
+    `ceilings` of the storage are by file set; `accelerators` gives images/s by name; `damaged` are files of the run
+    beside its results. A measurement that cannot be judged spoils its own row.
     """
+    judged = {
+        config.key: _judged(result, ceilings.get(config.data))
+        for config, result in results
+        if isinstance(result, Measurement)
+    }
+    results = [(config, _unless_damaged(result, judged.get(config.key))) for config, result in results]
     rows: list[ConfigurationRow] = []
     details: list[Detail] = []
     recommendations, knees = recommend_groups(
@@ -48,14 +61,13 @@ def build_report(
         _known(files, environment, ceilings, accelerators or {}),
     )
     for config, result in results:
-        if isinstance(result, Measurement):
-            seen = look(result)
-            judged = verdict(result, ceilings.get(config.data), seen)
-            rows.append(_measured_row(result, judged, recommendations[config.key], seen))
-            details.append(_detail(result, judged, seen))
-        else:
+        found = judged.get(config.key)
+        if isinstance(result, Measurement) and isinstance(found, tuple):
+            rows.append(_measured_row(result, *found, recommendations[config.key]))
+            details.append(_detail(result, *found))
+        elif not isinstance(result, Measurement):
             rows.append(_unmeasured_row(config, result))
-    run = _run_info(name, created_utc, command, files, [result for _, result in results])
+    run = _run_info(name, created_utc, command, files, [result for _, result in results], damaged)
     summary = Summary(
         schema=SUMMARY_SCHEMA,
         schema_version=SUMMARY_VERSION,
@@ -67,9 +79,35 @@ def build_report(
     return Report(summary=summary, details=tuple(details))
 
 
+def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
+    """The verdict; or, where the arithmetic breaks down on what was stored, the file and the reason."""
+    try:
+        seen = look(measurement)
+        found = verdict(measurement, ceiling, seen), seen
+        if _all_finite(asdict(found[0])):
+            return found
+        reason = "a figure is infinite"
+    except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
+
+
+def _all_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_all_finite, value.values()))
+    if isinstance(value, tuple | list):
+        return all(map(_all_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _unless_damaged(result: Result, judged: Judged | DamagedFile | None) -> Result:
+    return judged if isinstance(judged, DamagedFile) else result
+
+
 def _run_info(
-    name: str, created_utc: str, command: str, files: Sequence[FileSet], results: Sequence[Result]
-) -> RunInfo:
+    name: str, created_utc: str, command: str, files: Sequence[FileSet], results: Sequence[Result],
+    damaged: Sequence[DamagedFile],
+) -> RunInfo:  # fmt: skip
     pending = sum(result is None for result in results)
     return RunInfo(
         name=name,
@@ -77,8 +115,9 @@ def _run_info(
         command=command,
         complete=pending == 0,
         pending=pending,
-        wall_s=sum(result.wall_s for result in results if result is not None),
+        wall_s=sum(result.wall_s for result in results if isinstance(result, Measurement | RunFailure)),
         data=tuple(_data_info(file_set) for file_set in files),
+        damaged=(*damaged, *dict.fromkeys(result for result in results if isinstance(result, DamagedFile))),
     )
 
 
@@ -116,7 +155,7 @@ def _known(
     )
 
 
-def _measured_row(measurement: Measurement, judged: Verdict, advised: Recommendation, seen: Seen) -> ConfigurationRow:
+def _measured_row(measurement: Measurement, judged: Verdict, seen: Seen, advised: Recommendation) -> ConfigurationRow:
     emulated = measurement.compute.specified_images_per_s is not None
     return replace(
         _row(measurement.config, "measured", None, emulated=emulated),
@@ -144,10 +183,12 @@ def _measured_row(measurement: Measurement, judged: Verdict, advised: Recommenda
     )
 
 
-def _unmeasured_row(config: RunConfig, failure: RunFailure | None) -> ConfigurationRow:
+def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None) -> ConfigurationRow:
     emulated = config.compute.startswith("emulated")
     if failure is None:
         return _row(config, "skipped", "not measured yet", emulated=emulated)
+    if isinstance(failure, DamagedFile):
+        return _row(config, "failed", f"{failure.file} {failure.reason}; {MEASURE_AGAIN}", emulated=emulated)
     hint = f"; {failure.hint}" if failure.hint else ""
     return _row(config, "failed", f"{failure.reason} (at: {failure.stage}){hint}", emulated=emulated)
 

@@ -1,6 +1,7 @@
 """The verbs: what loaderprobe does, for the command line and for programs."""
 
 from loaderprobe.api.data import generate, verify
+from loaderprobe.api.stored import foreign_modules
 from loaderprobe.api.verbs import (
     SweepRequest,
     bandwidth,
@@ -20,6 +21,7 @@ __all__ = [
     "bandwidth",
     "data_to_make",
     "doctor",
+    "foreign_modules",
     "generate",
     "plan",
     "report",

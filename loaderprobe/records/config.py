@@ -68,6 +68,10 @@ class FileSet:
     def __post_init__(self) -> None:
         if not len(self.paths) == len(self.classes) == len(self.size_bytes):
             raise BadValue(f"file set {self.label}: paths, classes and sizes differ in number")
+        if not self.paths:
+            raise BadValue(f"file set {self.label}: it has no file")
+        if min(*self.size_bytes, self.images_found, self.skipped_count, 0) < 0:
+            raise BadValue(f"file set {self.label}: a size or a count is below 0")
 
     @property
     def fingerprint(self) -> str:
@@ -203,6 +207,10 @@ class TrainOptions:
         return tuple(_written(each.name) for each in fields(TrainOptions) if getattr(self, each.name) != each.default)
 
 
+_MOST = {"workers": 4096, "prefetch_factor": 4096, "batch_size": 2**24, "rounds": 10_000}
+"""More is a mistake or a damaged file, and takes forever to forecast."""
+
+
 def _written(name: str) -> str:
     return "--no-pin-memory" if name == "pin_memory" else f"--{name.replace('_', '-')}"
 
@@ -232,6 +240,9 @@ class RunConfig(TrainOptions):
     def __post_init__(self) -> None:
         if self.workers < 0 or self.batch_size < 1 or self.rounds < 1:
             raise BadValue("workers must be 0 or more, batch size and rounds 1 or more")
+        for name, most in _MOST.items():
+            if getattr(self, name) > most:
+                raise BadValue(f"{getattr(self, name)} for {name.replace('_', ' ')} is more than the {most} allowed")
         if self.prefetch_factor < 0 or (self.workers == 0) != (self.prefetch_factor == 0):
             raise BadValue("the prefetch factor is 0 for the serial loader and 1 or more for workers")
         self.check_decoding(self.pipeline, self.decoder)

@@ -253,14 +253,24 @@ def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
-    """(where, note) for each different note that a measurement left."""
+    """(where, note) for each different note that a measurement left, and for each damaged file without a row."""
     found: dict[str, list[ConfigurationRow]] = {}
     rows = measured(report.summary.configurations)
     for row in rows:
         detail = detail_of(report, row)
         for note in detail.notes if detail else ():
             found.setdefault(note, []).append(row)
-    return [(_where(some, rows, report), note) for note, some in found.items()]
+    return [(_where(some, rows, report), note) for note, some in found.items()] + _damaged(report)
+
+
+def _damaged(report: Report) -> list[tuple[str, str]]:
+    """(file, what is wrong, and what is missing without it); a result that is damaged has a failed row."""
+    lost = {
+        "files": "the description of its data is missing, and so is advice on where to keep them",
+        "ceilings": "what the storage can deliver is not known",
+    }
+    found = [(each, lost.get(each.file.partition("/")[0])) for each in report.summary.run.damaged]
+    return [(each.file, f"it {each.reason}; {missing}") for each, missing in found if missing]
 
 
 def environment_facts(report: Report) -> list[tuple[str, str]]:
