@@ -213,7 +213,7 @@ def joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[Configuratio
 
 
 def missing(report: Report) -> list[tuple[str, str]]:
-    """(what, why) for each different reason why a figure does not exist."""
+    """(what, why) for each different reason why a figure does not exist, and for each damaged file without a row."""
     found: dict[str, dict[str, list[ConfigurationRow]]] = {}
     rows = measured(report.summary.configurations)
     for row in rows:
@@ -229,7 +229,7 @@ def missing(report: Report) -> list[tuple[str, str]]:
     gpu_reason = report.summary.environment.gpu_reason
     if gpu_reason and gpu_reason not in found:
         out.append(("GPU", gpu_reason))
-    return out
+    return out + _damaged(report)
 
 
 def _where(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
@@ -253,14 +253,14 @@ def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
-    """(where, note) for each different note that a measurement left, and for each damaged file without a row."""
+    """(where, note) for each different note that a measurement left."""
     found: dict[str, list[ConfigurationRow]] = {}
     rows = measured(report.summary.configurations)
     for row in rows:
         detail = detail_of(report, row)
         for note in detail.notes if detail else ():
             found.setdefault(note, []).append(row)
-    return [(_where(some, rows, report), note) for note, some in found.items()] + _damaged(report)
+    return [(_where(some, rows, report), note) for note, some in found.items()]
 
 
 def _damaged(report: Report) -> list[tuple[str, str]]:
