@@ -26,7 +26,23 @@ NUMBERS = (
     b"1e400", b"-1e400", b"1e308", b"-1", b"0", b"NaN", b"Infinity", b"1" + b"0" * 30, b"1" + b"0" * 5000,
     b"9223372036854775807", b"-9223372036854775808", b"5e-324", b"1.5", b"null", b'"12"', b"true", b"[]",
 )  # fmt: skip
-VALUES = (None, {}, [], "", "../../x", "\x1b[31m", True, -1, 0, 1e18, 10**25, 0.5, [None], [[1]], {"a": 1})
+VALUES: tuple[object, ...] = (
+    None,
+    {},
+    [],
+    "",
+    "../../x",
+    "\x1b[31m",
+    True,
+    -1,
+    0,
+    1e18,
+    10**25,
+    0.5,
+    [None],
+    [[1]],
+    {"a": 1},
+)
 STATUSES = ["measured", "measured", "measured", "failed"]
 PLACES = st.floats(0, 1, exclude_max=True)
 
