@@ -28,8 +28,8 @@ from torch.utils.data import DataLoader
 from loaderprobe.api import own
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.api.verbs import bandwidth
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.storage.probe import ProbeRequest

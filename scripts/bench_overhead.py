@@ -20,9 +20,9 @@ from typing import Any
 from torch.utils.data import DataLoader, default_collate
 
 from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.datasets.folder import generated_set
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.loaders.torch import InOrder, TorchLoader

@@ -24,8 +24,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.stats import mean
 from loaderprobe.store.codec import decode

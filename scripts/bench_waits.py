@@ -23,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.testing.slow_disk import CannotPlant, slow_disk
 from loaderprobe.units import parse_resolution

@@ -13,7 +13,7 @@ from loaderprobe.api.verbs import (
     start_sweep,
     sweep,
 )
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.request import SetRequest
 
 __all__ = [
     "SetRequest",

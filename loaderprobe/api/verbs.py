@@ -14,10 +14,10 @@ from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.data import OnData, generate
 from loaderprobe.api.stored import beside_results
 from loaderprobe.compute.emulated import ACCELERATORS
-from loaderprobe.datasets.folder import generated_set, scan_folder
-from loaderprobe.datasets.manifest import is_generated
-from loaderprobe.datasets.pool import expected_mean
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.manifest import is_generated
+from loaderprobe.datasets.generate.pool import expected_mean
+from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.scan.folder import generated_set, scan_folder
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.capabilities import capabilities
 from loaderprobe.measure.clock import SystemClock
