@@ -116,7 +116,7 @@ def alternated(loops: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 def some_files(place: Path) -> Any:
     from loaderprobe.api import SetRequest, generate
-    from loaderprobe.datasets.folder import generated_set
+    from loaderprobe.datasets.scan.folder import generated_set
 
     cores = len(os.sched_getaffinity(0))
     generate(place, [SetRequest(resolution=(256, 256))], count=2048, processes=cores, progress=lambda *_: None)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.datasets.folder import generated_set
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.runner import run_configuration

@@ -1,6 +1,7 @@
 """The verbs: what loaderprobe does, for the command line and for programs."""
 
 from loaderprobe.api.data import generate, verify
+from loaderprobe.api.stored import foreign_modules
 from loaderprobe.api.verbs import (
     SweepRequest,
     bandwidth,
@@ -13,7 +14,7 @@ from loaderprobe.api.verbs import (
     sweep,
     usual_batch_size,
 )
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.request import SetRequest
 
 __all__ = [
     "SetRequest",
@@ -21,6 +22,7 @@ __all__ = [
     "bandwidth",
     "data_to_make",
     "doctor",
+    "foreign_modules",
     "generate",
     "plan",
     "report",

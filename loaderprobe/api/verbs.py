@@ -12,11 +12,12 @@ from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.report import build_report
 from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.data import OnData, generate
+from loaderprobe.api.stored import beside_results
 from loaderprobe.compute.emulated import ACCELERATORS
-from loaderprobe.datasets.folder import generated_set, scan_folder
-from loaderprobe.datasets.manifest import is_generated
-from loaderprobe.datasets.pool import expected_mean
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.manifest import is_generated
+from loaderprobe.datasets.generate.pool import expected_mean
+from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.scan.folder import generated_set, scan_folder
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.capabilities import capabilities
 from loaderprobe.measure.clock import SystemClock
@@ -207,15 +208,17 @@ def report(run: RunDirectory) -> Report:
     fingerprints = dict.fromkeys(config.data for config in spec.configs)
     if not fingerprints:
         raise BadValue(f"{run.path} holds no configuration")
+    beside = beside_results(run, tuple(fingerprints))
     return build_report(
         name=run.path.resolve().name,
         created_utc=run.record.created_utc,
         command=" ".join(spec.command),
         environment=run.record.environment,
-        files=[run.files(fingerprint) for fingerprint in fingerprints],
+        files=beside.files,
         results=[(config, run.result(config.key)) for config in spec.configs],
-        ceilings={found.data: found for each in fingerprints if (found := run.ceiling(each)) is not None},
+        ceilings=beside.ceilings,
         accelerators={name: each.images_per_s for name, each in ACCELERATORS.items()},
+        damaged=beside.damaged,
     )
 
 

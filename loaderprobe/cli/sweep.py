@@ -89,6 +89,10 @@ def sweep(
 
     if resume is not None:
         run = RunDirectory.open(resume)
+        for module in api.foreign_modules(run):
+            # Also with --quiet: the run names this code, not the command line.
+            text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
+            stderr().print(text, highlight=False, markup=False)
     else:
         request = api.SweepRequest(
             data=data,
@@ -156,15 +160,16 @@ def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
     except KeyboardInterrupt:
         interrupted = True
     shown = api.report(run)
-    page = api.save_report(run, shown)
+    # Shown before it is saved: a full disk must not hide what was measured.
     _print(shown, as_json)
+    page = api.save_report(run, shown)
     if not as_json:
         show(f"\nReport: {page}")
     if interrupted:
         stderr().print(f"interrupted; what was measured is kept. Go on with: loaderprobe sweep --resume {run.path}")
         return EXIT_INTERRUPTED
     failed = any(row.status == "failed" for row in shown.summary.configurations)
-    return EXIT_SOME_FAILED if failed else EXIT_DONE
+    return EXIT_SOME_FAILED if failed or shown.summary.run.damaged else EXIT_DONE
 
 
 def _print(shown: Any, as_json: bool) -> None:

@@ -68,6 +68,10 @@ class FileSet:
     def __post_init__(self) -> None:
         if not len(self.paths) == len(self.classes) == len(self.size_bytes):
             raise BadValue(f"file set {self.label}: paths, classes and sizes differ in number")
+        if not self.paths:
+            raise BadValue(f"file set {self.label}: it has no file")
+        if min(*self.size_bytes, self.images_found, self.skipped_count, 0) < 0:
+            raise BadValue(f"file set {self.label}: a size or a count is below 0")
 
     @property
     def fingerprint(self) -> str:
@@ -175,6 +179,17 @@ class PartFiles:
         return [Path(path) for path in self.file_bytes]
 
 
+_MOST = {"workers": 4096, "prefetch_factor": 4096, "batch_size": 2**24, "rounds": 10_000}
+"""More is a mistake or a damaged file, and takes forever to forecast."""
+
+
+def _check_most(spec: object) -> None:
+    """Raises BadValue when an option is absurdly large."""
+    for name, most in _MOST.items():
+        if getattr(spec, name, 0) > most:
+            raise BadValue(f"{getattr(spec, name)} for {name.replace('_', ' ')} is more than the {most} allowed")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderSpec:
     """How batches are loaded, up to pinned memory."""
@@ -196,6 +211,7 @@ class LoaderSpec:
     def __post_init__(self) -> None:
         if self.workers < 0:
             raise BadValue("workers must be 0 or more")
+        _check_most(self)
         if self.prefetch_factor < 0 or (self.workers == 0) != (self.prefetch_factor == 0):
             raise BadValue("the prefetch factor is 0 for the serial loader and 1 or more for workers")
         if self.gpu_decode and self.decoder != "pillow":
@@ -227,6 +243,7 @@ class ComputeSpec:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise BadValue("the batch size must be 1 or more")
+        _check_most(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +262,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise BadValue("rounds must be 1 or more")
+        _check_most(self)
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, Picture
@@ -52,6 +53,8 @@ class RunInfo:
     pending: int
     wall_s: float
     data: tuple[DataInfo, ...]
+    damaged: tuple[DamagedFile, ...] = ()
+    """Files of the run that cannot be used; what depends on them is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,7 +199,7 @@ def joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[Configuratio
 
 
 def missing(report: Report) -> list[tuple[str, str]]:
-    """(what, why) for each different reason why a figure does not exist."""
+    """(what, why) for each different reason why a figure does not exist, and for each damaged file without a row."""
     found: dict[str, dict[str, list[ConfigurationRow]]] = {}
     rows = measured(report.summary.configurations)
     for row in rows:
@@ -212,7 +212,7 @@ def missing(report: Report) -> list[tuple[str, str]]:
     gpu_reason = report.summary.environment.gpu_reason
     if gpu_reason and gpu_reason not in found:
         out.append(("GPU", gpu_reason))
-    return out
+    return out + _damaged(report)
 
 
 def _where(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
@@ -244,6 +244,16 @@ def notes(report: Report) -> list[tuple[str, str]]:
         for note in detail.notes if detail else ():
             found.setdefault(note, []).append(row)
     return [(_where(some, rows, report), note) for note, some in found.items()]
+
+
+def _damaged(report: Report) -> list[tuple[str, str]]:
+    """(file, what is wrong, and what is missing without it); a result that is damaged has a failed row."""
+    lost = {
+        "files": "the description of its data is missing, and so is advice on where to keep them",
+        "ceilings": "what the storage can deliver is not known",
+    }
+    found = [(each, lost.get(each.file.partition("/")[0])) for each in report.summary.run.damaged]
+    return [(each.file, f"it {each.reason}; {missing}") for each, missing in found if missing]
 
 
 def environment_facts(report: Report) -> list[tuple[str, str]]:

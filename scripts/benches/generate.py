@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFile
 
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.manifest import Manifest, read_manifest
-from loaderprobe.datasets.pool import PoolRequest, build_pool
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.manifest import Manifest, read_manifest
+from loaderprobe.datasets.generate.pool import PoolRequest, build_pool
+from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.stats import median
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.sync import sync_filesystem

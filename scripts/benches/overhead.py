@@ -19,7 +19,7 @@ from typing import Any
 from torch.utils.data import DataLoader, default_collate
 
 from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.datasets.folder import generated_set
+from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.loaders.torch import InOrder, TorchLoader

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFile, JpegImagePlugin
 
-from loaderprobe.datasets.base_image import Picture
-from loaderprobe.datasets.free_bits import Base
-from loaderprobe.datasets.jpeg.encoder import encoded
-from loaderprobe.datasets.jpeg.frame import Frame
-from loaderprobe.datasets.jpeg.tables import LUMINANCE, scaled
-from loaderprobe.datasets.mixture import IMAGENET_MEAN_BYTES
-from loaderprobe.datasets.pool import build_pool
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.base_image import Picture
+from loaderprobe.datasets.generate.free_bits import Base
+from loaderprobe.datasets.generate.jpeg.encoder import encoded
+from loaderprobe.datasets.generate.jpeg.frame import Frame
+from loaderprobe.datasets.generate.jpeg.tables import LUMINANCE, scaled
+from loaderprobe.datasets.generate.mixture import IMAGENET_MEAN_BYTES
+from loaderprobe.datasets.generate.pool import build_pool
+from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.stats import median
 from loaderprobe.units import IMAGENET, Resolution, format_resolution
 from scripts.benches.harness import alternated, parser, spread
@@ -99,7 +99,7 @@ NAMES = {"11": "4:4:4", "22": "4:2:0", "21": "4:2:2", "12": "4:4:0"}
 
 def measured() -> Seen:
     """The colour files of ImageNet."""
-    text = files("loaderprobe.datasets").joinpath("imagenet_statistics.tsv").read_text()
+    text = files("loaderprobe.datasets.generate").joinpath("imagenet_statistics.tsv").read_text()
     lines = [list(map(int, line.split("\t"))) for line in text.splitlines()[1:]]
     colour = [line for line in lines if line[4] == 3]
     return Seen(

@@ -95,3 +95,17 @@ def test_progress_grows_and_tells_the_time_left(run_directory: RunDirectory, mea
     sweep(run_directory, clock=clock, on_progress=heard.append, run_one=Runner(clock, measure_fake))
     assert [p.share for p in heard] == pytest.approx([0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6])
     assert heard[-1].left_s == pytest.approx(5.0)
+
+
+def test_configurations_without_their_files_fail_and_the_others_go_on(
+    run_directory: RunDirectory, measure_fake: Measure
+) -> None:
+    """A damaged list of files costs the configurations that need it; none of them is tried."""
+    (path,) = (run_directory.path / "files").iterdir()
+    path.write_bytes(b"{")
+    clock = FakeClock()
+    runner = Runner(clock, measure_fake)
+    sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=runner)
+    assert runner.orders == []
+    found = [run_directory.result(config.key) for config in run_directory.record.spec.configs]
+    assert all(isinstance(each, RunFailure) and str(path) in each.reason for each in found)
