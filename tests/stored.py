@@ -6,16 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.testing.bandwidth import example_phase
-
 from loaderprobe.records.bandwidth import DeviceKind, StorageCeiling
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Alternative, FirstLap, Measurement, RunFailure, Series
+from loaderprobe.records.options import with_options
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_environment, example_files, timelines
+from loaderprobe.testing import example_environment, example_files
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
+from tests.examples import timelines
+from tests.examples.bandwidth import example_phase
 
 SMALL_FILES = example_files(32)
 TRUTH = Truth(bytes_per_s=20e6)
@@ -24,7 +25,7 @@ TRUTH = Truth(bytes_per_s=20e6)
 def stored_run(path: Path, **changes: Any) -> RunDirectory:
     """Serial, 1 and 2 workers measured, 4 workers failed; `changes` are to the fields of all configurations."""
     measurements = [_measurement(workers, **changes) for workers in (0, 1, 2)]
-    failed = replace(measurements[2].config, workers=4)
+    failed = with_options(measurements[2].config, workers=4)
     record = RunRecord(
         created_utc="2026-11-21T07:00:00+00:00",
         spec=SweepSpec(configs=(*(each.config for each in measurements), failed), command=("loaderprobe", "sweep")),

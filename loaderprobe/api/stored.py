@@ -52,8 +52,8 @@ def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
     modules: dict[str, None] = {}
     for config in pending(run):
         for module in (
-            foreign_module("loader", config.loader),
-            foreign_module("compute", split_name(config.compute)[0]),
+            foreign_module("loader", config.loader.name),
+            foreign_module("compute", split_name(config.compute.name)[0]),
         ):
             if module is not None:
                 modules[module] = None

@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from loaderprobe.testing.bandwidth import example_phase
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.testing import example_config, example_files, timelines
+from loaderprobe.testing import example_config, example_files
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
+from tests.examples import timelines
+from tests.examples.bandwidth import example_phase
 
 MADE: Measurement = measured(Truth(), 2)
 SEGMENT, RECORDS = MADE.segments[0], MADE.worker_batches
