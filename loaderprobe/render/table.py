@@ -26,6 +26,7 @@ from loaderprobe.render.overview import (
     without_figures,
 )
 from loaderprobe.render.recommend import advised, knees
+from loaderprobe.render.rows import Cell
 from loaderprobe.render.wording import (
     MISSING,
     RESOURCES,
@@ -43,8 +44,6 @@ from loaderprobe.render.wording import (
 )
 from loaderprobe.units import format_bytes
 
-Cell = str | int | float | bool | None
-
 _PLAIN = (
     "key", "resolution", "workers", "batch_size", "prefetch_factor", "loader", "pipeline", "decoder", "tensor",
     "compute", "emulated", "cache", "status", "reason",
@@ -61,15 +60,20 @@ class CsvTable:
 
     def render(self, report: Report) -> str:
         """CSV with a header line and LF line ends."""
-        rows = [_flat(row) for row in report.summary.configurations]
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        # The reasons stand last, whatever GPU counters a single row brings.
-        names = [name for name in names if name != "unavailable"] + ["unavailable"]
+        columns = report_columns(report)
         out = StringIO()
-        writer = csv.DictWriter(out, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
         return out.getvalue()
+
+
+def report_columns(report: Report) -> dict[str, list[Cell]]:
+    """The configurations as flat columns with units in their names; None where there is no figure."""
+    rows = [_flat(row) for row in report.summary.configurations]
+    # The reasons stand last, whatever GPU counters a single row brings.
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "unavailable"]
+    return {name: [row.get(name) for row in rows] for name in (*names, "unavailable")}
 
 
 def _flat(row: ConfigurationRow) -> dict[str, Cell]:
@@ -138,8 +142,16 @@ class MarkdownReport:
         return "\n\n".join(blocks) + "\n"
 
 
-def _group_blocks(report: Report, group: Group) -> list[str]:
-    lines = [
+GROUP_HEAD = (
+    "configuration", "images/s", "compute used", "disk MB/s", "disk of max", "input wait", "bound", "gain without",
+)  # fmt: skip
+GROUP_RIGHT = range(1, 6)
+"""The columns of figures."""
+
+
+def group_cells(group: Group) -> list[list[str]]:
+    """A line a configuration, as long as `GROUP_HEAD`."""
+    return [
         [
             label(row, group.rows),
             speed(row),
@@ -152,13 +164,13 @@ def _group_blocks(report: Report, group: Group) -> list[str]:
         ]
         for row in group.rows
     ]
-    head = [
-        "configuration", "images/s", "compute used", "disk MB/s", "disk of max", "input wait", "bound", "gain without",
-    ]  # fmt: skip
+
+
+def _group_blocks(report: Report, group: Group) -> list[str]:
     return [
         f"## {_escaped(group.title)}",
         f"Compute alone: {group.ceiling}.",
-        _pipe_table(head, lines, right=range(1, 6)),
+        _pipe_table(GROUP_HEAD, group_cells(group), right=GROUP_RIGHT),
         *_bullets([(f"Knee of {subject}", sentence) for subject, sentence in knees(report, group)]),
         *_bullets(sentences(group.rows)),
         *_bullets([(f"GPU of {subject}", words) for subject, words in profiled(group)]),
