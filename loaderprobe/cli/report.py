@@ -35,7 +35,12 @@ def report(
     run: Annotated[Path | None, typer.Argument(help="The directory of a run.", show_default=False)] = None,
     form: Annotated[
         Format | None,
-        typer.Option("--format", help="The form of the report.", show_default="by the ending of FILE, else table"),
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="table, md, csv, parquet, json or html.",
+            show_default="by the ending of FILE, else table",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
