@@ -1,15 +1,58 @@
 """Does compute or input bound this training, which part of the input, and what would change it?"""
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loaderprobe.api.bandwidth import Bandwidth, bandwidth
+    from loaderprobe.api.diagnose import Diagnosis, diagnose
+    from loaderprobe.api.doctor import Capabilities, doctor
+    from loaderprobe.api.generate import DataSets, generate
+    from loaderprobe.api.load import Run, load
+    from loaderprobe.api.sweep import resume, sweep
+    from loaderprobe.errors import LoaderprobeError
 
 __version__ = "0.1.0"
-__all__ = ["Diagnosis", "__version__", "diagnose"]
+__all__ = [
+    "Bandwidth",
+    "Capabilities",
+    "DataSets",
+    "Diagnosis",
+    "LoaderprobeError",
+    "Run",
+    "__version__",
+    "bandwidth",
+    "diagnose",
+    "doctor",
+    "generate",
+    "load",
+    "resume",
+    "sweep",
+]
+_MODULES = {
+    "Bandwidth": "api.bandwidth",
+    "Capabilities": "api.doctor",
+    "DataSets": "api.generate",
+    "Diagnosis": "api.diagnose",
+    "LoaderprobeError": "errors",
+    "Run": "api.load",
+    "bandwidth": "api.bandwidth",
+    "diagnose": "api.diagnose",
+    "doctor": "api.doctor",
+    "generate": "api.generate",
+    "load": "api.load",
+    "resume": "api.sweep",
+    "sweep": "api.sweep",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`diagnose` and what it returns, imported when they are asked for: the package itself stays light."""
-    if name in ("diagnose", "Diagnosis"):
-        from loaderprobe.api import diagnose as module
-
-        return getattr(module, name)
+    """What `__all__` lists, imported when it is asked for: the package itself stays light."""
+    if name in _MODULES:
+        return getattr(import_module(f"loaderprobe.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'loaderprobe' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """What is there already, and what can be asked for."""
+    return sorted({*globals(), *__all__})

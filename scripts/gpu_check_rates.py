@@ -115,11 +115,12 @@ def alternated(loops: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def some_files(place: Path) -> Any:
-    from loaderprobe.api import SetRequest, generate
+    from loaderprobe.api.generate import make_sets
+    from loaderprobe.datasets.generate.request import SetRequest
     from loaderprobe.datasets.scan.folder import generated_set
 
     cores = len(os.sched_getaffinity(0))
-    generate(place, [SetRequest(resolution=(256, 256))], count=2048, processes=cores, progress=lambda *_: None)
+    make_sets(place, [SetRequest(resolution=(256, 256))], count=2048, processes=cores, progress=lambda *_: None)
     return generated_set(place / "256x256", sample=2048, seed=0)
 
 
@@ -135,33 +136,35 @@ def sweep(out: Path, seconds: float) -> dict[str, Any]:
 
 def swept(run_path: Path, sizes: Any, workers: Any, caches: Any, seconds: float, *, budgeted: bool) -> dict[str, Any]:
     """A run directory, and its rows; `budgeted` deals the time out over the configurations."""
-    from loaderprobe import api
-    from loaderprobe.records.config import ComputeSpec, LoaderSpec
+    from loaderprobe.api.generate import make_sets
+    from loaderprobe.api.sweep_request import SweepRequest, compute_specs, loader_specs, start_sweep
+    from loaderprobe.datasets.generate.request import SetRequest
     from loaderprobe.render.json import summary_json
 
     begin, cores = time.monotonic(), len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as place:
-        request = api.SweepRequest(
+        request = SweepRequest(
             data=None, data_dir=Path(place), out=run_path, resolutions=sizes, caches=caches, rounds=1,
-            loaders=tuple(
-                LoaderSpec(workers=n, prefetch_factor=2 if n else 0, decoder="torchvision") for n in workers
-            ),
-            computes=(ComputeSpec(name=COMPUTE, batch_size=SWEEP_BATCH),), command=("scripts/gpu_check",),
+            loaders=loader_specs(workers, prefetch_factor=2, decoder="torchvision"),
+            computes=compute_specs([COMPUTE], batch_size=SWEEP_BATCH), command=("scripts/gpu_check",),
         )  # fmt: skip
-        wanted = [api.SetRequest(resolution=size) for size in sizes]
-        api.generate(Path(place), wanted, count=request.images_needed, processes=cores, progress=lambda *_: None)
+        wanted = [SetRequest(resolution=size) for size in sizes]
+        make_sets(Path(place), wanted, count=request.images_needed, processes=cores, progress=lambda *_: None)
         made_s = time.monotonic() - begin
         left_s = max(1.0, seconds - made_s - SWEEP_REST_S)
         request = replace(request, budget_s=left_s if budgeted else None)
-        run = api.start_sweep(request, processes=cores, on_data=lambda *_: None)
-        shown = within(api, run, left_s)
+        run = start_sweep(request, processes=cores, on_data=lambda *_: None)
+        shown = within(run, left_s)
     (run_path / "summary.json").write_text(summary_json(shown))
     return {"data_s": round(made_s, 1), "configurations": list(rows(shown, run))}
 
 
-def within(api: Any, run: Any, seconds: float) -> Any:
+def within(run: Any, seconds: float) -> Any:
     """What was measured in so many seconds: the sweep ends as if Ctrl-C were pressed, and keeps what is done."""
     import signal
+
+    from loaderprobe.api.report import judge_run
+    from loaderprobe.api.sweep import measure
 
     def stop(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
@@ -169,12 +172,12 @@ def within(api: Any, run: Any, seconds: float) -> Any:
     signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, max(1.0, seconds))
     try:
-        api.sweep(run, lambda *_: None)
+        measure(run, lambda *_: None)
     except KeyboardInterrupt:
         pass  # what is done is kept, and told of
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return api.report(run)
+    return judge_run(run)
 
 
 def rows(shown: Any, run: Any) -> Iterator[dict[str, Any]]:

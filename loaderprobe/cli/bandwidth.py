@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
+from loaderprobe.cli.panels import DATA, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED
-from loaderprobe.units import parse_bytes, parse_count, parse_list
 
 
 class Reader(StrEnum):
@@ -26,44 +26,64 @@ class Reader(StrEnum):
 def bandwidth(
     # What may not be read is for the probe to say: it has its own exit code.
     path: Annotated[Path, typer.Argument(help="A folder of files, or a file.", readable=False)],
+    scratch: Annotated[
+        str | None,
+        typer.Option(
+            help="Write a file of this size here, read that, remove it.", show_default="never", rich_help_panel=DATA
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the choice and order of the files.", rich_help_panel=DATA)] = 0,
     readers: Annotated[
-        str, typer.Option(help="Numbers of readers, such as 1,2,4; auto doubles them until that gains nothing.")
+        str,
+        typer.Option(
+            help="Numbers of readers, such as 1,2,4; auto doubles them until that gains nothing.",
+            rich_help_panel=MEASURING,
+        ),
     ] = "auto",
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="Of each phase; up to five times that until its rate is known within 5 %.")
+        float,
+        typer.Option(
+            min=0.1,
+            help="Of each phase; up to five times that until its rate is known within 5 %.",
+            rich_help_panel=MEASURING,
+        ),
     ] = 3.0,
-    scratch: Annotated[
-        str | None, typer.Option(help="Write a file of this size here, read that, remove it.", show_default="never")
-    ] = None,
     engine: Annotated[
-        Reader, typer.Option(help="Who reads: fio, where installed, makes all phases but the paced one.")
+        Reader,
+        typer.Option(
+            help="Who reads: fio, where installed, makes all phases but the paced one.", rich_help_panel=MEASURING
+        ),
     ] = Reader.loaderprobe,
     drop_caches: Annotated[
-        bool, typer.Option("--drop-caches", help="Empty all caches of the machine first (root), not only these files.")
+        bool,
+        typer.Option(
+            "--drop-caches",
+            help="Empty all caches of the machine first (root), not only these files.",
+            rich_help_panel=MEASURING,
+        ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the choice and order of the files.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=OUTPUT)] = False,
 ) -> int:
     """Read files under PATH at random, cold, with more and more readers. Writes nothing there."""
-    from loaderprobe import api
-    from loaderprobe.render.bandwidth import bandwidth_json, render_bandwidth
-    from loaderprobe.storage.probe import ProbeRequest
+    from loaderprobe.api import bandwidth as verb
+    from loaderprobe.render.bandwidth import bandwidth_json
 
-    request = ProbeRequest(
-        path=path,
-        readers=None if readers == "auto" else parse_list(readers, parse_count),
-        seconds=seconds,
-        scratch_bytes=parse_bytes(scratch) if scratch else None,
-        seed=seed,
-        fio=engine is Reader.fio,
-    )
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
     with counting(quiet or json) as on_count:
-        found = api.bandwidth(request, drop_caches=drop_caches, on_leg=on_count)
+        found = verb.bandwidth(
+            path,
+            readers=readers,
+            seconds=seconds,
+            scratch=scratch,
+            engine=engine.value,
+            drop_caches=drop_caches,
+            seed=seed,
+            progress=on_count,
+        )
     width, color = width_and_color()
-    show(bandwidth_json(found) if json else render_bandwidth(found, width=width, color=color))
+    show(bandwidth_json(found) if json else found.text(width=width, color=color))
     if found.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_SOME_FAILED if found.failed else EXIT_DONE

@@ -6,14 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from loaderprobe.cli.border import command, width_and_color
-from loaderprobe.errors import EXIT_DONE, BadValue
-
-_MARKS = {"yes": "[green]yes[/]", "limited": "[yellow]limited[/]", "no": "[red]no[/]"}
+from loaderprobe.cli.border import command, show, width_and_color
+from loaderprobe.errors import EXIT_DONE
 
 
 @command
@@ -21,17 +16,8 @@ def doctor(
     path: Annotated[Path, typer.Argument(help="Where the data is, or will be.")] = Path(),
 ) -> int:
     """Say what can and cannot be measured on this machine, why, and how to get the rest."""
-    from loaderprobe import api
+    from loaderprobe.api import doctor as verb
 
-    if not path.exists():
-        raise BadValue(f"{path} does not exist", hint="give a directory on the storage in question")
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=True)
-    table.add_column("measured", width=26)
-    table.add_column("here")
-    table.add_column("why", ratio=1)
-    for ability in api.doctor(path if path.is_dir() else path.parent):
-        why = escape(ability.why) + (f"\n[dim]to get it: {escape(ability.next_step)}[/]" if ability.next_step else "")
-        table.add_row(ability.name, _MARKS[ability.state], why)
     width, color = width_and_color()
-    Console(width=width, no_color=not color, highlight=False, emoji=False).print(table)
+    show(verb.doctor(path).text(width=width, color=color))
     return EXIT_DONE

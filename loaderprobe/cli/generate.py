@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 import typer
 
 from loaderprobe.cli.border import command, show, stderr
+from loaderprobe.cli.panels import DATA, OUTPUT
 from loaderprobe.cli.progress import counting
 from loaderprobe.cli.sweep import RESOLUTIONS
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED
-from loaderprobe.units import parse_bytes, parse_list, parse_resolution
 
 NAMED = 20
 
@@ -20,75 +20,85 @@ NAMED = 20
 def generate(
     directory: Annotated[Path, typer.Argument(help="Where to; an earlier set of the same settings is completed.")],
     resolutions: Annotated[
-        str, typer.Option(help="One data set each; imagenet is the real mixture of sizes and qualities.")
+        str,
+        typer.Option(
+            help="One data set each; imagenet is the real mixture of sizes and qualities.", rich_help_panel=DATA
+        ),
     ] = RESOLUTIONS,
-    count: Annotated[int, typer.Option(min=1, help="Images of each resolution.")] = 1000,
+    count: Annotated[int, typer.Option(min=1, help="Images of each resolution.", rich_help_panel=DATA)] = 1000,
     mean_size: Annotated[
-        str | None, typer.Option(help="Mean size of a file, such as 110kB.", show_default="as in ImageNet")
+        str | None,
+        typer.Option(help="Mean size of a file, such as 110kB.", show_default="as in ImageNet", rich_help_panel=DATA),
     ] = None,
-    classes: Annotated[int, typer.Option(min=1, help="Class directories.")] = 10,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
+    classes: Annotated[int, typer.Option(min=1, help="Class directories.", rich_help_panel=DATA)] = 10,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same files.", rich_help_panel=DATA)] = 0,
     layout: Annotated[
-        Literal["folder", "shards"], typer.Option(help="An image folder, or tar shards as WebDataset reads.")
+        Literal["folder", "shards"],
+        typer.Option(help="An image folder, or tar shards as WebDataset reads.", rich_help_panel=DATA),
     ] = "folder",
-    shard_images: Annotated[int, typer.Option(min=1, help="Images in one shard.")] = 1000,
+    shard_images: Annotated[int, typer.Option(min=1, help="Images in one shard.", rich_help_panel=DATA)] = 1000,
     oddities: Annotated[
-        str, typer.Option(help="Odd files among them: grey, cmyk, png, exif, icc, or all.", show_default="none")
+        str,
+        typer.Option(
+            help="Odd files among them: grey, cmyk, png, exif, icc, or all.", show_default="none", rich_help_panel=DATA
+        ),
     ] = "",
     pool: Annotated[
         int | None,
-        typer.Option(min=1, help="Pictures that the files are varied from.", show_default="48; imagenet: 256"),
+        typer.Option(
+            min=1,
+            help="Pictures that the files are varied from.",
+            show_default="48; imagenet: 256",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Write nothing: read every file of DIRECTORY and compare.")
+        bool,
+        typer.Option(
+            "--verify", help="Write nothing: read every file of DIRECTORY and compare.", rich_help_panel=OUTPUT
+        ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=OUTPUT)] = False,
 ) -> int:
     """Make ImageNet-like JPEG data sets, at the speed of the disk.
 
     To storage and decoders they are like ImageNet's: sizes, qualities, content. Every file differs in every
     block, and the same seed gives the same files.
     """
-    from loaderprobe import api
-    from loaderprobe.datasets.generate.oddities import parse_oddities
+    from loaderprobe.api import generate as verb
     from loaderprobe.datasets.generate.work import GO_ON
-    from loaderprobe.system.cpu import cores_available
 
     if verify:
         return _verify(directory, quiet)
-    requests = [
-        api.SetRequest(
-            resolution=resolution,
-            classes=classes,
-            seed=seed,
-            mean_bytes=None if mean_size is None else parse_bytes(mean_size),
-            oddities=parse_oddities(oddities),
-            layout=layout,
-            shard_images=shard_images,
-            pictures=pool,
-        )
-        for resolution in parse_list(resolutions, parse_resolution)
-    ]
     try:
         with counting(quiet) as on_data:
-            made = api.generate(
-                directory, requests, count=count, processes=max(1, round(cores_available())), progress=on_data
+            made = verb.generate(
+                directory,
+                resolutions=resolutions,
+                count=count,
+                mean_size=mean_size,
+                classes=classes,
+                seed=seed,
+                layout=layout,
+                shard_images=shard_images,
+                oddities=oddities,
+                pool=pool,
+                progress=on_data,
             )
     except KeyboardInterrupt:
         stderr().print(f"interrupted; what was made is kept. To go on, {GO_ON}")
         return EXIT_INTERRUPTED
-    for path in made:
-        show(str(path))
+    show(made.text())
     return EXIT_DONE
 
 
 def _verify(directory: Path, quiet: bool) -> int:
-    from loaderprobe import api
+    from loaderprobe.api.generate import verify
     from loaderprobe.datasets.generate.manifest import MANIFEST
     from loaderprobe.datasets.generate.work import GO_ON
 
     with counting(quiet) as on_data:
-        found = api.verify(directory, on_data)
+        found = verify(directory, on_data)
     for path, damages in found.items():
         show(f"{path}: {f'{len(damages)} not as written' if damages else 'every file is whole'}")
         for damage in damages[:NAMED]:

@@ -2,60 +2,123 @@
 
 from __future__ import annotations
 
+import sys
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
 from loaderprobe.errors import EXIT_DONE, EXIT_SOME_FAILED, BadValue, MissingPart, NoSpace
 from loaderprobe.store.codec import write_atomically
+from loaderprobe.units import join_words
+
+if TYPE_CHECKING:
+    from loaderprobe.api.load import Run
+    from loaderprobe.protocols import Renderer
+
+
+class Format(StrEnum):
+    """The forms of a report."""
+
+    table = "table"
+    md = "md"
+    csv = "csv"
+    parquet = "parquet"
+    json = "json"
+    html = "html"
 
 
 @command
 def report(
     run: Annotated[Path | None, typer.Argument(help="The directory of a run.", show_default=False)] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page of one file.", show_default=False)] = None,
-    md: Annotated[bool, typer.Option("--md", help="Print Markdown.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the summary's JSON Schema.")] = False,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="table, md, csv, parquet, json or html.",
+            show_default="by the ending of FILE, else table",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write this file instead of printing.", show_default=False),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of --format json.")] = False,
 ) -> int:
     """Judge and show a stored run. Needs no GPU and no torch; measures nothing.
 
     Damaged files spoil their own rows: the rest is shown, with exit code 4.
     """
-    from loaderprobe import api
-    from loaderprobe.render.html import HtmlReport
-    from loaderprobe.render.json import summary_json, summary_schema
-    from loaderprobe.render.table import CsvTable, MarkdownReport
-    from loaderprobe.render.terminal import TerminalReport
-    from loaderprobe.store.run_directory import RunDirectory
+    from loaderprobe.render.json import summary_schema
 
-    if sum((md, csv, json, schema)) > 1:
-        raise BadValue("--md, --csv, --json and --schema exclude each other", hint="ask for one of them")
+    if json and form not in (None, Format.json):
+        raise BadValue(f"--json and --format {form} exclude each other", hint="ask for one of them")
+    if schema and (json or form or run):
+        raise BadValue("--schema shows no run, so it excludes RUN, --format and --json", hint="ask for one of them")
     if schema:
-        show(summary_schema())
+        _put(summary_schema().encode(), output)
         return EXIT_DONE
     if run is None:
         raise BadValue("which run?", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
-    shown = api.report(RunDirectory.open(run))
-    code = EXIT_SOME_FAILED if shown.summary.run.damaged else EXIT_DONE
-    if html is not None:
-        try:
-            write_atomically(html, HtmlReport().render(shown).encode())
-        except (NoSpace, MissingPart) as error:
-            error.hint = "give --html another place"
-            raise
-        show(f"Report: {html}")
-        return code
-    width, color = width_and_color()
-    if md:
-        show(MarkdownReport().render(shown))
-    elif csv:
-        show(CsvTable().render(shown))
-    elif json:
-        show(summary_json(shown))
+    chosen = Format.json if json else form or _by_ending(output)
+    if chosen is Format.parquet and output is None and sys.stdout.isatty():
+        raise BadValue("parquet is no text for a terminal", hint="name a file: -o run.parquet")
+    from loaderprobe.api.load import load
+
+    shown = load(run)
+    _put(_rendered(shown, chosen, to_file=output is not None), output, text=chosen is not Format.parquet)
+    return EXIT_SOME_FAILED if shown.report().summary.run.damaged else EXIT_DONE
+
+
+def _put(data: bytes, output: Path | None, *, text: bool = True) -> None:
+    """Write the file, or print: text in the encoding of the terminal."""
+    if output is None and text:
+        show(data.decode())
+    elif output is None:
+        sys.stdout.buffer.write(data)
     else:
-        show(TerminalReport().render(shown, width=width, color=color))
-    return code
+        try:
+            write_atomically(output, data)
+        except (NoSpace, MissingPart) as error:
+            error.hint = "give -o another place"
+            raise
+        show(f"Report: {output}")
+
+
+def _by_ending(output: Path | None) -> Format:
+    """The format that a file is named for; a table where nothing is named. Raises BadValue for another ending."""
+    if output is None:
+        return Format.table
+    ending = output.suffix.lower().removeprefix(".")
+    if ending in ("", "txt"):
+        return Format.table
+    if ending not in {each.value for each in Format if each is not Format.table}:
+        raise BadValue(
+            f"no format has the ending of {output.name}", hint=f"add --format {join_words(list(Format), 'or')}"
+        )
+    return Format(ending)
+
+
+def _rendered(run: Run, form: Format, *, to_file: bool) -> bytes:
+    from loaderprobe.render.html import HtmlReport
+    from loaderprobe.render.json import summary_json
+    from loaderprobe.render.table import CsvTable, MarkdownReport
+
+    if form is Format.parquet:
+        from loaderprobe.api.frames import parquet
+
+        return parquet(run.to_frame())
+    if form is Format.table:
+        width, color = width_and_color()
+        return run.text(width=width, color=color and not to_file).encode()
+    if form is Format.json:
+        return summary_json(run.report()).encode()
+    renderers: dict[Format, Renderer] = {
+        Format.md: MarkdownReport(), Format.csv: CsvTable(), Format.html: HtmlReport(),
+    }  # fmt: skip
+    text = renderers[form].render(run.report())
+    return (text if text.endswith("\n") else f"{text}\n").encode()

@@ -4,126 +4,165 @@ from __future__ import annotations
 
 import shlex
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from loaderprobe.cli.border import command, show, stderr, width_and_color
+from loaderprobe.cli.panels import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting, sweeping
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
-from loaderprobe.units import format_bytes, parse_count, parse_list, parse_resolution
+from loaderprobe.units import format_bytes, parse_list, parse_resolution
 
 if TYPE_CHECKING:
-    from loaderprobe.api import SweepRequest
+    from loaderprobe.api.sweep_request import SweepRequest
     from loaderprobe.store.run_directory import RunDirectory
 
 RESOLUTIONS = "256x256,500x375,1024x768"
+BESIDE_RESUME = frozenset({"resume", "json", "quiet"})
+"""What has an effect on a run that is completed; all else was settled when it began."""
 
 
 @command
 def sweep(
+    context: typer.Context,
     data: Annotated[
         Path | None, typer.Argument(help="A folder of images. Without it, data sets are generated.", show_default=False)
     ] = None,
-    workers: Annotated[str, typer.Option(help="Worker counts.")] = "1,2,4,8",
-    no_serial: Annotated[bool, typer.Option("--no-serial", help="Do not measure the serial loader.")] = False,
-    resolutions: Annotated[str, typer.Option(help="Of the generated data sets.")] = RESOLUTIONS,
-    compute: Annotated[
-        str, typer.Option(help="auto, cuda, cpu, emulated:NAME, emulated:IMAGES_PER_S; several with commas.")
-    ] = "auto",
-    cache: Annotated[str, typer.Option(help="cold, warm, or both.")] = "cold",
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Images a batch.", show_default="256 on CUDA, 4 on the CPU, else 32")
-    ] = None,
-    prefetch_factor: Annotated[int, typer.Option(min=1, help="Batches ahead per worker.")] = 2,
+    resolutions: Annotated[str, typer.Option(help="Of the generated data sets.", rich_help_panel=DATA)] = RESOLUTIONS,
+    data_dir: Annotated[Path, typer.Option(help="Where data sets are generated.", rich_help_panel=DATA)] = Path(
+        "loaderprobe-data"
+    ),
+    seed: Annotated[int, typer.Option(help="Of the data and of the order of the segments.", rich_help_panel=DATA)] = 0,
+    workers: Annotated[str, typer.Option(help="Worker counts.", rich_help_panel=LOADER)] = "1,2,4,8",
+    no_serial: Annotated[
+        bool, typer.Option("--no-serial", help="Do not measure the serial loader.", rich_help_panel=LOADER)
+    ] = False,
+    loader: Annotated[str, typer.Option(help="torch, or package.module:Class.", rich_help_panel=LOADER)] = "torch",
+    prefetch_factor: Annotated[int, typer.Option(min=1, help="Batches ahead per worker.", rich_help_panel=LOADER)] = 2,
     pipeline: Annotated[
-        Literal["imagenet", "crop"], typer.Option(help="imagenet: random resized crop and flip; crop: random crop.")
+        Literal["imagenet", "crop"],
+        typer.Option(help="imagenet: random resized crop and flip; crop: random crop.", rich_help_panel=LOADER),
     ] = "imagenet",
-    decoder: Annotated[Literal["pillow", "torchvision"], typer.Option(help="Who decodes.")] = "pillow",
+    decoder: Annotated[
+        Literal["pillow", "torchvision"], typer.Option(help="Who decodes.", rich_help_panel=LOADER)
+    ] = "pillow",
     tensor: Annotated[
-        Literal["float32", "uint8"], typer.Option(help="What workers hand over; bytes are normalised on the device.")
+        Literal["float32", "uint8"],
+        typer.Option(help="What workers hand over; bytes are normalised on the device.", rich_help_panel=LOADER),
     ] = "float32",
+    compute: Annotated[
+        str,
+        typer.Option(
+            help="auto, cuda, cpu, emulated:NAME, emulated:IMAGES_PER_S; several with commas.", rich_help_panel=COMPUTE
+        ),
+    ] = "auto",
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Images a batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
+        ),
+    ] = None,
     precision: Annotated[
         Literal["auto", "bf16", "fp16", "fp32", "tf32"],
-        typer.Option(help="Of training; auto: bf16 on CUDA, else fp32."),
+        typer.Option(help="Of training; auto: bf16 on CUDA, else fp32.", rich_help_panel=COMPUTE),
     ] = "auto",
     memory_format: Annotated[
-        Literal["channels_last", "contiguous"], typer.Option(help="Of model and images.")
+        Literal["channels_last", "contiguous"], typer.Option(help="Of model and images.", rich_help_panel=COMPUTE)
     ] = "channels_last",
-    compiled: Annotated[bool, typer.Option("--compile", help="Train through torch.compile.")] = False,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Train through torch.compile.", rich_help_panel=COMPUTE)
+    ] = False,
     no_pin_memory: Annotated[
-        bool, typer.Option("--no-pin-memory", help="Copy to the GPU from pageable memory.")
+        bool, typer.Option("--no-pin-memory", help="Copy to the GPU from pageable memory.", rich_help_panel=COMPUTE)
     ] = False,
-    side_stream: Annotated[bool, typer.Option("--side-stream", help="Copy to the GPU on a stream of its own.")] = False,
+    side_stream: Annotated[
+        bool, typer.Option("--side-stream", help="Copy to the GPU on a stream of its own.", rich_help_panel=COMPUTE)
+    ] = False,
     gpu_decode: Annotated[
-        bool, typer.Option("--gpu-decode", help="Workers hand over files; the GPU decodes and crops them.")
+        bool,
+        typer.Option(
+            "--gpu-decode", help="Workers hand over files; the GPU decodes and crops them.", rich_help_panel=COMPUTE
+        ),
     ] = False,
-    loader: Annotated[str, typer.Option(help="torch, or package.module:Class.")] = "torch",
-    rounds: Annotated[int, typer.Option(min=1, help="Times every mode is measured.")] = 3,
+    cache: Annotated[str, typer.Option(help="cold, warm, or both.", rich_help_panel=MEASURING)] = "cold",
+    rounds: Annotated[int, typer.Option(min=1, help="Times every mode is measured.", rich_help_panel=MEASURING)] = 3,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Perform every experiment everywhere, also where the verdict is clear.")
+        bool,
+        typer.Option(
+            "--thorough",
+            help="Perform every experiment everywhere, also where the verdict is clear.",
+            rich_help_panel=MEASURING,
+        ),
     ] = False,
-    budget: Annotated[float | None, typer.Option(help="Seconds for the whole sweep.", show_default="none")] = None,
-    time_limit: Annotated[float, typer.Option(help="Seconds after which a configuration has hung.")] = 600.0,
-    data_dir: Annotated[Path, typer.Option(help="Where data sets are generated.")] = Path("loaderprobe-data"),
+    budget: Annotated[
+        float | None, typer.Option(help="Seconds for the whole sweep.", show_default="none", rich_help_panel=MEASURING)
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option(help="Seconds after which a configuration has hung.", rich_help_panel=MEASURING)
+    ] = 600.0,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of the run.", show_default="loaderprobe-runs/DATE-TIME")
+        Path | None,
+        typer.Option(help="Directory of the run.", show_default="loaderprobe-runs/DATE-TIME", rich_help_panel=OUTPUT),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="A run to complete; its own settings hold.", show_default=False)
+        Path | None,
+        typer.Option(help="A run to complete; its own settings hold.", show_default=False, rich_help_panel=OUTPUT),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the data and of the order of the segments.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print summary.json and nothing else.", rich_help_panel=OUTPUT)
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=OUTPUT)] = False,
 ) -> int:
     """Measure every configuration and say what binds it: compute, or which part of the input.
 
     Trains ResNet-50 on generated data sets, or on DATA, with the serial loader and with each number of
     workers, and judges every configuration by experiment.
     """
-    from loaderprobe import api
-    from loaderprobe.records.config import ComputeSpec, LoaderSpec
+    from loaderprobe.api.stored import foreign_modules
+    from loaderprobe.api.sweep_request import (
+        SweepRequest,
+        compute_specs,
+        loader_specs,
+        parse_cache,
+        usual_out,
+        worker_counts,
+    )
     from loaderprobe.store.run_directory import RunDirectory
 
     if resume is not None:
+        _refuse_ignored(context)
         run = RunDirectory.open(resume)
-        for module in api.foreign_modules(run):
+        for module in foreign_modules(run):
             # Also with --quiet: the run names this code, not the command line.
             text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
             stderr().print(text, highlight=False, markup=False)
     else:
-        request = api.SweepRequest(
+        request = SweepRequest(
             data=data,
             data_dir=data_dir,
-            out=out or Path("loaderprobe-runs") / datetime.now().strftime("%Y%m%d-%H%M%S"),
+            out=out or usual_out(),
             resolutions=parse_list(resolutions, parse_resolution),
-            loaders=tuple(
-                LoaderSpec(
-                    name=loader,
-                    workers=count,
-                    prefetch_factor=prefetch_factor if count else 0,
-                    pipeline=pipeline,
-                    decoder=decoder,
-                    tensor=tensor,
-                    pin_memory=not no_pin_memory,
-                    gpu_decode=gpu_decode,
-                )
-                for count in _with_serial(parse_list(workers, parse_count), no_serial)
+            loaders=loader_specs(
+                worker_counts(workers, serial=not no_serial),
+                prefetch_factor=prefetch_factor,
+                name=loader,
+                pipeline=pipeline,
+                decoder=decoder,
+                tensor=tensor,
+                pin_memory=not no_pin_memory,
+                gpu_decode=gpu_decode,
             ),
-            computes=tuple(
-                ComputeSpec(
-                    name=name,
-                    batch_size=batch_size or api.usual_batch_size(name),
-                    precision=precision,
-                    memory_format=memory_format,
-                    compile=compiled,
-                    side_stream=side_stream,
-                )
-                for name in _computes(compute)
+            computes=compute_specs(
+                _computes(compute),
+                batch_size=batch_size,
+                precision=precision,
+                memory_format=memory_format,
+                compile=compiled,
+                side_stream=side_stream,
             ),
-            caches=parse_list(cache, _cache_state),
+            caches=parse_list(cache, parse_cache),
             thorough=thorough,
             rounds=rounds,
             seed=seed,
@@ -135,34 +174,48 @@ def sweep(
     return _measure_and_show(run, as_json=json, quiet=quiet or json)
 
 
+def _refuse_ignored(context: typer.Context) -> None:
+    """A resumed run keeps the settings it began with. Raises BadValue for any other that is given."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and name not in BESIDE_RESUME:
+            written = parameter.opts[0] if parameter.param_type_name == "option" else name.upper()
+            raise BadValue(
+                f"{written} would be ignored beside --resume: a resumed run keeps its own settings",
+                hint=f"leave {written} out, or begin a new run without --resume",
+            )
+
+
 def _start(request: SweepRequest, quiet: bool) -> RunDirectory:
-    from loaderprobe import api
+    from loaderprobe.api.sweep_request import data_to_make, start_sweep
     from loaderprobe.system.cpu import cores_available
 
-    size = api.data_to_make(request)
+    size = data_to_make(request)
     if size and not quiet:
         text = f"Data: about {format_bytes(size)} of images are generated under {request.data_dir}, and kept there."
         stderr().print(text, highlight=False, markup=False)
     with counting(quiet) as on_data:
-        return api.start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data)
+        return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data)
 
 
 def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
-    from loaderprobe import api
+    from loaderprobe.api.report import judge_run, save_report
+    from loaderprobe.api.sweep import measure, plan
 
     interrupted = False
     if not quiet:
-        for sentence in api.plan(run).sentences():
+        for sentence in plan(run).sentences():
             stderr().print(sentence, highlight=False)
     try:
         with sweeping(quiet) as on_progress:
-            api.sweep(run, on_progress)
+            measure(run, on_progress)
     except KeyboardInterrupt:
         interrupted = True
-    shown = api.report(run)
+    shown = judge_run(run)
     # Shown before it is saved: a full disk must not hide what was measured.
     _print(shown, as_json)
-    page = api.save_report(run, shown)
+    page = save_report(run, shown)
     if not as_json:
         show(f"\nReport: {page}")
     if interrupted:
@@ -183,32 +236,14 @@ def _print(shown: Any, as_json: bool) -> None:
     show(TerminalReport().render(shown, width=width, color=color))
 
 
-def _with_serial(workers: tuple[int, ...], no_serial: bool) -> tuple[int, ...]:
-    if no_serial:
-        chosen = tuple(count for count in workers if count)
-        if not chosen:
-            raise BadValue("--no-serial leaves nothing to measure", hint="name at least one worker count, or drop it")
-        return chosen
-    return (0, *(count for count in workers if count))
-
-
 def _computes(text: str) -> tuple[str, ...]:
-    """`auto` is CUDA where there is a GPU, else real steps on the CPU, with a note."""
-    from loaderprobe.system.environment import list_gpus
+    """The devices; where `auto` finds no GPU, a note."""
+    from loaderprobe.api.sweep_request import compute_names
 
-    names = parse_list(text, str)
-    if "auto" not in names:
-        return names
-    gpus, _ = list_gpus()
-    if not gpus:
+    names = compute_names(text)
+    if "auto" in parse_list(text, str) and "cuda" not in names:
         stderr().print(
             "no NVIDIA GPU here: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
             style="yellow",
         )
-    return tuple(dict.fromkeys(("cuda" if gpus else "cpu") if name == "auto" else name for name in names))
-
-
-def _cache_state(text: str) -> Any:
-    if text not in ("cold", "warm"):
-        raise BadValue(f"'{text}' is not a state of the cache", hint="use cold, warm, or cold,warm")
-    return text
+    return names

@@ -8,7 +8,7 @@ from io import StringIO
 
 from loaderprobe.records.report import Report
 from loaderprobe.records.verdict import Advice
-from loaderprobe.render.figures import flat, shown
+from loaderprobe.render.figures import Cell, flat, shown
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
@@ -43,15 +43,20 @@ class CsvTable:
 
     def render(self, report: Report) -> str:
         """CSV with a header line and LF line ends."""
-        rows = [flat(row) for row in report.summary.configurations]
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        # The reasons stand last, whatever GPU counters a single row brings.
-        names = [name for name in names if name != "unavailable"] + ["unavailable"]
+        columns = report_columns(report)
         out = StringIO()
-        writer = csv.DictWriter(out, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
         return out.getvalue()
+
+
+def report_columns(report: Report) -> dict[str, list[Cell]]:
+    """The configurations as flat columns with units in their names; None where there is no figure."""
+    rows = [flat(row) for row in report.summary.configurations]
+    # The reasons stand last, whatever GPU counters a single row brings.
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "unavailable"]
+    return {name: [row.get(name) for row in rows] for name in (*names, "unavailable")}
 
 
 class MarkdownReport:
@@ -77,8 +82,16 @@ class MarkdownReport:
         return "\n\n".join(blocks) + "\n"
 
 
-def _group_blocks(report: Report, group: Group) -> list[str]:
-    lines = [
+GROUP_HEAD = (
+    "configuration", "images/s", "compute used", "disk MB/s", "disk of max", "input wait", "bound", "gain without",
+)  # fmt: skip
+GROUP_RIGHT = range(1, 6)
+"""The columns of figures."""
+
+
+def group_cells(group: Group) -> list[list[str]]:
+    """A line a configuration, as long as `GROUP_HEAD`."""
+    return [
         [
             label(row, group.rows),
             speed(row),
@@ -91,13 +104,13 @@ def _group_blocks(report: Report, group: Group) -> list[str]:
         ]
         for row in group.rows
     ]
-    head = [
-        "configuration", "images/s", "compute used", "disk MB/s", "disk of max", "input wait", "bound", "gain without",
-    ]  # fmt: skip
+
+
+def _group_blocks(report: Report, group: Group) -> list[str]:
     return [
         f"## {_escaped(group.title)}",
         f"Compute alone: {group.ceiling}.",
-        _pipe_table(head, lines, right=range(1, 6)),
+        _pipe_table(GROUP_HEAD, group_cells(group), right=GROUP_RIGHT),
         *_bullets([(f"Knee of {subject}", sentence) for subject, sentence in knees(report, group)]),
         *_bullets(sentences(group.rows)),
         *_bullets([(f"GPU of {subject}", words) for subject, words in profiled(group)]),

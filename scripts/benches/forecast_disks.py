@@ -22,13 +22,12 @@ from typing import Literal
 
 from torch.utils.data import DataLoader
 
+from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.api.user_loader import Asked, measure_loader
-from loaderprobe.api.verbs import bandwidth
 from loaderprobe.measure import learning
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.records.options import with_options
-from loaderprobe.storage.probe import ProbeRequest
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.system.cpu import cores_available
 from scripts.benches.harness import Plant, Progress, child, photographs, ran
@@ -106,8 +105,7 @@ def measure_visit(name: str, visit: int, folder: Path, out: Path) -> None:
     """Measure all of one visit to one disk in this process; visit 0 is the probe's."""
     disk = next(disk for disk in DISKS if disk.name == name)
     if not visit:
-        request = ProbeRequest(path=folder, readers=PROBE_READERS, seconds=1.0)
-        found = bandwidth(request, drop_caches=False, on_leg=lambda *_: None)
+        found = bandwidth(folder, readers=PROBE_READERS, seconds=1.0)
         write_atomically(out / f"{name}.bandwidth.json", encode("bandwidth", found))
         return
     learning.POOL_BATCHES = POOL_BATCHES

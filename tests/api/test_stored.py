@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loaderprobe import api
+from loaderprobe.api.report import judge_run
+from loaderprobe.api.stored import foreign_modules
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report
@@ -107,7 +108,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 def test_the_run_that_is_damaged_below_is_whole(run: RunDirectory) -> None:
     """Undamaged, it has three verdicts and one failure, and nothing is said to be damaged."""
-    report = api.report(run)
+    report = judge_run(run)
     assert [row.status for row in report.summary.configurations] == STATUSES
     assert report.summary.run.damaged == ()
     assert report.summary.configurations[2].gpu_window and all(rendered(report))
@@ -123,7 +124,7 @@ def test_any_damage_gives_a_report_or_one_of_our_errors(run: RunDirectory, data:
     try:
         path.write_bytes(damage(before))
         try:
-            report = api.report(RunDirectory.open(run.path))
+            report = judge_run(RunDirectory.open(run.path))
         except LoaderprobeError as error:
             assert path.name == "run.json" and error.exit_code == 2, error
             return
@@ -144,7 +145,7 @@ def test_what_depends_on_a_damaged_file_is_missing_with_the_reason(tmp_path: Pat
     run = stored_run(tmp_path / "run")
     (path,) = (run.path / part).iterdir()
     path.write_bytes(path.read_bytes()[:100])
-    report = api.report(run)
+    report = judge_run(run)
     (damaged,) = report.summary.run.damaged
     assert damaged.file == f"{part}/{SMALL_FILES.fingerprint}.json" and damaged.reason.startswith("is damaged: ")
     assert [row.status for row in report.summary.configurations][:3] == ["measured"] * 3
@@ -164,7 +165,7 @@ def test_a_measurement_that_cannot_be_judged_spoils_its_row(tmp_path: Path) -> N
     tree["measurement"]["segments"] = tree["measurement"]["segments"][:1]
     path.write_text(json.dumps(tree))
     assert isinstance(run.result(key), Measurement)
-    report = api.report(run)
+    report = judge_run(run)
     assert [row.status for row in report.summary.configurations] == ["measured", "failed", "measured", "failed"]
     reason = report.summary.configurations[1].reason or ""
     assert f"measurements/{key}.json cannot be judged" in reason and "no complete round" in reason
@@ -174,12 +175,12 @@ def test_a_measurement_that_cannot_be_judged_spoils_its_row(tmp_path: Path) -> N
 def test_the_modules_that_a_run_would_import_are_named_and_not_imported(tmp_path: Path) -> None:
     """Of what is still to be measured; built-in parts are none."""
     run = stored_run(tmp_path / "run", loader="nowhere.at_all:Loader")
-    assert api.foreign_modules(run) == ("nowhere.at_all",)
-    assert api.foreign_modules(stored_run(tmp_path / "own")) == ()
+    assert foreign_modules(run) == ("nowhere.at_all",)
+    assert foreign_modules(stored_run(tmp_path / "own")) == ()
 
 
 @pytest.mark.parametrize("name", ["nowhere", "../x:Y", "a b:C", ":", "os.path", "x\0y:Z", "nowhere..at:Z"])
 def test_a_name_that_is_none_is_refused_before_anything_is_measured(tmp_path: Path, name: str) -> None:
     """An error of ours with the name in it."""
     with pytest.raises(BadValue):
-        api.foreign_modules(stored_run(tmp_path / "run", loader=name))
+        foreign_modules(stored_run(tmp_path / "run", loader=name))

@@ -133,12 +133,12 @@ def test_what_is_no_loader() -> None:
         with pytest.raises(BadValue, match=r"not a torch\.utils\.data\.DataLoader"):
             loaderprobe.diagnose(wrong)
     with pytest.raises(BadValue, match="the step is a int"):
-        loaderprobe.diagnose(loader, 3)
+        loaderprobe.diagnose(loader, 3)  # type: ignore[arg-type]  # wrong on purpose
     for budget_s in (0, -1.0, float("nan")):
         with pytest.raises(BadValue, match="the budget is"):
             loaderprobe.diagnose(loader, budget_s=budget_s)
     with pytest.raises(BadValue, match="is not a state of the cache"):
-        loaderprobe.diagnose(loader, cache="hot")
+        loaderprobe.diagnose(loader, cache="hot")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_loaders_that_would_be_used_up_are_refused(judge: Judge, paths: list[str]) -> None:

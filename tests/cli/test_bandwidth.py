@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from loaderprobe import api
+from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.cli.app import app
 from tests.conftest import Run
 from tests.examples.bandwidth import example_bandwidth
@@ -171,7 +171,7 @@ def test_fio_makes_the_same_legs(tmp_path: Path, loaderprobe: Run) -> None:
 def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted probe prints the ladder so far, and the exit code says that it was interrupted."""
     interrupted = replace(example_bandwidth(), interrupted=True)
-    monkeypatch.setattr(api, "bandwidth", lambda *_, **__: interrupted)
+    monkeypatch.setattr("loaderprobe.api.bandwidth.bandwidth", lambda *_, **__: Bandwidth.of(interrupted))
     done = CliRunner().invoke(app, ["bandwidth", "/data", "--quiet"])
     assert done.exit_code == 130
     assert "interrupted" in done.stdout.lower() and "MB/s" in done.stdout

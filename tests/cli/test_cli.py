@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from loaderprobe import __version__
-from loaderprobe.api.verbs import ROCM
+from loaderprobe.api.sweep_request import ROCM
 from loaderprobe.records.config import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from loaderprobe.system.environment import list_gpus
@@ -44,7 +44,8 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
         script = (
             "import sys; from loaderprobe.cli import main; "
             f"sys.argv = ['loaderprobe', *{arguments}, '--help']; code = main(); "
-            "sys.exit(code or ', '.join({'torch', 'pandas', 'altair', 'numpy'} & set(sys.modules)) or 0)"
+            "heavy = {'torch', 'pandas', 'altair', 'numpy', 'pyarrow', 'jinja2', 'loaderprobe.api'}; "
+            "sys.exit(code or ', '.join(heavy & set(sys.modules)) or 0)"
         )
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
@@ -75,7 +76,10 @@ def test_the_version_is_printed(loaderprobe: Run) -> None:
         (("sweep", "--compute", "emulated:100", "--precision", "fp16"), 2, "emulated:100: an emulated"),
         (("report", "/nowhere"), 2, "not a run"),
         (("report",), 2, "which run"),
-        (("report", "--md", "--csv"), 2, "exclude"),
+        (("report", "--json", "--format", "csv"), 2, "exclude"),
+        (("report", "--schema", "--json"), 2, "exclude"),
+        (("report", "--format", "pdf"), 2, "parquet"),
+        (("report", "run", "-o", "run.pdf"), 2, "ending of run.pdf"),
         (("bandwidth", "/nowhere"), 2, "/nowhere"),
         (("bandwidth", "/dev/null"), 2, "neither a file nor a folder"),
         (("doctor", "/nowhere"), 2, "does not exist"),
@@ -145,11 +149,11 @@ def test_a_stored_run_is_shown_again_without_torch(small_run: tuple[Path, dict[s
 
     assert "emulated" in shown().lower()
     assert all(len(line) <= 80 for line in shown().splitlines())
-    assert shown("--md").startswith("#")
-    assert len(list(csv.DictReader(io.StringIO(shown("--csv"))))) == 2
+    assert shown("--format", "md").startswith("#")
+    assert len(list(csv.DictReader(io.StringIO(shown("--format", "csv"))))) == 2
     assert json.loads(shown("--json"))["schema"] == "loaderprobe/summary"
     page = run.parent / "page.html"
-    shown("--html", page)
+    shown("-o", page)
     assert "<svg" in page.read_text()
 
 

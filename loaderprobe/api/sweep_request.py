@@ -1,47 +1,29 @@
-"""The verbs: sweep, report, bandwidth, doctor. The only place that knows both measuring and analysing."""
+"""What a sweep is asked for, and the run directory that is made of it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.analyze.report import build_report
-from loaderprobe.api.ceilings import Ceilings
-from loaderprobe.api.data import OnData, generate
-from loaderprobe.api.stored import beside_results
-from loaderprobe.compute.emulated import ACCELERATORS
+from loaderprobe.api.generate import make_sets
+from loaderprobe.api.values import listed
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.datasets.scan.folder import generated_set, scan_folder
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.capabilities import capabilities
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.forkserver import ForkServer
 from loaderprobe.measure.options import check_options
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.plan import Plan, plan_sweep
-from loaderprobe.measure.runner import run_configuration
-from loaderprobe.measure.sweep import OnProgress, pending
-from loaderprobe.measure.sweep import sweep as run_sweep
+from loaderprobe.measure.session import OnStage
 from loaderprobe.plugins import resolve, split_name
-from loaderprobe.protocols import Clock
-from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.config import CacheState, ComputeSpec, FileSet, LoaderSpec, RunConfig, SweepSpec
-from loaderprobe.records.environment import Capability
-from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.report import Report
-from loaderprobe.render.html import HtmlReport
-from loaderprobe.render.json import summary_json
-from loaderprobe.storage.probe import OnLeg, ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
-from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
-from loaderprobe.units import Resolution, format_resolution
+from loaderprobe.units import Resolution, format_resolution, parse_count
 
 # A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
 COLD_BATCHES = 14
@@ -86,9 +68,54 @@ class SweepRequest:
         return min(MOST_IMAGES, max(LEAST_IMAGES, (COLD_BATCHES + ahead) * batch))
 
 
-def usual_batch_size(compute: str) -> int:
-    """Images a batch where none are asked for: as many as keep this device busy."""
-    return DEFAULT_BATCH_SIZE.get(split_name(compute)[0], USUAL_BATCH_SIZE)
+def worker_counts(workers: str | int | Iterable[int], serial: bool) -> tuple[int, ...]:
+    """The counts in the order given; the serial loader, which is 0, first or not at all. Raises BadValue."""
+    some = tuple(count for count in listed(workers, parse_count) if count)
+    if not serial and not some:
+        raise BadValue(
+            "without the serial loader this leaves nothing to measure", hint="name at least one worker count"
+        )
+    return (0, *some) if serial else some
+
+
+def compute_names(compute: str | Iterable[str]) -> tuple[str, ...]:
+    """The devices by name; `auto` is CUDA where there is a GPU, else real steps on the CPU."""
+    names = listed(compute, str)
+    if "auto" in names:
+        usual = "cuda" if list_gpus()[0] else "cpu"
+        names = tuple(dict.fromkeys(usual if name == "auto" else name for name in names))
+    return names
+
+
+def loader_specs(counts: Iterable[int], *, prefetch_factor: int, **options: Any) -> tuple[LoaderSpec, ...]:
+    """One for each worker count; `options` are fields of `LoaderSpec`. The serial loader has nothing ahead."""
+    return tuple(
+        LoaderSpec(workers=count, prefetch_factor=prefetch_factor if count else 0, **options) for count in counts
+    )
+
+
+def compute_specs(names: Iterable[str], *, batch_size: int | None, **options: Any) -> tuple[ComputeSpec, ...]:
+    """One for each device; without a batch size, as many images as keep it busy."""
+    return tuple(
+        ComputeSpec(
+            name=name,
+            batch_size=batch_size or DEFAULT_BATCH_SIZE.get(split_name(name)[0], USUAL_BATCH_SIZE),
+            **options,
+        )
+        for name in names
+    )
+
+
+def parse_cache(text: str) -> Any:
+    """A state of the page cache that a sweep can bring about. Raises BadValue."""
+    if text not in ("cold", "warm"):
+        raise BadValue(f"'{text}' is not a state of the cache", hint="use cold, warm, or cold,warm")
+    return text
+
+
+def usual_out() -> Path:
+    """A new directory for a run, named by the time."""
+    return Path("loaderprobe-runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
 
 
 def data_to_make(request: SweepRequest) -> float:
@@ -103,7 +130,7 @@ def data_to_make(request: SweepRequest) -> float:
     return sum(request.images_needed * expected_mean(pool) for pool in missing)
 
 
-def start_sweep(request: SweepRequest, *, processes: int, on_data: OnData) -> RunDirectory:
+def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> RunDirectory:
     """Check every name, prepare the data and make the run directory."""
     for compute in request.computes:
         for loader in request.loaders:
@@ -155,7 +182,7 @@ def _check_compute(compute: str) -> None:
         )
 
 
-def _file_sets(request: SweepRequest, processes: int, on_data: OnData) -> list[FileSet]:
+def _file_sets(request: SweepRequest, processes: int, on_data: OnStage) -> list[FileSet]:
     if request.data is not None and is_generated(request.data):
         return [generated_set(request.data, sample=request.images_needed, seed=request.seed)]
     if request.data is not None:
@@ -167,7 +194,7 @@ def _file_sets(request: SweepRequest, processes: int, on_data: OnData) -> list[F
                 progress=lambda done, total: on_data("checking the images", done, total),
             )
         ]
-    made = generate(
+    made = make_sets(
         request.data_dir,
         [SetRequest(resolution=resolution, seed=request.seed) for resolution in request.resolutions],
         count=request.images_needed,
@@ -175,71 +202,3 @@ def _file_sets(request: SweepRequest, processes: int, on_data: OnData) -> list[F
         progress=on_data,
     )
     return [generated_set(path, sample=request.images_needed, seed=request.seed) for path in made]
-
-
-def plan(run: RunDirectory) -> Plan:
-    """What a sweep of the run would measure now, and how long that takes."""
-    return plan_sweep(run.record.spec, pending(run))
-
-
-def sweep(run: RunDirectory, on_progress: OnProgress) -> None:
-    """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked."""
-
-    ceilings, clock = Ceilings(run=run), SystemClock()
-    begin_ns = clock.now_ns()
-
-    def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
-        result = run_configuration(order, clock=clock, start=nursery.start, **options)
-        if isinstance(result, Measurement):
-            # Kept before anything else can be interrupted.
-            run.save(result)
-            ceilings.after(order, result)
-        return result
-
-    with run.lock(), ForkServer() as nursery:
-        run_sweep(run, clock=clock, on_progress=on_progress, run_one=run_one)
-        budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
-        ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)
-
-
-def report(run: RunDirectory) -> Report:
-    """Judge a stored run. Measures nothing and needs no torch."""
-    spec = run.record.spec
-    fingerprints = dict.fromkeys(config.data for config in spec.configs)
-    if not fingerprints:
-        raise BadValue(f"{run.path} holds no configuration")
-    beside = beside_results(run, tuple(fingerprints))
-    return build_report(
-        name=run.path.resolve().name,
-        created_utc=run.record.created_utc,
-        command=" ".join(spec.command),
-        environment=run.record.environment,
-        files=beside.files,
-        results=[(config, run.result(config.key)) for config in spec.configs],
-        ceilings=beside.ceilings,
-        accelerators={name: each.images_per_s for name, each in ACCELERATORS.items()},
-        damaged=beside.damaged,
-    )
-
-
-def save_report(run: RunDirectory, shown: Report) -> Path:
-    """Write `summary.json` and `report.html` into the run; returns the page's path."""
-    run.write("summary.json", summary_json(shown))
-    return run.write("report.html", HtmlReport().render(shown))
-
-
-def bandwidth(request: ProbeRequest, *, drop_caches: bool, on_leg: OnLeg) -> BandwidthReport:
-    """What the storage under a path delivers to readers of whole files, what limits it, and what it feeds.
-
-    `drop_caches` empties all caches of the machine before each reading, where this user may. Raises what
-    `storage.probe.probe_bandwidth` raises, and MissingPart where the caches may not be dropped.
-    """
-    if drop_caches:
-        request = replace(request, drop_all=drop_all_caches)
-    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_leg=on_leg)
-    return judge_bandwidth(measured, {name: each.images_per_s for name, each in ACCELERATORS.items()})
-
-
-def doctor(path: Path) -> tuple[Capability, ...]:
-    """What can be measured here, for data under `path`."""
-    return capabilities(path)

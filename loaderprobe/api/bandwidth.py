@@ -1,0 +1,89 @@
+"""`bandwidth`: what the storage under a path delivers to readers of whole files, what limits it, what it feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.api.frames import frame
+from loaderprobe.api.shown import Shown
+from loaderprobe.api.values import PathLike, listed, unheard
+from loaderprobe.compute.emulated import ACCELERATORS
+from loaderprobe.errors import BadValue
+from loaderprobe.measure.session import OnStage
+from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.render.bandwidth import render_bandwidth
+from loaderprobe.render.bandwidth_words import answer
+from loaderprobe.render.notebook import bandwidth_html
+from loaderprobe.render.rows import phase_columns
+from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
+from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
+from loaderprobe.units import parse_bytes, parse_count
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Bandwidth(Shown, BandwidthReport):
+    """The report of a probe, its phases and what follows from them. Shows itself in terminals and notebooks."""
+
+    @classmethod
+    def of(cls, found: BandwidthReport) -> Bandwidth:
+        """The same report, showing itself."""
+        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+    def headline(self) -> str:
+        """The path, and what the fastest step delivers."""
+        best = self.best
+        return f"{self.path}: {answer(self, best)}" if best else f"{self.path}: no step of the ladder was measured"
+
+    def text(self, *, width: int = 80, color: bool = False) -> str:
+        """The answer first, then what each concurrency gets."""
+        return render_bandwidth(self, width=width, color=color)
+
+    def to_frame(self) -> DataFrame:
+        """One row a phase, units in the names of its columns. Raises MissingPart without pandas."""
+        return frame(phase_columns(self.phases))
+
+    def _repr_html_(self) -> str:
+        return bandwidth_html(self)
+
+
+def bandwidth(
+    path: PathLike,
+    *,
+    readers: str | int | Iterable[int] = "auto",
+    seconds: float = 3.0,
+    scratch: str | int | None = None,
+    engine: Literal["loaderprobe", "fio"] = "loaderprobe",
+    drop_caches: bool = False,
+    seed: int = 0,
+    progress: OnStage | None = None,
+) -> Bandwidth:
+    """Read files under `path` at random, cold, at higher and higher concurrency. Writes nothing there.
+
+    `readers` are the concurrencies; `auto` doubles them until that gains nothing. A phase takes `seconds`, up to five
+    times that until its rate is known. `scratch`, such as `"1GB"`, writes a file of this size, reads that, and
+    removes it. `drop_caches` empties all caches of the machine before each reading, where this user may.
+    `progress(stage, done, total)` hears what is being read. Ctrl-C ends it with what is there, `interrupted`.
+
+    Raises BadValue for a path that cannot be probed and for values that cannot be; MissingPart for files that may
+    not be read, caches that may not be dropped, and fio where it is not installed; NoSpace for too large a scratch.
+    """
+    if engine not in ("loaderprobe", "fio"):
+        raise BadValue(f"'{engine}' is not an engine", hint="use loaderprobe or fio")
+    request = ProbeRequest(
+        path=Path(path),
+        readers=None if isinstance(readers, str) and readers == "auto" else listed(readers, parse_count),
+        seconds=seconds,
+        scratch_bytes=parse_bytes(str(scratch)) if scratch else None,
+        seed=seed,
+        fio=engine == "fio",
+        drop_all=drop_all_caches if drop_caches else None,
+    )
+    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_leg=progress or unheard)
+    return Bandwidth.of(judge_bandwidth(measured, {name: each.images_per_s for name, each in ACCELERATORS.items()}))

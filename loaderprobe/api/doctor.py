@@ -1,0 +1,38 @@
+"""`doctor`: what can be measured on this machine, why not the rest, and how to get it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loaderprobe.api.shown import Shown
+from loaderprobe.api.values import PathLike
+from loaderprobe.errors import BadValue
+from loaderprobe.measure.capabilities import capabilities
+from loaderprobe.records.environment import Capability
+from loaderprobe.render.capabilities import capabilities_text
+from loaderprobe.render.notebook import capabilities_html
+
+
+class Capabilities(Shown, tuple[Capability, ...]):
+    """Everything that a sweep measures, and whether it can be measured here: a tuple that shows itself."""
+
+    __slots__ = ()
+
+    def headline(self) -> str:
+        """How many of them can be measured."""
+        return f"{sum(each.state == 'yes' for each in self)} of {len(self)} can be measured in full"
+
+    def text(self, *, width: int = 80, color: bool = False) -> str:
+        """A table with the reasons."""
+        return capabilities_text(self, width=width, color=color)
+
+    def _repr_html_(self) -> str:
+        return capabilities_html(self)
+
+
+def doctor(path: PathLike = ".") -> Capabilities:
+    """What can be measured here, for data under `path`. Raises BadValue when there is no such path."""
+    place = Path(path)
+    if not place.exists():
+        raise BadValue(f"{place} does not exist", hint="give a directory on the storage in question")
+    return Capabilities(capabilities(place if place.is_dir() else place.parent))

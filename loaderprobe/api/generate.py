@@ -1,0 +1,113 @@
+"""`generate`: ImageNet-like data sets, and whether one is still as it was written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from loaderprobe.api.shown import Shown
+from loaderprobe.api.values import PathLike, listed, unheard
+from loaderprobe.datasets.generate.generate import generate as generate_set
+from loaderprobe.datasets.generate.manifest import SPEC, Layout
+from loaderprobe.datasets.generate.oddities import parse_oddities
+from loaderprobe.datasets.generate.request import SHARD_IMAGES, SetRequest
+from loaderprobe.datasets.generate.verify import Damage, verify_set
+from loaderprobe.errors import BadValue
+from loaderprobe.measure.session import OnStage
+from loaderprobe.render.notebook import paths_html
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.units import format_resolution, parse_bytes, parse_resolution
+
+RESOLUTIONS = ("256x256", "500x375", "1024x768")
+
+
+class DataSets(Shown, tuple[Path, ...]):
+    """The directories of generated data sets, in the order of their resolutions: a tuple that shows itself."""
+
+    __slots__ = ()
+
+    def headline(self) -> str:
+        """All of them in one line."""
+        return ", ".join(map(str, self))
+
+    def text(self, *, width: int = 80, color: bool = False) -> str:
+        """One a line; a path is never broken."""
+        return "".join(f"{path}\n" for path in self)
+
+    def _repr_html_(self) -> str:
+        return paths_html(self)
+
+
+def generate(
+    directory: PathLike,
+    *,
+    resolutions: str | Iterable[str] = RESOLUTIONS,
+    count: int = 1000,
+    mean_size: str | int | None = None,
+    classes: int = 10,
+    seed: int = 0,
+    layout: Layout = "folder",
+    shard_images: int = SHARD_IMAGES,
+    oddities: str | Iterable[str] = (),
+    pool: int | None = None,
+    progress: OnStage | None = None,
+) -> DataSets:
+    """Make ImageNet-like JPEG data sets of `count` images under `directory`, one for each of `resolutions`.
+
+    A resolution is `WIDTHxHEIGHT` in pixels, or `imagenet` for its real mixture. `mean_size` is the mean size of a
+    file, as `"110kB"` or in bytes; without it, as in ImageNet. `layout` is `folder` or `shards`; `oddities` are odd
+    files among them, by name; `pool` is the number of pictures that the files are varied from. An earlier set of the
+    same settings is completed. `progress(stage, done, total)` hears what is being done.
+
+    Raises BadValue for values that cannot be, and Refused and its kin rather than mix sets.
+    """
+    if not (isinstance(count, int) and count >= 1):
+        raise BadValue(f"the number of images must be 1 or more, not {count}")
+    requests = [
+        SetRequest(
+            resolution=resolution,
+            classes=classes,
+            seed=seed,
+            mean_bytes=None if mean_size is None else parse_bytes(str(mean_size)),
+            oddities=parse_oddities(oddities if isinstance(oddities, str) else ",".join(oddities)),
+            layout=layout,
+            shard_images=shard_images,
+            pictures=pool,
+        )
+        for resolution in listed(resolutions, parse_resolution)
+    ]
+    processes = max(1, round(cores_available()))
+    return DataSets(
+        make_sets(Path(directory), requests, count=count, processes=processes, progress=progress or unheard)
+    )
+
+
+def make_sets(
+    root: Path, requests: Sequence[SetRequest], *, count: int, processes: int, progress: OnStage
+) -> tuple[Path, ...]:
+    """Make, complete or enlarge the data sets under `root`. Raises Refused and its kin rather than mix sets."""
+
+    def one(request: SetRequest) -> Path:
+        label = format_resolution(request.resolution)
+        return generate_set(
+            root,
+            request,
+            count=count,
+            processes=processes,
+            progress=lambda done, total: progress(f"generating {label}", done, total),
+            on_picture=lambda done, total: progress(f"painting {label}", done, total),
+        )
+
+    return tuple(one(request) for request in requests)
+
+
+def verify(root: Path, progress: OnStage) -> dict[Path, tuple[Damage, ...]]:
+    """What is wrong with each generated set in or directly under `root`. Raises BadValue when there is none."""
+    found = [path for path in (root, *sorted(root.glob("*"))) if os.path.isfile(path / SPEC)]  # noqa: PTH113  # a directory that may not be entered is none of ours, and no error
+    if not found:
+        raise BadValue(f"{root} holds no generated data set", hint="give the directory that `generate` was given")
+    return {
+        path: verify_set(path, lambda done, total, path=path: progress(f"verifying {path.name}", done, total))  # type: ignore[misc]  # mypy cannot type a default argument of a lambda
+        for path in found
+    }

@@ -1,0 +1,93 @@
+"""`load`: a stored run, fresh or old: its report, and its raw values as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loaderprobe.api.frames import frame
+from loaderprobe.api.report import judge_run
+from loaderprobe.api.shown import Shown
+from loaderprobe.api.values import PathLike
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.report import Report
+from loaderprobe.render.notebook import run_html
+from loaderprobe.render.overview import counts
+from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
+from loaderprobe.render.table import report_columns
+from loaderprobe.render.terminal import TerminalReport
+from loaderprobe.store.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class Run(Shown):
+    """A run on disk. It is judged once; `load` it again to see what was measured since."""
+
+    __slots__ = ("_directory", "_report")
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._report: Report | None = None
+
+    @property
+    def path(self) -> Path:
+        """The directory of the run."""
+        return self._directory.path
+
+    def report(self) -> Report:
+        """The verdict on every configuration, with its figures and reasons: what every format shows."""
+        if self._report is None:
+            self._report = judge_run(self._directory)
+        return self._report
+
+    def to_frame(self) -> DataFrame:
+        """One row a configuration, measured or not, flat, units in the names of its columns.
+
+        A figure that could not be measured is NaN; the column `unavailable` has the reasons.
+        """
+        return frame(report_columns(self.report()))
+
+    def steps(self) -> DataFrame:
+        """One row a step of every timed segment, as it was measured.
+
+        Times are seconds, those that end in `_at_s` since the first segment of the configuration began.
+        `key` is that of `to_frame`. NaN is what the device does not tell.
+        """
+        return self._raw(STEP_COLUMNS, step_rows)
+
+    def batches(self) -> DataFrame:
+        """One row a batch, as the worker that made it recorded it; its mode is that of the segment that it served.
+
+        Times are seconds, `begin_at_s` as in `steps`. The training thread of the serial loader is worker 0. A batch
+        that no timed segment took has no mode.
+        """
+        return self._raw(BATCH_COLUMNS, batch_rows)
+
+    def _raw(self, columns: tuple[str, ...], rows: Callable[[Measurement], Iterator[Row]]) -> DataFrame:
+        found = [row for measured in self._measurements() for row in rows(measured)]
+        return frame({name: [row[place] for row in found] for place, name in enumerate(columns)})
+
+    def _measurements(self) -> Iterator[Measurement]:
+        for config in self._directory.record.spec.configs:
+            result = self._directory.result(config.key)
+            if isinstance(result, Measurement):
+                yield result
+
+    def headline(self) -> str:
+        """The directory, and how many configurations ended where."""
+        return f"{self.path}: {counts(self.report())}"
+
+    def text(self, *, width: int = 80, color: bool = False) -> str:
+        """The report as `loaderprobe report` prints it."""
+        return TerminalReport().render(self.report(), width=width, color=color)
+
+    def _repr_html_(self) -> str:
+        return run_html(self.report())
+
+
+def load(run: PathLike) -> Run:
+    """The run in a directory that a sweep wrote, complete or not. Raises BadValue when it is not one."""
+    return Run(RunDirectory.open(Path(run)))

@@ -1,0 +1,37 @@
+"""What every result has in common: it shows itself in a terminal, in a console of rich's, and in a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+
+class Shown:
+    """`print` shows all of it, the prompt one line, a notebook a table."""
+
+    __slots__ = ()
+
+    def headline(self) -> str:
+        """The result in one line."""
+        raise NotImplementedError
+
+    def text(self, *, width: int = 80, color: bool = False) -> str:
+        """The whole result in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.headline()}>"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text = self.text(width=options.max_width, color=console.color_system is not None)
+        yield Text.from_ansi(text.rstrip("\n"))

@@ -1,0 +1,175 @@
+"""`sweep`: measures every configuration in a process of its own, and judges each."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from loaderprobe.api.ceilings import Ceilings
+from loaderprobe.api.generate import RESOLUTIONS
+from loaderprobe.api.load import Run
+from loaderprobe.api.report import judge_run, save_report
+from loaderprobe.api.sweep_request import (
+    SweepRequest,
+    compute_names,
+    compute_specs,
+    loader_specs,
+    parse_cache,
+    start_sweep,
+    usual_out,
+    worker_counts,
+)
+from loaderprobe.api.values import PathLike, listed, unheard
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.forkserver import ForkServer
+from loaderprobe.measure.order import Order
+from loaderprobe.measure.plan import Plan, plan_sweep
+from loaderprobe.measure.runner import run_configuration
+from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.sweep import OnProgress, Progress, pending
+from loaderprobe.measure.sweep import sweep as run_sweep
+from loaderprobe.protocols import Clock
+from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, TensorType
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.units import parse_resolution
+
+# For the progress bar of a program, which counts in whole numbers.
+PER_MILLE = 1000
+
+
+def sweep(
+    data: PathLike | None = None,
+    *,
+    resolutions: str | Iterable[str] = RESOLUTIONS,
+    data_dir: PathLike = "loaderprobe-data",
+    seed: int = 0,
+    workers: str | int | Iterable[int] = (1, 2, 4, 8),
+    serial: bool = True,
+    loader: str = "torch",
+    prefetch_factor: int = 2,
+    pipeline: Pipeline = "imagenet",
+    decoder: Decoder = "pillow",
+    tensor: TensorType = "float32",
+    compute: str | Iterable[str] = "auto",
+    batch_size: int | None = None,
+    precision: Precision = "auto",
+    memory_format: MemoryFormat = "channels_last",
+    compile: bool = False,
+    pin_memory: bool = True,
+    side_stream: bool = False,
+    gpu_decode: bool = False,
+    cache: Literal["cold", "warm"] | str | Iterable[str] = "cold",
+    rounds: int = 3,
+    thorough: bool = False,
+    budget_s: float | None = None,
+    time_limit_s: float = 600.0,
+    out: PathLike | None = None,
+    progress: OnStage | None = None,
+) -> Run:
+    """Measure every combination of data set, worker count, device and cache state, and say what limits each.
+
+    `data` is a folder of images; without it, data sets of `resolutions` are generated under `data_dir`. The options
+    are those of `loaderprobe sweep`, which `--help` explains: `serial=False` is `--no-serial`, `pin_memory=False` is
+    `--no-pin-memory`, and what is a list there may be a list here. The run is kept in `out`, with `summary.json` and
+    `report.html`; without `out`, in a directory named by the time. `progress(stage, done, total)` hears what is done.
+
+    A configuration that fails is a row with its reason, and the sweep goes on. KeyboardInterrupt keeps what is
+    done, for `resume`. Raises BadValue for values that cannot be, MissingPart for a device or plug-in that is not
+    there, Refused and its kin when `out` or `data_dir` hold something else.
+    """
+    command = written(locals())
+    request = SweepRequest(
+        data=None if data is None else Path(data),
+        data_dir=Path(data_dir),
+        out=usual_out() if out is None else Path(out),
+        resolutions=listed(resolutions, parse_resolution),
+        loaders=loader_specs(
+            worker_counts(workers, serial),
+            prefetch_factor=prefetch_factor,
+            name=loader,
+            pipeline=pipeline,
+            decoder=decoder,
+            tensor=tensor,
+            pin_memory=pin_memory,
+            gpu_decode=gpu_decode,
+        ),
+        computes=compute_specs(
+            compute_names(compute),
+            batch_size=batch_size,
+            precision=precision,
+            memory_format=memory_format,
+            compile=compile,
+            side_stream=side_stream,
+        ),
+        caches=listed(cache, parse_cache),
+        rounds=rounds,
+        thorough=thorough,
+        seed=seed,
+        budget_s=budget_s,
+        time_limit_s=time_limit_s,
+        command=(command,),
+    )
+    heard = progress or unheard
+    return _measured(start_sweep(request, processes=max(1, round(cores_available())), on_data=heard), heard)
+
+
+def resume(run: PathLike, *, progress: OnStage | None = None) -> Run:
+    """Complete a run with its own settings: measure what has no measurement yet, what failed among it."""
+    return _measured(RunDirectory.open(Path(run)), progress or unheard)
+
+
+def written(given: Mapping[str, Any]) -> str:
+    """The call of `sweep` with these arguments as it would be typed, without those left as they are."""
+    usual = inspect.signature(sweep).parameters
+    changed = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in given.items()
+        if name != "progress" and repr(value) != repr(usual[name].default)
+    }
+    words = [repr(value) if name == "data" else f"{name}={value!r}" for name, value in changed.items()]
+    return f"loaderprobe.sweep({', '.join(words)})"
+
+
+def _measured(directory: RunDirectory, heard: OnStage) -> Run:
+    def on_progress(now: Progress) -> None:
+        heard(f"{now.number}/{now.total} {now.config.title()}", round(PER_MILLE * now.share), PER_MILLE)
+
+    try:
+        measure(directory, on_progress)
+    except KeyboardInterrupt as interrupt:
+        save_report(directory, judge_run(directory))
+        interrupt.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
+        raise
+    run = Run(directory)
+    save_report(directory, run.report())
+    return run
+
+
+def plan(run: RunDirectory) -> Plan:
+    """What a sweep of the run would measure now, and how long that takes."""
+    return plan_sweep(run.record.spec, pending(run))
+
+
+def measure(run: RunDirectory, on_progress: OnProgress) -> None:
+    """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked."""
+
+    ceilings, clock = Ceilings(run=run), SystemClock()
+    begin_ns = clock.now_ns()
+
+    def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
+        result = run_configuration(order, clock=clock, start=nursery.start, **options)
+        if isinstance(result, Measurement):
+            # Kept before anything else can be interrupted.
+            run.save(result)
+            ceilings.after(order, result)
+        return result
+
+    with run.lock(), ForkServer() as nursery:
+        run_sweep(run, clock=clock, on_progress=on_progress, run_one=run_one)
+        budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
+        ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)

@@ -1,0 +1,22 @@
+"""Values as programs give them: lists, paths, and progress that nobody asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from loaderprobe.units import parse_list
+
+T = TypeVar("T")
+PathLike = str | os.PathLike[str]
+
+
+def listed(value: object, parse: Callable[[str], T]) -> tuple[T, ...]:
+    """The distinct items of `[1, 2, 4]`, of `4`, or of `"1,2,4"` as on the command line. Raises BadValue."""
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    return parse_list(",".join(map(str, value)) if several else str(value), parse)  # type: ignore[call-overload]  # several says that it can be iterated
+
+
+def unheard(stage: str, done: int, total: int) -> None:
+    """Progress that goes nowhere."""

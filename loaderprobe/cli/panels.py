@@ -1,0 +1,7 @@
+"""The panels that options stand in, in the order of `--help`."""
+
+DATA = "Data"
+LOADER = "Loader"
+COMPUTE = "Compute"
+MEASURING = "Measuring"
+OUTPUT = "Output"

@@ -1,0 +1,30 @@
+"""What can be measured here, as a table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from loaderprobe.records.environment import Capability
+from loaderprobe.render.page import Page
+from loaderprobe.render.wording import visible
+
+STYLES = {"yes": "green", "limited": "yellow", "no": "red"}
+
+
+def capabilities_text(found: Sequence[Capability], *, width: int = 80, color: bool = False) -> str:
+    """A line for each, with the reason and how to get the rest, in at most `width` columns."""
+    page = Page(width=width, color=color)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=True)
+    table.add_column("measured", width=26)
+    table.add_column("here")
+    table.add_column("why", ratio=1)
+    for each in found:
+        why = Text(visible(each.why))
+        if each.next_step:
+            why.append(f"\nto get it: {visible(each.next_step)}", style="dim")
+        table.add_row(each.name, Text(each.state, style=STYLES[each.state]), why)
+    page.add(table)
+    return page.text()

@@ -1,0 +1,136 @@
+"""Raw values as rows with units in the names of their columns: steps, workers' batches, phases of a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from math import nan
+from typing import Any
+
+from loaderprobe.records.bandwidth import BandwidthPhase, Latency
+from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
+from loaderprobe.render.figures import Cell
+
+Row = tuple[Cell, ...]
+
+STEP_COLUMNS = (
+    "key", "configuration", "round", "mode", "activity", "step", "batch", "images", "begin_at_s", "wait_s", "copy_s",
+    "submit_s", "iteration_s", "device_begin_at_s", "device_end_at_s",
+)  # fmt: skip
+"""`wait_s` is spent in `next()`, `copy_s` handing over the copy to the device, `submit_s` handing over the step,
+`iteration_s` from one `next()` to the next. `batch` counts from the start of the loader; NaN without a loader."""
+
+BATCH_COLUMNS = (
+    "key", "configuration", "round", "mode", "activity", "batch", "worker", "images", "begin_at_s", "wall_s", "cpu_s",
+    "run_delay_s", "collate_s", "instrument_cpu_s", "process_cpu_s", "read_bytes",
+)  # fmt: skip
+"""`run_delay_s` is spent waiting for a core; `process_cpu_s` is that of all threads of the worker."""
+
+
+def step_rows(measured: Measurement) -> Iterator[Row]:
+    """A row a step, with the columns of `STEP_COLUMNS`."""
+    origin_ns = _origin_ns(measured)
+    for segment in measured.segments:
+        ends_ns = (*segment.begin_ns[1:], segment.closed_ns)
+        for step in range(segment.steps):
+            begin, ready, copied, end = (
+                column[step] for column in (segment.begin_ns, segment.ready_ns, segment.copied_ns, segment.end_ns)
+            )
+            yield (
+                *_configuration(measured),
+                *_of_segment(segment),
+                step,
+                nan if segment.first_batch < 0 else segment.first_batch + step,
+                segment.batch_size,
+                _seconds(begin - origin_ns),
+                _seconds(ready - begin),
+                _seconds(copied - ready),
+                _seconds(end - copied),
+                _seconds(ends_ns[step] - begin),
+                _seconds_at(segment.device_begin_ns, step, origin_ns),
+                _seconds_at(segment.finished_ns, step, origin_ns),
+            )
+
+
+def batch_rows(measured: Measurement) -> Iterator[Row]:
+    """A row a batch, with the columns of `BATCH_COLUMNS`."""
+    origin_ns, records = _origin_ns(measured), measured.worker_batches
+    served = {
+        number: _of_segment(segment)
+        for segment in measured.segments
+        if segment.first_batch >= 0
+        for number in range(segment.first_batch, segment.first_batch + segment.steps)
+    }
+    for place, number in enumerate(records.batch):
+        yield (
+            *_configuration(measured),
+            *served.get(number, (nan, None, None)),
+            number,
+            records.worker[place],
+            records.images[place],
+            _seconds(records.start_ns[place] - origin_ns),
+            *_times(records, place),
+            records.read_bytes[place],
+        )
+
+
+def phase_columns(phases: Sequence[BandwidthPhase]) -> dict[str, list[Cell]]:
+    """The phases of a bandwidth probe, a row each; latencies in ns with their percentiles."""
+    rows = [_phase(phase) for phase in phases]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+_WITH_UNIT = {
+    "runtime": "runtime_ms",
+    "bw_bytes": "bw_bytes_per_s",
+    "bw_low": "bw_low_bytes_per_s",
+    "bw_high": "bw_high_bytes_per_s",
+    "first_third_bw_bytes": "first_third_bw_bytes_per_s",
+    "last_third_bw_bytes": "last_third_bw_bytes_per_s",
+}
+"""fio's names, which have none."""
+
+
+def _phase(phase: BandwidthPhase) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {}
+    for field in fields(phase):
+        value = getattr(phase, field.name)
+        if isinstance(value, Latency):
+            name = field.name.removesuffix("_ns")
+            cells |= {f"{name}_{part}_ns": getattr(value, part) for part in ("min", "mean", "max")}
+            cells |= {f"{name}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
+        elif field.name == "notes":
+            cells["notes"] = "; ".join(value) or None
+        elif field.name not in ("unread", "clat_ns", "file_ns"):
+            cells[_WITH_UNIT.get(field.name, field.name)] = value
+    return cells
+
+
+def _configuration(measured: Measurement) -> tuple[str, str]:
+    return measured.config.key, measured.config.title()
+
+
+def _of_segment(segment: Segment) -> tuple[int, str, str]:
+    return segment.round, segment.mode, segment.activity
+
+
+def _times(records: WorkerBatches, place: int) -> Iterator[float]:
+    columns: tuple[tuple[int, ...], ...] = (
+        records.wall_ns, records.cpu_ns, records.run_delay_ns, records.collate_ns, records.instrument_ns,
+        records.process_cpu_ns,
+    )  # fmt: skip
+    return (_seconds_at(column, place, 0) for column in columns)
+
+
+def _origin_ns(measured: Measurement) -> int:
+    return min((segment.begin_ns[0] for segment in measured.segments if segment.steps), default=0)
+
+
+def _seconds(ns: int) -> float:
+    return ns / 1e9
+
+
+def _seconds_at(column: Sequence[Any], place: int, origin_ns: int) -> float:
+    """NaN where the column was not recorded."""
+    return _seconds(column[place] - origin_ns) if column else nan

@@ -1,0 +1,148 @@
+"""`loaderprobe.sweep` and `resume`: what is asked reaches the run, and no callback is needed."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import loaderprobe
+from loaderprobe.api import sweep as verb
+from loaderprobe.api.generate import RESOLUTIONS
+from loaderprobe.api.sweep_request import compute_names, worker_counts
+from loaderprobe.api.values import listed
+from loaderprobe.cli.sweep import sweep as command
+from loaderprobe.errors import BadValue
+from loaderprobe.records.config import FileSet
+from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.units import parse_count
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+from tests.api.stored import FAILED, PENDING, store_run
+
+SPELLED = {"no_serial": "serial", "no_pin_memory": "pin_memory", "compiled": "compile", "budget": "budget_s",
+           "time_limit": "time_limit_s"}  # fmt: skip
+ONLY_TYPED = {"context", "resume", "json", "quiet"}
+
+
+def measure_nothing(run: RunDirectory, on_progress: Callable[..., None]) -> None:
+    """A sweep that leaves everything for later."""
+
+
+@pytest.fixture
+def photos(tmp_path: Path, photographs: FileSet) -> Path:
+    """Twelve images."""
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    for index, path in enumerate(photographs.absolute(0, 12)):
+        (tmp_path / "photos" / "a" / f"{index}.jpg").write_bytes(path.read_bytes())
+    return tmp_path / "photos"
+
+
+def test_the_arguments_are_those_of_the_command_line() -> None:
+    """Every option of the command is an argument with the same default; only what is typed at a terminal is not."""
+    arguments = inspect.signature(loaderprobe.sweep).parameters
+    options = {name: each for name, each in inspect.signature(command).parameters.items() if name not in ONLY_TYPED}
+    assert {SPELLED.get(name, name) for name in options} == set(arguments) - {"progress"}
+    for name, option in options.items():
+        default = arguments[SPELLED.get(name, name)].default
+        if name.startswith("no_"):
+            assert default is not option.default
+        elif isinstance(default, tuple):
+            assert ",".join(map(str, default)) == option.default
+        else:
+            assert default == (str(option.default) if isinstance(option.default, Path) else option.default)
+    assert ",".join(RESOLUTIONS) == options["resolutions"].default
+
+
+def test_a_sweep_returns_its_run(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked is in it, with the call that made it, and summary and page are written."""
+    monkeypatch.setattr(verb, "measure", measure_nothing)
+    run = loaderprobe.sweep(
+        photos, workers=[1, 2], compute=["emulated:100", "emulated:mlperf-h100"], cache=("cold", "warm"),
+        precision="auto", batch_size=2, decoder="torchvision", rounds=2, out=tmp_path / "run",
+    )  # fmt: skip
+    configs = RunDirectory.open(run.path).record.spec.configs
+    assert len(configs) == 3 * 2 * 2 == len(run.report().summary.configurations)
+    assert json.loads((run.path / "summary.json").read_text())["run"]["pending"] == 12
+    assert "<html" in (run.path / "report.html").read_text()
+    call = run.report().summary.run.command
+    assert call.startswith(f"loaderprobe.sweep({str(photos)!r}, workers=[1, 2], ")
+    assert "compute=['emulated:100', 'emulated:mlperf-h100']" in call and f"out={str(run.path)!r})" in call
+    assert "precision" not in call, "it was left as it is"
+
+
+def test_a_sweep_measures_in_a_child(photos: Path, tmp_path: Path) -> None:
+    """One real configuration against an emulated accelerator; progress is heard from start to end."""
+    heard: list[tuple[str, int, int]] = []
+    run = loaderprobe.sweep(
+        photos, workers=1, serial=False, compute="emulated:200", batch_size=2, rounds=1, budget_s=10.0,
+        out=tmp_path / "run", progress=lambda *stage: heard.append(stage),
+    )  # fmt: skip
+    (row,) = run.report().summary.configurations
+    assert row.status == "measured" and len(run.steps()) and set(run.batches()["worker"]) == {0}
+    assert {stage.split()[0] for stage, _, _ in heard} >= {"checking", "1/1"}
+    assert all(0 <= done <= total for _, done, total in heard)
+
+
+def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed and what was never tried; the run is judged again."""
+    asked: list[int] = []
+
+    def complete(run: RunDirectory, on_progress: Callable[..., None]) -> None:
+        for config in (FAILED, PENDING):
+            asked.append(verb.plan(run).configurations)
+            run.save(measured(Truth(compute=1000.0), config.workers))
+
+    monkeypatch.setattr(verb, "measure", complete)
+    run = loaderprobe.resume(store_run(tmp_path / "run").path)
+    assert asked == [2, 1]
+    assert {row.status for row in run.report().summary.configurations} == {"measured"}
+
+
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt reaches the program, with a note; summary and page are there."""
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verb, "measure", interrupted)
+    path = store_run(tmp_path / "run").path
+    with pytest.raises(KeyboardInterrupt) as caught:
+        loaderprobe.resume(path)
+    assert f"loaderprobe.resume({str(path)!r})" in caught.value.__notes__[0]
+    assert (path / "summary.json").is_file() and (path / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workers": []}, {"workers": "two"}, {"workers": 0, "serial": False}, {"workers": [-1]}, {"cache": "tepid"},
+        {"compute": "tpu"}, {"resolutions": ["500"]}, {"budget_s": 0.0}, {"precision": "fp16"}, {"rounds": 0},
+        {"data": "/nowhere/at/all"},
+    ],
+)  # fmt: skip
+def test_impossible_sweeps_are_bad_values(tmp_path: Path, photos: Path, changes: dict[str, Any]) -> None:
+    """Before anything is measured or written."""
+    with pytest.raises(BadValue):
+        loaderprobe.sweep(**{"data": photos, "compute": "emulated:100", "out": tmp_path / "run", **changes})
+    assert not (tmp_path / "run").exists()
+
+
+def test_lists_are_given_in_any_form() -> None:
+    """As text with commas, as a sequence, as one value; each item once."""
+    assert listed("1, 2,2", parse_count) == listed([1, 2, 2], parse_count) == listed((1, 2), parse_count) == (1, 2)
+    assert listed(4, parse_count) == (4,)
+    assert worker_counts([2, 0, 1], serial=True) == (0, 2, 1)
+    assert worker_counts("0,2", serial=False) == (2,)
+
+
+def test_auto_is_cuda_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the CPU; a device that is named twice counts once."""
+    monkeypatch.setattr("loaderprobe.api.sweep_request.list_gpus", lambda: ((), "none"))
+    assert compute_names("auto,cpu,emulated:9") == ("cpu", "emulated:9")
+    monkeypatch.setattr("loaderprobe.api.sweep_request.list_gpus", lambda: (("a GPU",), None))
+    assert compute_names(["auto"]) == ("cuda",)

@@ -1,0 +1,70 @@
+"""`loaderprobe report` in all its forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from loaderprobe.cli.app import app
+from tests.api.stored import store_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stored run of four configurations."""
+    return store_run(tmp_path_factory.mktemp("stored") / "run").path
+
+
+def report(*arguments: object) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+def test_every_format_is_printed(run: Path) -> None:
+    """A table is the default; each of the others is what its name says; `--json` is short for its format."""
+    assert report(run).stdout == report(run, "--format", "table").stdout
+    assert report(run).stdout.startswith("loaderprobe: run\n")
+    assert report(run, "--format", "md").stdout.startswith("# loaderprobe: run\n")
+    assert len(list(csv.DictReader(io.StringIO(report(run, "--format", "csv").stdout)))) == 4
+    assert report(run, "--format", "html").stdout.lower().startswith("<!doctype html>")
+    assert report(run, "--json").stdout == report(run, "--format", "json").stdout
+    assert len(json.loads(report(run, "--json").stdout)["configurations"]) == 4
+
+
+@pytest.mark.parametrize("form", ["table", "md", "csv", "json", "html"])
+def test_a_file_holds_what_is_printed(run: Path, tmp_path: Path, form: str) -> None:
+    """By name of the format, or by the ending of the file; the path is printed."""
+    file = tmp_path / f"run.{'txt' if form == 'table' else form}"
+    printed = report(run, "--format", form).stdout
+    assert report(run, "-o", file).stdout == f"Report: {file}\n"
+    assert file.read_text() == printed
+    assert report(run, "--format", form, "--output", tmp_path / "anything.xyz").exit_code == 0
+    assert (tmp_path / "anything.xyz").read_text() == printed
+
+
+def test_parquet_is_written_and_piped_but_not_shown(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes are those of a parquet file; a terminal is refused."""
+    pytest.importorskip("pyarrow", reason="pip install 'loaderprobe[parquet]'")
+    assert report(run, "-o", tmp_path / "run.parquet").exit_code == 0
+    piped = report(run, "--format", "parquet").stdout_bytes
+    for data in ((tmp_path / "run.parquet").read_bytes(), piped):
+        assert data[:4] == data[-4:] == b"PAR1"
+
+
+def test_parquet_without_pyarrow_is_a_missing_part(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 3, with the command that brings it, and nothing on standard output."""
+    monkeypatch.setattr("loaderprobe.api.frames.find_spec", lambda name: None)
+    done = report(run, "--format", "parquet")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "pyarrow" in done.stderr and "loaderprobe[parquet]" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_has_its_code(run: Path, tmp_path: Path) -> None:
+    """Exit code 3, and the hint names the option of this command."""
+    done = report(run, "-o", tmp_path / "nowhere" / "run.md")
+    assert done.exit_code == 3 and "-o" in done.stderr

@@ -1,0 +1,37 @@
+"""What `import loaderprobe` offers, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import loaderprobe
+
+
+def test_the_public_names_are_a_sorted_list() -> None:
+    """Every name of the list is there, each is listed once, and `dir` shows them all."""
+    names = loaderprobe.__all__
+    assert names == sorted(set(names))
+    assert all(getattr(loaderprobe, name) is not None for name in names)
+    assert set(names) <= set(dir(loaderprobe))
+    assert {"bandwidth", "diagnose", "doctor", "generate", "load", "sweep"} <= set(names)
+
+
+def test_everything_is_imported_only_when_asked_for() -> None:
+    """The package alone imports nothing heavy; all its names together neither torch nor pandas nor altair."""
+    script = (
+        "import sys, loaderprobe; early = {'loaderprobe.api', 'numpy', 'rich', 'typer'} & set(sys.modules); "
+        "found = [getattr(loaderprobe, name) for name in loaderprobe.__all__]; "
+        "late = {'torch', 'pandas', 'altair', 'pyarrow', 'typer'} & set(sys.modules); "
+        "sys.exit(', '.join(early | late) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """As for any module, so that `hasattr` and imports behave."""
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = loaderprobe.nonsense
