@@ -95,7 +95,7 @@ def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     def complete(run: RunDirectory, on_progress: Callable[..., None]) -> None:
         for config in (FAILED, PENDING):
             asked.append(verb.plan(run).configurations)
-            run.save(measured(Truth(compute=1000.0), config.workers))
+            run.save(measured(Truth(compute=1000.0), config.loader.workers))
 
     monkeypatch.setattr(verb, "measure", complete)
     run = loaderprobe.resume(store_run(tmp_path / "run").path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe import api
+from loaderprobe.api import sweep as verb
 from loaderprobe.cli import main
 from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory
@@ -99,10 +99,10 @@ def test_what_stands_in_the_place_of_a_file_is_said(
     data = path.read_bytes()
     path.unlink()
     path.mkdir()
-    assert "it is a directory" in cli("report", run.path, "--csv")[1]
+    assert "it is a directory" in cli("report", run.path, "--format", "csv")[1]
     path.rmdir()
     os.mkfifo(path)
-    assert "it is no regular file" in cli("report", run.path, "--csv")[1]
+    assert "it is no regular file" in cli("report", run.path, "--format", "csv")[1]
     path.unlink()
     path.write_bytes(data)
     usual = Path.read_bytes
@@ -113,7 +113,7 @@ def test_what_stands_in_the_place_of_a_file_is_said(
         return usual(file)
 
     monkeypatch.setattr(Path, "read_bytes", denied)
-    code, out, _ = cli("report", run.path, "--csv")
+    code, out, _ = cli("report", run.path, "--format", "csv")
     assert code == 4 and "cannot be read: Permission denied" in out
 
 
@@ -122,7 +122,7 @@ def test_other_damaged_files_are_named(cli: Cli, run: RunDirectory, part: str) -
     """Exit code 4, and the file stands in the report."""
     (path,) = (run.path / part).iterdir()
     path.write_bytes(b"\xff")
-    code, out, _ = cli("report", run.path, "--md")
+    code, out, _ = cli("report", run.path, "--format", "md")
     assert code == 4 and f"{part}/{path.name}" in out
 
 
@@ -158,9 +158,9 @@ def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, mon
     (tmp_path / "surprise.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
     run = stored_run(tmp_path / "run", loader="surprise:Loader")
-    code, out, _ = cli("report", run.path, "--csv")
+    code, out, _ = cli("report", run.path, "--format", "csv")
     assert code == 0 and "surprise:Loader" in out and "surprise" not in sys.modules
-    monkeypatch.setattr(api, "sweep", lambda *_: None)
+    monkeypatch.setattr(verb, "measure", lambda *_: None)
     _, _, err = cli("sweep", "--resume", run.path, "--quiet")
     assert "its module surprise is going to be imported" in err and "surprise" not in sys.modules
 
@@ -178,7 +178,7 @@ def test_a_full_disk_does_not_hide_what_was_measured(
 ) -> None:
     """The result is printed, the old summary stays whole, the error names the file and what to do."""
     run.write("summary.json", "old")
-    monkeypatch.setattr(api, "sweep", lambda *_: None)
+    monkeypatch.setattr(verb, "measure", lambda *_: None)
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
