@@ -13,8 +13,10 @@ from typing import Literal
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.options import make_compute
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import Capability, StorageLocation
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.system.cpu import cores_available
@@ -166,10 +168,16 @@ def _shared_memory() -> Capability:
     return Capability(name=name, state="yes", why=f"{format_bytes(free)} free in /dev/shm")
 
 
+_ON_A_GPU = RunConfig(
+    data="", resolution="", loader=LoaderSpec(workers=0, prefetch_factor=0),
+    compute=ComputeSpec(name="cuda", batch_size=1),
+)  # fmt: skip
+
+
 def _training() -> Capability:
     name = "training on a GPU"
     try:
-        info = resolve("compute", "cuda")("", SystemClock()).info()
+        info = make_compute(_ON_A_GPU, SystemClock()).info()
     except LoaderprobeError as error:
         return Capability(
             name=name, state="no", why=error.message,
