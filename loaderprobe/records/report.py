@@ -9,7 +9,17 @@ from loaderprobe.records.config import CacheState
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, Picture
-from loaderprobe.records.verdict import Advice, Bound, FilesWere, Interval, Rates, Speedups, StepTime, WorkerTime
+from loaderprobe.records.verdict import (
+    Ablations,
+    Advice,
+    Bound,
+    FilesWere,
+    Interval,
+    Rates,
+    Speedups,
+    StepTime,
+    WorkerTime,
+)
 
 Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"
@@ -123,8 +133,8 @@ class Detail:
     compute_source: str
     first_batch_s: float
     notes: tuple[str, ...]
-    decided: str = ""
-    """Why resources were, or were not, taken away for real."""
+    ablations: Ablations | None = None
+    """Which resources were made free, and why no more."""
     picture: Picture | None = None
     """The profiler window, to be drawn."""
 

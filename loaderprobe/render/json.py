@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from loaderprobe.records.report import SUMMARY_SCHEMA, SUMMARY_VERSION, Report, Summary
+from loaderprobe.render.verdict_words import worded
 
 
 def summary_json(report: Report) -> str:
     """The summary, indented, ending with a newline. What could not be measured is null."""
-    return msgspec.json.format(msgspec.json.encode(report.summary), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(worded(report.summary)), indent=2).decode() + "\n"
 
 
 def summary_schema() -> str:

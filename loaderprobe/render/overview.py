@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
+from loaderprobe.render.verdict_words import kind_of, sentence
 from loaderprobe.render.wording import counted, label, loading, main_gains, rate, variation
 from loaderprobe.units import format_bytes, join_words
 
@@ -15,32 +16,32 @@ FIGURES = {
     "rates_images_per_s": "rates",
     "rates_images_per_s.compute": "compute alone",
     "rates_images_per_s.loader": "loader alone",
-    "rates_images_per_s.loader_without_storage": "loader without storage",
-    "rates_images_per_s.loader_without_preprocessing": "loader without preprocess",
-    "rates_images_per_s.loader_without_transport": "loader without transport",
-    "rates_images_per_s.loader_without_network": "loader without the network",
-    "rates_images_per_s.loader_without_lock": "loader without locks",
-    "rates_images_per_s.loader_without_wait": "loader without other waits",
-    "rates_images_per_s.cpu_limit": "CPU limit",
-    "gains": "gains",
-    "gains.storage": "gain without storage",
-    "gains.preprocessing": "gain without preprocess",
-    "gains.transport": "gain without transport",
-    "gains.compute": "gain without compute",
-    "gains.network": "gain without the network",
-    "gains.lock": "gain without locks",
-    "gains.wait": "gain without other waits",
+    "rates_images_per_s.loader_without_storage": "loader if storage were free",
+    "rates_images_per_s.loader_without_preprocessing": "loader if preprocessing were free",
+    "rates_images_per_s.loader_without_transport": "loader if transport were free",
+    "rates_images_per_s.loader_without_network": "loader if the network were free",
+    "rates_images_per_s.loader_without_lock": "loader if locks were free",
+    "rates_images_per_s.loader_without_wait": "loader if other waits were free",
+    "rates_images_per_s.cpu_limit": "limit of the CPU cores",
+    "gains": "speed-ups",
+    "gains.storage": "speed-up if storage were free",
+    "gains.preprocessing": "speed-up if preprocessing were free",
+    "gains.transport": "speed-up if transport were free",
+    "gains.compute": "speed-up if compute were free",
+    "gains.network": "speed-up if the network were free",
+    "gains.lock": "speed-up if locks were free",
+    "gains.wait": "speed-up if other waits were free",
     "predicted_images_per_s": "predicted images/s",
-    "prediction_error": "prediction_error",
+    "prediction_error": "prediction error",
     "input_wait_fraction": "input wait",
     "accelerator_utilization": "compute used",
     "bytes_per_image": "bytes/image",
-    "disk_read_bytes_per_s": "disk read",
+    "disk_read_bytes_per_s": "storage reads",
     "cold_fraction": "cold share",
-    "disk_ceiling_fraction": "share of disk ceiling",
+    "disk_ceiling_fraction": "share of the storage's ceiling",
     "read_amplification": "read amplification",
-    "other_read_bytes_per_s": "reads of others",
-    "instrument_cpu_fraction": "CPU taken by recording",
+    "other_read_bytes_per_s": "other processes' reads",
+    "instrument_cpu_fraction": "overhead of recording",
     "worker_time": "worker time",
     "gpu": "GPU counters",
     "gpu_window": "GPU timeline",
@@ -49,18 +50,15 @@ FIGURES = {
 }
 
 HOW_TO_READ = (
-    "The verdict is an experiment, not a threshold on a share of the step time. Each resource is taken away, one at "
-    "a time, and what training gains is compared: a gain of x1.9 without storage means that training would run 1.9 "
-    "times as fast if files came at no cost. The resource whose removal gains most binds. If nothing gains 5 %, the "
-    "configuration is balanced; if two gain about the same, both are named; if the measured rate does not agree with "
-    "the parts it is made of, the verdict is undecided. Performed: the resource was really taken away and the loader "
-    "measured without it. Estimated (est.): worked out from where the workers' time went."
+    "A verdict is an experiment, not a threshold on a share of the step time. An ablation makes one resource free, "
+    "one at a time. Storage 1.9x means that training would be 1.9 times as fast if reading files cost nothing. The "
+    "resource with the largest speed-up is the limit. If no speed-up reaches 5 %, the configuration is balanced. If "
+    "two speed-ups are about the same, both resources are named. If training differs from its prediction by more "
+    "than the noise band, the verdict is inconclusive. Measured: the loader ran with that resource free. Estimated "
+    "(est.): computed from what the workers spent their time on."
 )
 
-EMULATED_NOTE = (
-    "An emulated accelerator was not there: its rate is given, not measured. Loading, storage and the images/s that "
-    "follow were measured against it."
-)
+EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +91,12 @@ class Group:
 
     @property
     def ceiling(self) -> str:
-        """The ceiling in words, with its origin."""
+        """The rate of compute alone in words, with its origin."""
         ceiling = self.ceiling_images_per_s
         if ceiling is None:
-            return "compute alone not measured"
-        origin = "given, not measured" if self.emulated else "measured alone"
-        return f"{rate(ceiling)} images/s {origin}"
+            return "not measured"
+        origin = "specified, not measured" if self.emulated else "measured"
+        return f"{rate(ceiling)} images/s ({origin})"
 
     @property
     def title(self) -> str:
@@ -158,10 +156,10 @@ def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
 
 
 _SIDES = (
-    ("input", "input binds {}"),
-    ("compute", "compute binds {}"),
+    ("input", "{} input-bound"),
+    ("compute", "{} compute-bound"),
     ("balanced", "{} balanced"),
-    ("inconclusive", "{} undecided"),
+    ("inconclusive", "{} inconclusive"),
 )
 
 
@@ -172,7 +170,8 @@ def counts(report: Report) -> str:
     states = Counter(row.status for row in rows)
     words = [text.format(sides[side]) for side, text in _SIDES if sides[side]]
     emulated = sum(row.emulated for row in measured(rows))
-    against = f" ({emulated} against an emulated accelerator)" if emulated else ""
+    all_of = "all" if emulated == len(measured(rows)) else emulated
+    against = f" ({all_of} against an emulated accelerator)" if emulated else ""
     found = f"Of {counted(len(measured(rows)), 'measured configuration')}{against}: {join_words(words)}."
     lost = [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
     parts = [found if words else "Nothing was measured.", f"{join_words(lost).capitalize()}." if lost else ""]
@@ -191,29 +190,46 @@ def most_important(report: Report) -> ConfigurationRow | None:
 
 
 def sentences(rows: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
-    """(labels, sentence) for each different sentence among the rows; rows that share one share a line."""
-    found: dict[str, list[ConfigurationRow]] = {}
+    """(labels, sentence); rows that share verdict and reason share a sentence with the range of its figures."""
+    found: dict[tuple[object, ...], list[ConfigurationRow]] = {}
     for row in rows:
         if row.bound:
-            found.setdefault(row.bound.sentence, []).append(row)
-    return [(joint_label(sharing, rows), sentence) for sentence, sharing in found.items()]
+            found.setdefault(kind_of(row.bound), []).append(row)
+    return [
+        (joint_label(sharing, rows), sentence([row.bound for row in sharing if row.bound], beside_table=True))
+        for sharing in found.values()
+    ]
 
 
 def joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow]) -> str:
-    """`256x256, serial; 500x375, 2 and 4 workers`."""
+    """`256x256 to 1024x768, serial and 2 workers`, or `256x256, serial; 500x375, 2 and 4 workers`."""
     together: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in sharing:
         together.setdefault((row.resolution, variation(row, rows)), []).append(row)
-    labels = []
+    alike: dict[tuple[str, str], list[str]] = {}
     for (resolution, extra), some in together.items():
         counts = [str(row.workers) if row.workers else "serial" for row in some]
         loading_words = loading(some[0]) if len(some) == 1 else f"{join_words(counts)} workers"
-        labels.append(", ".join(part for part in (resolution, loading_words, extra) if part))
-    return "; ".join(labels)
+        alike.setdefault((loading_words, extra), []).append(resolution)
+    return "; ".join(joint_name(names, ", ".join(filter(None, words)), rows) for words, names in alike.items())
 
 
-def missing(report: Report) -> list[tuple[str, str]]:
-    """(what, why) for each different reason why a figure does not exist."""
+def joint_name(names: Sequence[str], rest: str, rows: Sequence[ConfigurationRow]) -> str:
+    """Data sets and what else names their rows: `256x256 to 1024x768, 2 workers`."""
+    resolutions = _resolutions(list(dict.fromkeys(names)), list(dict.fromkeys(row.resolution for row in rows)))
+    return f"{resolutions}, {rest}" if rest else resolutions
+
+
+def _resolutions(names: Sequence[str], order: Sequence[str]) -> str:
+    """`256x256 to 1024x768` for three or more that follow each other in the report."""
+    begin = order.index(names[0])
+    if len(names) > 2 and list(names) == order[begin : begin + len(names)]:
+        return f"{names[0]} to {names[-1]}"
+    return join_words(names)
+
+
+def missing(report: Report, only: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """(what, why) for each different reason why a figure does not exist; `only` keeps to some fields."""
     found: dict[str, dict[str, list[ConfigurationRow]]] = {}
     rows = measured(report.summary.configurations)
     for row in rows:
@@ -221,13 +237,15 @@ def missing(report: Report) -> list[tuple[str, str]]:
         if reason := row.gpu.get("unavailable"):
             reasons.setdefault("gpu", str(reason))
         for field, reason in reasons.items():
+            if only and field not in only:
+                continue
             found.setdefault(reason, {}).setdefault(FIGURES.get(field, field.replace("_", " ")), []).append(row)
     out = []
     for reason, fields in found.items():
         touched = list({row.key: row for affected in fields.values() for row in affected}.values())
         out.append((f"{join_words(list(fields))} ({_where(touched, rows, report)})", reason))
     gpu_reason = report.summary.environment.gpu_reason
-    if gpu_reason and gpu_reason not in found:
+    if gpu_reason and gpu_reason not in found and not only:
         out.append(("GPU", gpu_reason))
     return out
 
@@ -284,7 +302,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         ("loaderprobe", machine.loaderprobe),
     ]
     for place in machine.storage:
-        devices = f", device {join_words(place.devices)}" if place.devices else ", no block device to see"
+        devices = f", device {join_words(place.devices)}" if place.devices else ", block device not visible"
         notes = "".join(f"; {note}" for note in place.notes)
         facts.append(
             (

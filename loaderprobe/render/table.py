@@ -26,6 +26,7 @@ from loaderprobe.render.overview import (
     without_figures,
 )
 from loaderprobe.render.recommend import advised, knees
+from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import (
     MISSING,
     RESOURCES,
@@ -92,7 +93,8 @@ def _flat(row: ConfigurationRow) -> dict[str, Cell]:
     cells.update({name: getattr(row, name) for name in _FIGURES})
     cells.update({f"gpu_{name}": value for name, value in row.gpu.items() if name != "unavailable"})
     cells.update(_window(row))
-    cells["sentence"] = row.bound.sentence if row.bound else None
+    cells["reason_code"] = row.bound.reason.code if row.bound else None
+    cells["sentence"] = sentence([row.bound]) if row.bound else None
     best = next((each for each in row.advice if worth_making(each)), None)
     cells["advice"] = "; ".join(advice.action for advice in row.advice) or None
     cells["best_advice_command"] = best.command or None if best else None
@@ -123,7 +125,7 @@ class MarkdownReport:
         blocks = [f"# loaderprobe: {_escaped(report.summary.run.name)}", _escaped(counts(report))]
         row = most_important(report)
         if row and row.bound:
-            blocks.append(f"**{_escaped(full_label(row, report))}:** {_escaped(row.bound.sentence)}")
+            blocks.append(f"**{_escaped(full_label(row, report))}:** {_escaped(sentence([row.bound]))}")
         if any(row.emulated for row in report.summary.configurations):
             blocks.append(f"> {EMULATED_NOTE}")
         for group in groups(report):
@@ -153,21 +155,21 @@ def _group_blocks(report: Report, group: Group) -> list[str]:
         for row in group.rows
     ]
     head = [
-        "configuration", "images/s", "compute used", "disk MB/s", "disk of max", "input wait", "bound", "gain without",
+        "configuration", "images/s", "used", "MB/s", "of max", "input wait", "bound", "speed-up if free",
     ]  # fmt: skip
     return [
         f"## {_escaped(group.title)}",
         f"Compute alone: {group.ceiling}.",
         _pipe_table(head, lines, right=range(1, 6)),
-        *_bullets([(f"Knee of {subject}", sentence) for subject, sentence in knees(report, group)]),
         *_bullets(sentences(group.rows)),
+        *_bullets([(f"Knee of {subject}", words) for subject, words in knees(report, group)]),
         *_bullets([(f"GPU of {subject}", words) for subject, words in profiled(group)]),
         *_bullets([(f"Advice for {labels}", _advice(advice)) for labels, advice in advised(group)]),
     ]
 
 
-def _advice(advice: Advice) -> str:
-    return f"{advice_words(advice)}{f' (type: {advice.command})' if advice.command else ''}"
+def _advice(advice: Sequence[Advice]) -> str:
+    return f"{advice_words(advice)}{f' (type: {advice[0].command})' if advice[0].command else ''}"
 
 
 def _section(title: str, entries: Sequence[tuple[str, str]]) -> list[str]:
