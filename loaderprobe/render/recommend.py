@@ -41,7 +41,7 @@ def advised(group: Group) -> list[tuple[str, tuple[Advice, ...]]]:
         for row in fastest.values():
             some = [each for each in row.advice if worth_making(each) == wanted]
             for each in some[:2] if wanted else some:
-                same = (wanted, each.action, each.command, each.how, each.binds)
+                same = (wanted, each.action, each.command)
                 found.setdefault(same, []).append((row, each))
     return [
         (joint_label([row for row, _ in some], group.rows), tuple(advice for _, advice in some))

@@ -29,6 +29,7 @@ from loaderprobe.render.wording import (
     factor,
     main_gains,
     megabytes_per_s,
+    named_resources,
     percent,
     speed,
     tone,
@@ -171,6 +172,6 @@ def _cells(row: ConfigurationRow, group: Group, *, repeated: bool) -> list[Text]
 
 def _gains(row: ConfigurationRow) -> str:
     """The speed-ups of what the verdict names, in its order; another resource is named."""
-    named = (row.bound.candidates or (row.bound.cause,)) if row.bound else ()
+    named = named_resources(row)
     shown = [factor(gain) if name in named else f"{name} {factor(gain)}" for name, gain in main_gains(row)]
     return ", ".join(shown) or MISSING

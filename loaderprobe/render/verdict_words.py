@@ -18,9 +18,6 @@ FREE = {
     "storage": "free storage",
     "preprocessing": "free preprocessing",
     "transport": "free transport",
-    "network": "no wait for the network",
-    "lock": "no wait for the lock",
-    "wait": "no other wait",
 }
 NOUN = {
     "storage": "storage", "preprocessing": "preprocessing", "transport": "transport", "compute": "compute",
@@ -95,8 +92,11 @@ def sentence(bounds: Sequence[Judged], *, sample: str = "image", beside_table: b
 
 def explanation(bounds: Sequence[Judged], *, sample: str = "image") -> str:
     """The same without side and cause, for where these stand above it."""
-    words = _reason(Facts(bounds, sample))
-    return words[0].upper() + words[1:]
+    return _first_upper(_reason(Facts(bounds, sample)))
+
+
+def _first_upper(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _reason(facts: Facts, *, beside_table: bool = False) -> str:
@@ -197,18 +197,22 @@ def _beside_storage(facts: Facts) -> list[str]:
 def _largest_speedup(facts: Facts) -> str:
     resource = facts.text("resource")
     if resource != "compute":
+        if resource not in FREE:
+            return f"{facts.runs}. Without this wait it would be {facts.times('speedup', 'how')}"
         it = "it" if not facts.alone else "the loader"
         return f"{facts.runs}; {FREE[resource]} would make {it} {facts.times('speedup', 'how')}"
     if not facts.has("input"):
         return f"{facts.runs}; the loader alone is {facts.number('speedup')} times as fast"
-    device = f"a faster device would make it up to {facts.times('speedup', 'how')}"
-    return f"{facts.runs}; {device}, {FREE[facts.text('input')]} {facts.times('input_speedup', 'input_how')}"
+    device = f"A faster device would make it up to {facts.times('speedup', 'how')}"
+    resource = facts.text("input")
+    free = FREE.get(resource, f"no wait for {NOUN[resource]}")
+    return f"{facts.runs}. {device}, {free} {facts.times('input_speedup', 'input_how')}"
 
 
 def _all_cores_busy(facts: Facts) -> str:
     return (
         "all cores are busy, so more workers do not help. "
-        f"{facts.runs.capitalize()}; free preprocessing would make it {facts.times('speedup', 'how')}"
+        f"{_first_upper(facts.runs)}; free preprocessing would make it {facts.times('speedup', 'how')}"
     )
 
 
@@ -216,17 +220,17 @@ def _device_idle(facts: Facts) -> str:
     if facts.bounds[0].cause == "copy":
         return f"the device is idle {facts.share('copy_share')} of the time while batches are copied to it"
     return (
-        "the device is idle because the host issues work late "
-        f"({facts.share('launch_share')} of the time for launches, {facts.share('sync_share')} for synchronisation)"
+        "the host issues work late. The device is idle "
+        f"{facts.share('launch_share')} of the time for launches and {facts.share('sync_share')} for synchronisation"
     )
 
 
 def _speedups_alike(facts: Facts) -> str:
     factors = [
-        f"{facts.number(f'{name}_speedup')}{_ESTIMATED[facts.how(f'{name}_how')]}"
+        f"{facts.number(f'{name}_speedup')}x{_ESTIMATED[facts.how(f'{name}_how')]}"
         for name in facts.bounds[0].candidates
     ]
-    return f"the speed-ups if one were free are too close to tell apart ({join_words(factors, 'and')} times)"
+    return f"the speed-ups if one were free are too close to tell apart. They are {join_words(factors)}"
 
 
 def _no_speedup(facts: Facts) -> str:
@@ -258,7 +262,7 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     "rounds_differ": lambda facts: (
         f"training over its prediction differs by {facts.share('spread')} between rounds, too much for a verdict"
     ),
-    "ablation_missing": lambda facts: f"{_speedup_if(facts)} is not known: {facts.text('because')}",
+    "ablation_missing": lambda facts: f"{_speedup_if(facts)} is not known. {_first_upper(facts.text('because'))}",
     "estimate_not_measured": lambda facts: (
         f"{_speedup_if(facts)} ({facts.number('speedup')}) is only estimated; there was no time to measure it"
     ),

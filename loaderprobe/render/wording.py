@@ -80,10 +80,17 @@ def gain_of(row: ConfigurationRow, resource: str) -> Speedup | None:
     return gain
 
 
+def named_resources(row: ConfigurationRow) -> tuple[str, ...]:
+    """What the verdict names; where all cores are busy, that is what keeps them busy."""
+    if row.bound is None:
+        return ()
+    return row.bound.candidates or (("preprocessing",) if row.bound.cause == "cpu" else (row.bound.cause,))
+
+
 def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
     """The speed-ups that the verdict names: its cause's, both candidates' of `either`, else the largest."""
     known = {resource: gain for resource in RESOURCES if (gain := gain_of(row, resource))}
-    named = (row.bound.candidates or (row.bound.cause,)) if row.bound else ()
+    named = named_resources(row)
     chosen = [resource for resource in named if resource in known]
     if not chosen and known:
         chosen = [max(known, key=lambda resource: known[resource].value)]
@@ -110,8 +117,8 @@ def advice_words(advice: Sequence[Advice]) -> str:
 def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
     """`205 → 391 images/s (352 to 430), 1.91x; then CPU cores are the limit`; or `1.9x to 2.8x`."""
     first = advice[0]
-    tried = ", measured" if first.how == "measured" else ""
-    then = f"; then {LIMIT[first.binds]}" if first.binds else ""
+    tried = ", measured" if all(each.how == "measured" for each in advice) else ""
+    then = f"; then {LIMIT[first.binds]}" if first.binds and len({each.binds for each in advice}) == 1 else ""
     if len(advice) > 1:
         ends = [f"{significant(find(each.gain for each in advice), 2)}x" for find in (min, max)]
         return f"{' to '.join(dict.fromkeys(ends))}{tried}{then}"

@@ -9,6 +9,7 @@ import pytest
 
 from loaderprobe.records.report import SUMMARY_VERSION, Summary
 from loaderprobe.render.json import summary_json, summary_schema
+from loaderprobe.render.verdict_words import sentence, worded
 from loaderprobe.testing import example_report
 
 
@@ -53,10 +54,16 @@ def test_missing_field_is_refused() -> None:
 
 
 def test_round_trip() -> None:
-    """The JSON decodes to the same summary and ends with one newline."""
+    """The JSON decodes to the same summary, with the words of its verdicts and knees, and ends with one newline."""
     report = example_report()
     text = summary_json(report)
-    assert msgspec.json.decode(text, type=Summary) == report.summary
+    found = msgspec.json.decode(text, type=Summary)
+    assert found == worded(report.summary)
+    for row, before in zip(found.configurations, report.summary.configurations, strict=True):
+        if row.bound and before.bound:
+            assert row.bound.reason == before.bound.reason
+            assert row.bound.sentence == sentence([before.bound])
+    assert all(knee.sentence for knee in found.knees)
     assert text.endswith("}\n")
 
 
