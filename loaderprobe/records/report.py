@@ -77,7 +77,7 @@ class ConfigurationRow:
     tensor: str
     compute: str
     emulated: bool
-    """True when the accelerator's rate was given, not measured."""
+    """True when the accelerator's throughput is specified, not measured."""
     cache: CacheState
     """As it was asked for."""
     status: Status

@@ -58,7 +58,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup:
-    """By what factor training speeds up once one resource is taken away."""
+    """By what factor training would be faster if one resource were free."""
 
     value: float
     low: float
@@ -83,7 +83,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedups:
-    """One gain for each resource that can be taken away; None where the experiment is missing."""
+    """The speed-up for each resource that an ablation makes free; None where it is not known."""
 
     storage: Speedup | None
     preprocessing: Speedup | None
@@ -195,11 +195,11 @@ class Verdict:
     disk_read_bytes_per_s: float | None
     cold_fraction: float | None
     disk_ceiling_fraction: float | None
-    """Disk reads over what the disk delivered to as many readers as there are workers."""
+    """Storage reads over the ceiling of the storage at the concurrency of the workers."""
     read_amplification: float | None
-    """Storage bytes over bytes handed over; above 1 is read-ahead that nobody asked for."""
+    """Storage bytes over bytes handed over; above 1 is read-ahead that is not used."""
     other_read_bytes_per_s: float | None
-    """Read by others from the same devices meanwhile."""
+    """Other processes' reads from the same devices meanwhile."""
     gpu: dict[str, float | str]
     bound: Bound
     advice: tuple[Advice, ...]

@@ -140,7 +140,7 @@ def _forecasts(case: Case, speed: float) -> tuple[Forecast, ...]:
         ),
         Forecast(
             changed="prefetch_factor", to="4", images_per_s=None, binds=None, how="estimated",
-            refused="too few batches were recorded to tell how their times vary",
+            refused="too few batches were recorded to know how their times vary",
         ),
     )  # fmt: skip
 
@@ -244,7 +244,7 @@ def example_row(**changes: Any) -> ConfigurationRow:
 
 def _example_rows() -> tuple[ConfigurationRow, ...]:
     rows = [_row(case) for case in CASES]
-    unseen = "the device also served another process, so its bytes cannot be told apart"
+    unseen = "the device also served another process, so these bytes are not known"
     rows[2] = replace(
         rows[2],
         disk_read_bytes_per_s=None,

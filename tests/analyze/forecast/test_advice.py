@@ -173,6 +173,6 @@ def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
     """Nobody knows what came from memory, so neither disks nor caches are forecast; workers are."""
     found = advised(replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False), SLOW_DISK)
     refusals = {each.changed: each.refused for each in found.forecasts}
-    assert "as they were found" in (refusals["cached_share"] or "")
-    assert "as they were found" in (refusals["disk_speed"] or "")
+    assert "read as found" in (refusals["cached_share"] or "")
+    assert "read as found" in (refusals["disk_speed"] or "")
     assert not any("memory" in each.action for each in found.advice)

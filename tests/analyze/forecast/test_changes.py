@@ -221,7 +221,7 @@ def test_an_unseen_bandwidth_is_not_invented() -> None:
     assert ceiling
     made = worker_forecasts(points, Storage(ceiling=replace(ceiling, phases=())))
     assert made[2].how == "measured"
-    assert "not seen to give so much" in (made[8].refused or "")
+    assert "more than the storage was measured to deliver" in (made[8].refused or "")
 
 
 def test_an_unknown_kind_is_refused_where_the_laws_part() -> None:
