@@ -251,7 +251,7 @@ def test_a_batch_size_needs_the_device_at_that_size() -> None:
 def test_a_loader_that_no_law_describes_gets_no_forecast() -> None:
     """Twice as slow as workers, storage, cores and transport explain."""
     point = replace(BANKED.point(2), loader=100.0, training=100.0, blocked_s=0.001)
-    assert "no law" in str(fit((point,), point, BANKED.storage()))
+    assert "no model" in str(fit((point,), point, BANKED.storage()))
 
 
 def test_a_prefetch_forecast_needs_batches() -> None:

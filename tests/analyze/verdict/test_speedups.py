@@ -110,7 +110,7 @@ def test_a_run_of_an_older_version_is_judged_again() -> None:
     found = verdict(run(alike(baseline=250, warm=1000), SLOW_DISK, recorded=False))
     assert found.bound.cause == "storage"
     assert found.instrument_cpu_fraction is None
-    assert "recording" in found.unavailable["instrument_cpu_fraction"]
+    assert "overhead" in found.unavailable["instrument_cpu_fraction"]
 
 
 def test_the_cost_of_recording_is_a_share_of_the_workers_cpu_time() -> None:
