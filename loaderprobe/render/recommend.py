@@ -20,7 +20,7 @@ def knees(report: Report, group: Group) -> list[tuple[str, str]]:
         row = next((rows[key] for key in reversed(knee.keys) if key in rows), None)
         if row:
             extra = variation(row, group.rows)
-            found.setdefault((extra, *knee_kind(knee)), []).append((row.resolution, knee))
+            found.setdefault((extra, *knee_kind(knee)), []).append((row.config.resolution, knee))
     return [
         (joint_name([name for name, _ in some], str(kind[0]), group.rows), knee_words([knee for _, knee in some]))
         for kind, some in found.items()
@@ -31,11 +31,11 @@ def advised(group: Group) -> list[tuple[str, tuple[Advice, ...]]]:
     """(labels, advice) for the fastest row of each data set, two at most; the same action is given once for all."""
     fastest: dict[str, ConfigurationRow] = {}
     for row in group.rows:
-        best = fastest.get(row.resolution)
+        best = fastest.get(row.config.resolution)
         if row.images_per_s and (
             best is None or best.images_per_s is None or row.images_per_s.value > best.images_per_s.value
         ):
-            fastest[row.resolution] = row
+            fastest[row.config.resolution] = row
     found: dict[tuple[object, ...], list[tuple[ConfigurationRow, Advice]]] = {}
     for wanted in (True, False):
         for row in fastest.values():

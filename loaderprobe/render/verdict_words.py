@@ -135,11 +135,15 @@ _CAUSE = {"copy": "copies to the device", "host": "the host"}
 def worded(summary: Summary) -> Summary:
     """The summary with the sentence of every verdict and knee, as it leaves the program."""
     rows = (
-        replace(row, bound=replace(row.bound, sentence=sentence([row.bound]))) if row.bound else row
+        replace(row, verdict=replace(row.verdict, bound=_said(row.verdict.bound))) if row.verdict else row
         for row in summary.configurations
     )
     knees = (replace(knee, sentence=knee_words([knee])) for knee in summary.knees)
     return replace(summary, configurations=tuple(rows), knees=tuple(knees))
+
+
+def _said(bound: Bound) -> Bound:
+    return replace(bound, sentence=sentence([bound]))
 
 
 def ablation_words(ablations: Ablations) -> str:

@@ -1,7 +1,7 @@
 """Threads that read pieces as fast as they can, each into one aligned buffer of its own.
 
 `open().read()` in a pool makes a new bytes object for every file and tops out where the storage does not;
-a buffer made once and `preadv` do not. `scripts/bench_fio` holds this engine against fio.
+a buffer made once and `preadv` do not. `scripts/bench fio` holds this engine against fio.
 """
 
 from __future__ import annotations

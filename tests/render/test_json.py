@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import msgspec
 import pytest
 
-from loaderprobe.records.report import SUMMARY_VERSION, Summary
-from loaderprobe.render.json import summary_json, summary_schema
-from loaderprobe.render.verdict_words import sentence, worded
-from loaderprobe.testing import example_report
+from loaderprobe.records.report import SUMMARY_VERSION
+from loaderprobe.render.json import summary_json, summary_schema, summary_type
+from loaderprobe.render.verdict_words import sentence
+from tests.examples.reports import example_report, example_row
 
 
 def validator() -> Any:
@@ -54,17 +55,26 @@ def test_missing_field_is_refused() -> None:
 
 
 def test_round_trip() -> None:
-    """The JSON decodes to the same summary, with the words of its verdicts and knees, and ends with one newline."""
+    """The JSON decodes to the type of its schema, and to what it was made of with its words; one newline ends it."""
     report = example_report()
     text = summary_json(report)
-    found = msgspec.json.decode(text, type=Summary)
-    assert found == worded(report.summary)
-    for row, before in zip(found.configurations, report.summary.configurations, strict=True):
-        if row.bound and before.bound:
-            assert row.bound.reason == before.bound.reason
-            assert row.bound.sentence == sentence([before.bound])
-    assert all(knee.sentence for knee in found.knees)
+    decoded: Any = msgspec.json.decode(text, type=summary_type())
+    assert decoded.environment == report.summary.environment
+    for got, row in zip(decoded.configurations, report.summary.configurations, strict=True):
+        said = replace(row.bound, sentence=sentence([row.bound])) if row.bound else None
+        assert (got.key, got.bound, got.images_per_s) == (row.key, said, row.images_per_s)
+    assert all(knee.sentence for knee in decoded.knees)
     assert text.endswith("}\n")
+
+
+def test_what_was_not_measured_is_null_with_a_reason() -> None:
+    """A failed configuration has its options, no figure, and one reason for all."""
+    (row,) = json.loads(summary_json(example_report([example_row(status="failed", reason="it broke")])))[
+        "configurations"
+    ]
+    assert (row["workers"], row["compute"], row["status"]) == (2, "emulated:mlperf-h100", "failed")
+    assert row["images_per_s"] is row["bound"] is row["step_time"] is None
+    assert row["unavailable"] == {"*": "it broke"}
 
 
 def test_schema_is_titled_and_has_no_address() -> None:

@@ -10,7 +10,7 @@ from loaderprobe.render.overview import EMULATED_NOTE, counts, groups, joint_lab
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.verdict_words import heading
 from loaderprobe.render.wording import MISSING, bound_words, interval
-from loaderprobe.testing import example_report, example_row
+from tests.examples.reports import example_report, example_row, with_changes
 
 
 def flat(text: str) -> str:
@@ -88,7 +88,7 @@ def test_no_colour_unless_asked() -> None:
 
 def test_escape_sequences_in_names_are_defused() -> None:
     """A path cannot send commands to the terminal."""
-    row = example_row(status="failed", bound=None, images_per_s=None, reason="cannot read \x1b[2Ja\udcff.jpg")
+    row = example_row(status="failed", reason="cannot read \x1b[2Ja\udcff.jpg")
     text = TerminalReport().render(example_report([row]))
     assert "\x1b" not in text
     assert "\\x1b[2Ja\\udcff.jpg" in text
@@ -113,10 +113,7 @@ def test_interrupted_run_says_so() -> None:
 
 def test_skipped_rows_share_their_reason() -> None:
     """Configurations that were skipped for one reason take one line, not one each."""
-    rows = [
-        example_row(key=str(workers), workers=workers, status="skipped", reason="no time left", bound=None)
-        for workers in (1, 2, 4)
-    ]
+    rows = [example_row(workers=workers, status="skipped", reason="no time left") for workers in (1, 2, 4)]
     text = flat(TerminalReport().render(example_report(rows)))
     assert text.count("no time left") == 1
     assert "1024x768, 1, 2 and 4 workers, emulated accelerator: mlperf-h100, cold: no time left" in text
@@ -138,11 +135,11 @@ def test_empty_report_renders() -> None:
 
 def test_rows_that_share_a_sentence_share_a_line() -> None:
     """The same verdict and reason are printed once, with all their configurations and the range of the figures."""
-    rows = [example_row(key=str(workers), workers=workers) for workers in (1, 2, 4)]
+    rows = [example_row(workers=workers) for workers in (1, 2, 4)]
     assert rows[0].bound
     facts = {**rows[0].bound.reason.facts, "utilization": 0.4, "speedup": 2.0}
     reason = Reason(code="largest_speedup", facts=facts)
-    rows[1] = replace(rows[1], bound=replace(rows[0].bound, reason=reason))
+    rows[1] = with_changes(rows[1], bound=replace(rows[0].bound, reason=reason))
     ((labels, words),) = sentences(rows)
     assert labels == "1024x768, 1, 2 and 4 workers"
     assert "training reaches 3.5 to 40 %" in words and "2.0 to 2.8 times as fast" in words
@@ -159,19 +156,20 @@ def test_rows_that_share_a_sentence_share_a_line() -> None:
 def test_data_sets_that_follow_each_other_are_named_as_a_range(resolutions: tuple[str, ...], label: str) -> None:
     """Three or more in a row are a range; two, or two with another between them, are listed."""
     every = [example_row(resolution=name) for name in ("256x256", "500x375", "1024x768")]
-    assert joint_label([row for row in every if row.resolution in resolutions], every) == label
+    assert joint_label([row for row in every if row.config.resolution in resolutions], every) == label
 
 
 def test_a_sweep_of_twelve_configurations_fits_about_one_screen() -> None:
     """Table, verdicts, knees, advice and legend of 3 data sets and 4 worker counts take at most 42 lines."""
-    kinds = {row.resolution: row for row in example_report().summary.configurations if row.emulated and row.bound}
-    rows = [replace(row, workers=count, key=f"{name}-{count}") for name, row in kinds.items() for count in (0, 1, 2, 4)]
+    found = example_report().summary.configurations
+    kinds = {row.config.resolution: row for row in found if row.emulated and row.bound}
+    rows = [with_changes(row, workers=count) for row in kinds.values() for count in (0, 1, 2, 4)]
     assert len(TerminalReport().render(example_report(rows)).splitlines()) <= 42
 
 
 def test_what_varies_is_in_the_label() -> None:
     """Rows that differ in batch size only can be told apart."""
-    rows = [example_row(key=str(batch), batch_size=batch) for batch in (32, 64)]
+    rows = [example_row(batch_size=batch) for batch in (32, 64)]
     text = TerminalReport().render(example_report(rows))
     assert "batch 32" in text
     assert "batch 64" in text
@@ -191,7 +189,7 @@ def test_most_important_is_firm_input_with_most_to_gain() -> None:
     """An inconclusive row does not lead; the firm input verdict with the largest speed-up does."""
     row = most_important(example_report())
     assert row is not None
-    assert (row.resolution, row.workers, row.emulated) == ("1024x768", 2, True)
+    assert (row.config.resolution, row.config.loader.workers, row.emulated) == ("1024x768", 2, True)
 
 
 def test_either_within_input_keeps_its_side() -> None:

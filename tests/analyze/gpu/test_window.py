@@ -17,8 +17,9 @@ from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.records.timeline import Rejected, Timeline
 from loaderprobe.records.verdict import Bound, Reason
-from loaderprobe.testing import example_environment, timelines
+from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES, Cost, alike, run
+from tests.examples import timelines
 
 BY_RATES = Reason(code="largest_speedup", facts={})
 WINDOW_NS = timelines.STEPS * 40_000_000
