@@ -13,15 +13,14 @@ from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import interval, segment_seconds, segments_of, step_time
-from loaderprobe.analyze.verdict.rule import judge, prediction_error_of, with_gaps
+from loaderprobe.analyze.verdict.rule import Judgement, judge, prediction_error_of, with_gaps
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import files_were
-from loaderprobe.analyze.verdict.wording import Figures, sentence
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.gaps import GpuWindow
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment
-from loaderprobe.records.verdict import Bound, Evidence, Rates, Speedups, Verdict
+from loaderprobe.records.verdict import Bound, Evidence, Rates, Reason, Speedups, Verdict
 from loaderprobe.stats import median
 
 # The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.
@@ -74,29 +73,51 @@ def _bound(
 ) -> Bound:
     by_rates = judge(found, workers=measurement.config.loader.workers, cores_available=measurement.cores_available)
     judgement = with_gaps(by_rates, window)
-    figures = Figures(
-        training=median(list(found.end_to_end.values())),
-        compute=found.compute,
-        loader=median(list(found.loader.values())),
-        emulated=measurement.compute.specified_images_per_s is not None,
-        alone=measurement.compute.name == NO_STEP,
-        files_were=files_were(measurement),
-        gaps=window.gaps if window else None,
-    )
+    facts = judgement.reason.facts | _rate_facts(measurement, found) | _file_facts(measurement, found, judgement)
+    if judgement.cause == "storage":
+        facts |= disk.facts()
     return Bound(
         side=judgement.side,
         cause=judgement.cause,
         candidates=judgement.candidates,
-        sentence=sentence(judgement, found, figures, measurement.config, disk.clause()),
+        reason=Reason(code=judgement.reason.code, facts=facts),
         evidence=(*judgement.evidence, *shares, *disk.evidence()),
     )
 
 
+def _rate_facts(measurement: Measurement, found: Experiments) -> dict[str, float | str]:
+    """Images/s of what is judged, of the loader and of compute; whether compute is emulated."""
+    alone = measurement.compute.name == NO_STEP
+    training, loader = median(list(found.end_to_end.values())), median(list(found.loader.values()))
+    facts: dict[str, float | str] = {
+        "judged": "loader" if alone else "training",
+        "images_per_s": loader if alone else training,
+        "loader_images_per_s": loader,
+        "device": "emulated" if measurement.compute.specified_images_per_s is not None else "measured",
+    }
+    if found.compute:
+        facts |= {"compute_images_per_s": found.compute, "utilization": training / found.compute}
+    return facts
+
+
+def _file_facts(measurement: Measurement, found: Experiments, judgement: Judgement) -> dict[str, float | str]:
+    """That files were not cold as asked; that only the workers' waiting tells cold reads from warm ones."""
+    if judgement.cause == "inconclusive":
+        return {}
+    facts: dict[str, float | str] = {}
+    state = files_were(measurement)
+    if state in ("warm", "partly warm") and measurement.config.cache != "warm":
+        facts["files_were"] = state
+    if found.by_waiting and judgement.cause not in ("compute", "balanced", "copy", "host"):
+        facts["cold_reads_known_by"] = "waiting"
+    return facts
+
+
 def _shares(wait: float, utilization: float | None) -> tuple[Evidence, ...]:
-    """Figures that other tools judge by, with their thresholds: beside the verdict, not part of it."""
+    """Figures that other tools judge by, with their thresholds. The verdict does not use them."""
     known = [
-        ("share of time waiting for input (XProf: moderately input-bound)", wait, WAIT_MODERATE),
-        ("accelerator utilization (MLPerf Storage's bar)", utilization, UTILIZATION_BAR),
+        ("share of time waiting for input (threshold: XProf, moderately input-bound)", wait, WAIT_MODERATE),
+        ("accelerator utilization (threshold: MLPerf Storage)", utilization, UTILIZATION_BAR),
     ]
     return tuple(
         Evidence(metric=metric, value=value, threshold=threshold, unit="")
@@ -144,8 +165,8 @@ def _bytes_per_image(segments: Sequence[Segment]) -> float | None:
 
 def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, str]:
     """Why nothing is known of the network, of locks and of other waiting."""
-    told = next((each.reason for each in measurement.missing if each.name == "waits"), "")
-    reason = told or "workers were not looked at often enough while they made batches"
+    given = next((each.reason for each in measurement.missing if each.name == "waits"), "")
+    reason = given or "too few samples of what workers wait for"
     unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.gains]
     names = (name for each in unseen for name in (f"gains.{each}", f"rates_images_per_s.loader_without_{each}"))
     return dict.fromkeys(names, reason)
@@ -158,11 +179,11 @@ def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, s
         reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
     for resource in found.without:
         if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:
-            reasons[f"rates_images_per_s.loader_without_{resource}"] = "without it nothing else takes measurable time"
+            reasons[f"rates_images_per_s.loader_without_{resource}"] = "nothing else takes measurable time"
     if rates.cpu_limit is None:
         reasons["rates_images_per_s.cpu_limit"] = "the workers left no record of their CPU time"
     if found.cost is None or found.cost.instrument_cpu_fraction is None:
-        reasons["instrument_cpu_fraction"] = "this run did not record what recording took"
+        reasons["instrument_cpu_fraction"] = "this run did not record its own overhead"
     if found.compute is None:
         reasons["rates_images_per_s.compute"] = "no segment with a resident batch was measured"
         reasons["accelerator_utilization"] = "the rate of compute alone is not known"

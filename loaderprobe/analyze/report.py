@@ -12,7 +12,7 @@ from loaderprobe.analyze.forecast.groups import Known, recommend_groups
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.window import Seen, held_against, look
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rounds import why
+from loaderprobe.analyze.verdict.rounds import ablations
 from loaderprobe.errors import MEASURE_AGAIN, LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet, RunConfig
@@ -184,6 +184,6 @@ def _detail(measurement: Measurement, seen: Seen) -> Detail:
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
         notes=measurement.notes,
-        decided=why(measurement),
+        ablations=ablations(measurement),
         picture=seen.picture,
     )

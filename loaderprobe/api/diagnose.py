@@ -26,6 +26,7 @@ from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, F
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Advice, Evidence, Interval, Verdict
 from loaderprobe.render.diagnosis import notebook, rich_text, terminal
+from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.memory import memory_bytes
 from loaderprobe.units import format_bytes, significant
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 # Folders above this depth may hold anything: nobody is told to read them whole.
 LEAST_DEPTH = 3
 # What speaks of a device that trains, where there is no step.
-OF_TRAINING = ("gain without compute", "accelerator utilization", "share of time waiting for input")
+OF_TRAINING = ("speed-up if compute were free", "accelerator utilization", "share of time waiting for input")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,8 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         side=judged.bound.side,
         cause=judged.bound.cause,
         candidates=judged.bound.candidates,
-        sentence=counted(judged.bound.sentence),
+        reason=judged.bound.reason,
+        sentence=sentence([judged.bound], sample="image" if measured.images else "sample"),
         sample="images" if measured.images else "samples",
         workers=measured.config.loader.workers,
         batch_size=measured.config.compute.batch_size,

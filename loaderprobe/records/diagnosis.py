@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Interval, Rates, Side, Speedups
+from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Interval, Rates, Reason, Side, Speedups
 
 DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 # History of the diagnosis as a dict, which is an interface:
@@ -22,7 +22,9 @@ class Findings:
     cause: Cause
     candidates: tuple[str, ...]
     """With cause `either`: the resources that cannot be told apart."""
+    reason: Reason
     sentence: str
+    """The reason in words."""
     sample: str
     """What is counted: `images`, or `samples` where batches hold no images."""
     workers: int

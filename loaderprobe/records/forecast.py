@@ -27,7 +27,7 @@ class Forecast:
     rising: bool = False
     """True when it is the time that a single worker takes, so that more workers would gain."""
     how: How
-    """performed: such a configuration, or such a mode, was measured. estimated: by a law."""
+    """measured: such a configuration, or such a mode, was measured. estimated: by a law."""
     refused: str | None
     """Why there is no rate."""
 
@@ -39,11 +39,12 @@ class Knee:
     keys: tuple[str, ...]
     """Of the configurations that it is drawn from, which differ in workers only."""
     workers: int | None
-    """None when no forecast was possible and too little was measured; `sentence` says why."""
+    """None when no forecast was possible and too little was measured; `forecasts` say why."""
     images_per_s: Interval | None
     how: How
     binds: Binding | None
     """What limits training there; None when the rate still rises at the most workers that can be judged."""
-    sentence: str
+    sentence: str = ""
+    """The knee in words; `render` adds it where the summary leaves the program."""
     forecasts: tuple[Forecast, ...]
     """For the worker counts that were looked at, in their order."""

@@ -10,7 +10,7 @@ from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, Picture
-from loaderprobe.records.verdict import Advice, Bound, Interval, Verdict
+from loaderprobe.records.verdict import Ablations, Advice, Bound, Interval, Verdict
 
 Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"
@@ -22,7 +22,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # 4  2026-11  gpu_window: why the GPU was idle, and estimates of how full it was; more counters in gpu
 # 5  2026-11  files_were; causes network, lock and wait with their rates and gains; a side without a cause
 # 6  2026-11  all options of a configuration; step_time and worker_time; a knee names its configurations by key only;
-#             figures, advice and gpu are null where nothing was measured
+#             figures, advice and gpu are null where nothing was measured; a verdict has its reason as a code with
+#             facts
 SUMMARY_VERSION = 6
 
 
@@ -68,7 +69,7 @@ class ConfigurationRow:
     verdict: Verdict | None
     """None unless `status` is `measured`."""
     emulated: bool
-    """True when the accelerator's rate was given, not measured."""
+    """True when the accelerator's throughput is specified, not measured."""
     forecasts: tuple[Forecast, ...] = ()
     """Of every change that was looked at, whether worth making, not, or beyond what the data can tell."""
     gpu_window: GpuWindow | None = None
@@ -120,8 +121,8 @@ class Detail:
     compute_source: str
     first_batch_s: float
     notes: tuple[str, ...]
-    decided: str = ""
-    """Why resources were, or were not, taken away for real."""
+    ablations: Ablations | None = None
+    """Which resources were made free, and why no more."""
     picture: Picture | None = None
     """The profiler window, to be drawn."""
 

@@ -1,4 +1,4 @@
-"""What follows from a measurement: rates, gains, what binds, and why we say so."""
+"""What follows from a measurement: rates, speed-ups, the limiting resource, and the reason."""
 
 from __future__ import annotations
 
@@ -24,6 +24,25 @@ Cause = Literal[
 How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
+ReasonCode = Literal[
+    "largest_speedup",
+    "all_cores_busy",
+    "device_idle",
+    "speedups_alike",
+    "no_speedup",
+    "no_complete_round",
+    "files_were_warm",
+    "one_round_does_not_fit",
+    "outside_noise_band",
+    "rounds_differ",
+    "ablation_missing",
+    "estimate_not_measured",
+    "estimate_too_small",
+    "within_noise",
+]
+"""Why a verdict is what it is. The last nine are of verdicts without a cause."""
+AblationCode = Literal["in_training", "measured", "no_complete_round", "cannot_matter", "not_possible", "not_needed"]
+"""Which resources were made free in a measurement, and why no more."""
 Binding = Literal["storage", "preprocessing", "cores", "transport", "compute"]
 """The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
@@ -39,7 +58,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup:
-    """By what factor training speeds up once one resource is taken away."""
+    """By what factor training would be faster if one resource were free."""
 
     value: float
     low: float
@@ -64,7 +83,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedups:
-    """One gain for each resource that can be taken away; None where the experiment is missing."""
+    """The speed-up for each resource that an ablation makes free; None where it is not known."""
 
     storage: Speedup | None
     preprocessing: Speedup | None
@@ -78,7 +97,7 @@ class Speedups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A figure that the verdict rests on, beside the threshold it was held against."""
+    """A figure that supports the verdict, and its threshold."""
 
     metric: str
     value: float
@@ -87,14 +106,34 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a verdict is what it is, before it is put into words."""
+
+    code: ReasonCode
+    facts: dict[str, float | str]
+    """What the sentence quotes. Rates are images/s, shares are 0 to 1, speed-ups are factors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablations:
+    """Which resources were made free in a measurement, and why no more."""
+
+    code: AblationCode
+    facts: dict[str, float]
+    """Speed-ups by resource; with `measured`, rounds by resource; with `in_training`, `rounds`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What binds, in one word each for side and cause, and in one sentence."""
+    """The verdict: one word each for side and cause, and the reason."""
 
     side: Side
     cause: Cause
     candidates: tuple[str, ...]
     """With cause `either`: the resources that cannot be told apart."""
-    sentence: str
+    reason: Reason
+    sentence: str = ""
+    """The reason in words; `render` adds it where the verdict leaves the program."""
     evidence: tuple[Evidence, ...]
 
 
@@ -156,11 +195,11 @@ class Verdict:
     disk_read_bytes_per_s: float | None
     cold_fraction: float | None
     disk_ceiling_fraction: float | None
-    """Disk reads over what the disk delivered to as many readers as there are workers."""
+    """Storage reads over the ceiling of the storage at the concurrency of the workers."""
     read_amplification: float | None
-    """Storage bytes over bytes handed over; above 1 is read-ahead that nobody asked for."""
+    """Storage bytes over bytes handed over; above 1 is read-ahead that is not used."""
     other_read_bytes_per_s: float | None
-    """Read by others from the same devices meanwhile."""
+    """Other processes' reads from the same devices meanwhile."""
     gpu: dict[str, float | str]
     bound: Bound
     advice: tuple[Advice, ...]

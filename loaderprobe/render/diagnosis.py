@@ -9,17 +9,26 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.diagnosis import Findings
-from loaderprobe.records.verdict import Speedup
+from loaderprobe.records.verdict import Advice, Speedup
 from loaderprobe.render.page import Page
 from loaderprobe.render.terminal import STYLES
-from loaderprobe.render.wording import MISSING, advice_words, counted, factor, figure, interval, state_word, visible
-from loaderprobe.units import format_duration, join_words, significant
+from loaderprobe.render.verdict_words import NOUN, explanation, heading
+from loaderprobe.render.wording import (
+    MISSING,
+    counted,
+    factor,
+    figure,
+    forecast_words,
+    interval,
+    state_word,
+    visible,
+    worth_making,
+)
+from loaderprobe.units import format_duration, significant
 
-_WITHOUT = {"storage": "storage", "preprocessing": "preprocessing", "transport": "batch transport"}
-# Shown only where there is something to gain.
-_WAITS = {"network": "the network", "lock": "a lock", "wait": "other waiting"}
-_NAMES = {**_WITHOUT, **_WAITS, "compute": "compute", "cpu": "the CPU"}
-# A smaller gain of waiting is no line worth.
+_INPUTS = ("storage", "preprocessing", "transport")
+# Shown only where the speed-up is worth a line.
+_WAITS = ("network", "lock", "wait")
 WORTH = 1.05
 # Colours that can be read on white and on black.
 _COLORS = {"compute": "#2a9d5c", "balanced": "#3a8fb7", "inconclusive": "#8a8a8a"}
@@ -29,49 +38,37 @@ _FAINT = "opacity:.65"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One rate, and what training gains where it is that of the loader without something."""
+    """One rate, and the speed-up of training at that rate of the loader."""
 
     label: str
     rate: float | None
     shown: str
     gain: str = ""
     measured: bool = False
-    """True for the one that all others are held against."""
-
-
-def heading(found: Findings) -> str:
-    """`Input binds: storage`, `Compute binds`, `Either storage or preprocessing binds`, `Balanced`."""
-    if found.cause == "either":
-        return f"Either {join_words([_NAMES.get(name, name) for name in found.candidates], 'or')} binds"
-    if found.side in ("balanced", "inconclusive"):
-        return found.side.capitalize()
-    if found.cause == "inconclusive":
-        return f"{found.side.capitalize()} binds, cause undecided"
-    if found.cause == found.side:
-        return f"{found.side.capitalize()} binds"
-    return f"{found.side.capitalize()} binds: {_NAMES.get(found.cause, found.cause)}"
+    """True for the rate that all others are compared with."""
 
 
 def lines(found: Findings) -> list[Line]:
-    """The rates, from what was measured to what the cores allow."""
+    """The rates, from the measured one to the limit of the CPU cores."""
     now = interval(found.images_per_s) if found.rounds > 1 else figure(found.images_per_s.value)
     ceilings = found.ceilings
     first = Line(
-        label="training" if found.with_step else "the loader", rate=found.images_per_s.value, shown=now, measured=True
+        label="training" if found.with_step else "loader", rate=found.images_per_s.value, shown=now, measured=True
     )
     listed = [first]
     if found.with_step:
         listed.append(Line(label="compute alone", rate=ceilings.compute, shown=figure(ceilings.compute)))
         # Which is training with compute free.
         gain = _gain(found, "compute")
-        listed.append(Line(label="the loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), gain=gain))
+        listed.append(Line(label="loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), gain=gain))
     gains = {name: getattr(found.gains, name) for name in _WAITS}
-    worth = {name: words for name, words in _WAITS.items() if gains[name] and gains[name].value > WORTH}
-    for name, words in {**_WITHOUT, **worth}.items():
+    worth = [name for name in _WAITS if gains[name] and gains[name].value > WORTH]
+    for name in (*_INPUTS, *worth):
         rate = getattr(ceilings, f"loader_without_{name}")
-        listed.append(Line(label=f"  without {words}", rate=rate, shown=figure(rate), gain=_gain(found, name)))
+        label = f"  if {NOUN[name]} were free"
+        listed.append(Line(label=label, rate=rate, shown=figure(rate), gain=_gain(found, name)))
     if ceilings.cpu_limit is not None:
-        listed.append(Line(label="what the cores allow", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit)))
+        listed.append(Line(label="limit of the CPU cores", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit)))
     return listed
 
 
@@ -79,12 +76,12 @@ def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
     """The diagnosis as text of at most `width` columns that ends with a newline."""
     page = Page(width=width, color=color)
     page.paragraph(heading(found), style=_style(found))
-    page.paragraph(found.sentence)
+    page.paragraph(_explained(found))
     page.gap()
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column(f"  {_setting(found)}", overflow="fold")
     table.add_column(f"{found.sample}/s", justify="right", no_wrap=True)
-    table.add_column("gain", no_wrap=True)
+    table.add_column("speed-up", no_wrap=True)
     for line in lines(found):
         style = "bold" if line.measured else ""
         table.add_row(Text(f"  {line.label}", style=style), Text(line.shown, style=style), Text(line.gain))
@@ -92,7 +89,7 @@ def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
     if found.advice:
         page.heading("Advice")
     for advice in found.advice:
-        page.item(*_advised(found, advice_words(advice)))
+        page.item(advice.action, _forecast(found, advice))
         if advice.command:
             page.command(advice.command)
     remarks = [*found.notes, *_missing(found)]
@@ -102,6 +99,11 @@ def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
     page.gap()
     page.paragraph(_footer(found), style="dim")
     return page.text()
+
+
+def _explained(found: Findings) -> str:
+    """The sentence without its heading."""
+    return explanation([found], sample=found.sample.removesuffix("s"))
 
 
 def _bulleted(remarks: list[str]) -> Table:
@@ -120,11 +122,11 @@ def notebook(found: Findings) -> str:
     """The diagnosis as a piece of HTML that needs nothing else, on light and on dark pages."""
     color = _COLORS.get(found.side, _INPUT_COLOR)
     head = f'<div style="font-weight:600;font-size:1.15em;color:{color}">{_safe(heading(found))}</div>'
-    advice = "".join(_list_item(found, advice_words(each), each.command) for each in found.advice)
+    advice = "".join(_list_item(found, each) for each in found.advice)
     notes = "".join(f"<li>{_safe(remark)}</li>" for remark in (*found.notes, *_missing(found)))
     parts = (
         head,
-        f'<div style="margin:.3em 0 .8em">{_safe(found.sentence)}</div>',
+        f'<div style="margin:.3em 0 .8em">{_safe(_explained(found))}</div>',
         _bars(found, color),
         _section("Advice", advice),
         _section("Notes", notes, style=_FAINT),
@@ -151,7 +153,7 @@ def _bars(found: Findings, color: str) -> str:
         f'<div style="display:table-cell;{cell}left;padding-left:.8em">{_safe(line.gain)}</div></div>'
         for line in listed
     )
-    title = f"{_setting(found)}; {found.sample}/s, and by what factor {_what(found)} gains"
+    title = f"{_setting(found)}; {found.sample}/s, and speed-up of {_what(found)}"
     return (
         f'<div style="font-size:.85em;{_FAINT}">{_safe(title)}</div><div style="display:table;width:100%">{body}</div>'
     )
@@ -174,16 +176,15 @@ def _section(title: str, items: str, style: str = "") -> str:
     return f'<div style="margin-top:.8em;{style}"><b>{title}</b>{listing}</div>'
 
 
-def _list_item(found: Findings, words: str, command: str) -> str:
-    subject, rest = _advised(found, words)
-    code = f' <code style="font-size:.95em">{_safe(command)}</code>' if command else ""
-    return f"<li>{_safe(subject)}{': ' if rest else ''}{_safe(rest)}{code}</li>"
+def _list_item(found: Findings, advice: Advice) -> str:
+    rest = _forecast(found, advice)
+    code = f' <code style="font-size:.95em">{_safe(advice.command)}</code>' if advice.command else ""
+    return f"<li>{_safe(advice.action)}{': ' if rest else ''}{_safe(rest)}{code}</li>"
 
 
-def _advised(found: Findings, words: str) -> tuple[str, str]:
-    """What to do, and what it is forecast to give."""
-    subject, _, rest = words.replace(" images/s", f" {found.sample}/s").partition(": ")
-    return subject, rest
+def _forecast(found: Findings, advice: Advice) -> str:
+    """What the change is forecast to give; empty for one that gains nothing."""
+    return forecast_words([advice], sample=found.sample) if worth_making(advice) else ""
 
 
 def _style(found: Findings) -> str:
@@ -192,7 +193,7 @@ def _style(found: Findings) -> str:
 
 
 def _what(found: Findings) -> str:
-    return "training" if found.with_step else "it"
+    return "training" if found.with_step else "the loader"
 
 
 def _gain(found: Findings, name: str) -> str:
@@ -207,7 +208,7 @@ def _setting(found: Findings) -> str:
     loading = counted(found.workers, "worker") if found.workers else "serial"
     files = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}[found.cache]
     if state_word(found.cache, found.files_were):
-        files = f"{found.files_were} files, though cold was asked for"
+        files = f"{found.files_were} files, although cold ones were asked for"
     return f"{loading}, {found.batch_size} a batch, {files}"
 
 
@@ -216,13 +217,13 @@ def _footer(found: Findings) -> str:
     if found.instrument_cpu_fraction is not None:
         parts.append(f"Recording took {found.instrument_cpu_fraction:.2%} of the loader's CPU time.")
     if any("est." in line.gain for line in lines(found)):
-        parts.append("est.: estimated from the workers' time, not performed.")
+        parts.append("est.: estimated from the workers' times, not measured.")
     return " ".join(parts)
 
 
 def _missing(found: Findings) -> list[str]:
     return [
-        f"no gain without {_NAMES.get(name.removeprefix('gains.'), name)}: {why}"
+        f"no speed-up is known for {NOUN.get(name.removeprefix('gains.'), name)}: {why}"
         for name, why in found.unavailable.items()
         if name.startswith("gains.") and not (name == "gains.compute" and not found.with_step)
         if name.removeprefix("gains.") not in _WAITS

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from loaderprobe.records.gaps import GAP_CAUSES, GapCause
 from loaderprobe.records.options import options_of
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent, worth_making
 
 Cell = str | int | float | bool | None
@@ -65,7 +66,7 @@ def _rate(name: str, words: str) -> Figure:
 def _gain(resource: str) -> Figure:
     words = {"network": "the network", "lock": "locks", "wait": "other waits"}
     return _figure(
-        f"gains.{resource}", "times", f"gain without {words.get(resource, resource)}",
+        f"gains.{resource}", "times", f"speed-up if {words.get(resource, resource)} were free",
         f"gain_without_{resource}", SPEEDUP,
     )  # fmt: skip
 
@@ -90,25 +91,25 @@ FIGURES: tuple[Figure, ...] = (
     _figure("images_per_s", "images/s", "images/s", parts=INTERVAL),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
-    _rate("loader_without_storage", "loader without storage"),
-    _rate("loader_without_preprocessing", "loader without preprocessing"),
-    _rate("loader_without_transport", "loader without transport"),
-    _rate("cpu_limit", "CPU limit"),
-    _rate("loader_without_network", "loader without the network"),
-    _rate("loader_without_lock", "loader without locks"),
-    _rate("loader_without_wait", "loader without other waits"),
+    _rate("loader_without_storage", "loader if storage were free"),
+    _rate("loader_without_preprocessing", "loader if preprocessing were free"),
+    _rate("loader_without_transport", "loader if transport were free"),
+    _rate("cpu_limit", "limit of the CPU cores"),
+    _rate("loader_without_network", "loader if the network were free"),
+    _rate("loader_without_lock", "loader if locks were free"),
+    _rate("loader_without_wait", "loader if other waits were free"),
     *(_gain(resource) for resource in RESOURCES),
     _figure("predicted_images_per_s", "images/s", "predicted images/s"),
     _figure("prediction_error", "fraction", "prediction error"),
     _figure("input_wait_fraction", "fraction", "input wait"),
     _figure("accelerator_utilization", "fraction", "compute used"),
     _figure("bytes_per_image", "bytes", "bytes/image"),
-    _figure("disk_read_bytes_per_s", "bytes/s", "disk read"),
+    _figure("disk_read_bytes_per_s", "bytes/s", "storage reads"),
     _figure("cold_fraction", "fraction", "cold share"),
-    _figure("disk_ceiling_fraction", "fraction", "share of disk ceiling"),
+    _figure("disk_ceiling_fraction", "fraction", "share of the storage's ceiling"),
     _figure("read_amplification", "times", "read amplification"),
-    _figure("other_read_bytes_per_s", "bytes/s", "reads of others"),
-    _figure("instrument_cpu_fraction", "fraction", "CPU taken by recording"),
+    _figure("other_read_bytes_per_s", "bytes/s", "other processes' reads"),
+    _figure("instrument_cpu_fraction", "fraction", "overhead of recording"),
     _figure("step_time.wait_s", "s", "step: waiting for the batch", "step_wait_s_per_batch"),
     _figure("step_time.copy_s", "s", "step: handing over the copy", "step_copy_s_per_batch"),
     _figure("step_time.step_s", "s", "step: handing over the step", "step_step_s_per_batch"),
@@ -131,7 +132,7 @@ BY_COLUMN = {each.column: each for each in FIGURES}
 # Several figures that are missing for one reason.
 _TOGETHER = {
     "rates_images_per_s": "rates",
-    "gains": "gains",
+    "gains": "speed-ups",
     "worker_time": "worker time",
     "gpu": "GPU counters",
     "gpu_window": "GPU timeline",
@@ -177,7 +178,8 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
         cells |= each.cells(row)
     counters = verdict.gpu if verdict else {}
     cells |= {f"gpu_{name}": value for name, value in counters.items() if name != "unavailable"}
-    cells["sentence"] = bound.sentence if bound else None
+    cells["reason_code"] = bound.reason.code if bound else None
+    cells["sentence"] = sentence([bound]) if bound else None
     cells |= _advice(row)
     cells["unavailable"] = "; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) or None
     return cells

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render import charts, figures, gpu, overview, recommend, timeline, wording
+from loaderprobe.render import charts, figures, gpu, overview, recommend, timeline, verdict_words, wording
 from loaderprobe.render.figures import BY_COLUMN
 from loaderprobe.render.overview import Group
 from loaderprobe.units import format_bytes, format_duration, significant
@@ -85,6 +85,9 @@ def _context(report: Report) -> dict[str, Any]:
         "summary": report.summary,
         "counts": overview.counts(report),
         "important": important,
+        "why": lambda row: verdict_words.sentence([row.bound]),
+        "ablations": verdict_words.ablation_words,
+        "limit": wording.LIMIT,
         "important_label": overview.full_label(important, report) if important else "",
         "emulated": any(row.emulated for row in rows),
         "emulated_note": overview.EMULATED_NOTE,
@@ -141,13 +144,13 @@ def _throughput(by_resolution: dict[str, list[ConfigurationRow]], rows: list[Con
     ceiling = None
     highest = [row.images_per_s.high for row in rows if row.images_per_s]
     if group.ceiling_images_per_s is not None:
-        origin = "given, not measured" if group.emulated else "measured"
+        origin = "specified, not measured" if group.emulated else "measured"
         ceiling = (group.ceiling_images_per_s, f"compute alone: {wording.rate(group.ceiling_images_per_s)} ({origin})")
         highest.append(group.ceiling_images_per_s)
     top = max(highest, default=0.0) * 1.14 or None
     return Panel(
         title="Training throughput against workers",
-        caption="Bars are 95 % intervals over the rounds; the dashed line is what compute alone reaches.",
+        caption="Bars are 95 % intervals over the rounds. The dashed line is compute alone.",
         legend=colors,
         figures=tuple(
             _figure(f"{label}, images/s", charts.throughput_chart(some, label, colors, ceiling, top), some)
@@ -163,7 +166,7 @@ def _disk(by_resolution: dict[str, list[ConfigurationRow]], rows: list[Configura
     top = max(read, default=0.0) / 1e6 * 1.12 or None
     return Panel(
         title="Read from storage while training",
-        caption="What the devices under the data delivered; reads from the page cache do not count.",
+        caption="Bytes that the devices under the data delivered. Reads from the page cache do not count.",
         legend=colors,
         figures=tuple(
             _figure(

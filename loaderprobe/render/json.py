@@ -11,6 +11,7 @@ import msgspec
 from loaderprobe.records.options import OPTIONS, options_of
 from loaderprobe.records.report import SUMMARY_SCHEMA, SUMMARY_VERSION, ConfigurationRow, Report, Summary
 from loaderprobe.records.verdict import Verdict
+from loaderprobe.render.verdict_words import worded
 
 _OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window")
 _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _OF_ROW)
@@ -18,8 +19,9 @@ _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _O
 
 def summary_json(report: Report) -> str:
     """The summary, indented, ending with a newline. What could not be measured is null."""
-    summary = {each.name: getattr(report.summary, each.name) for each in fields(Summary)}
-    summary["configurations"] = [_configuration(row) for row in report.summary.configurations]
+    said = worded(report.summary)
+    summary = {each.name: getattr(said, each.name) for each in fields(Summary)}
+    summary["configurations"] = [_configuration(row) for row in said.configurations]
     return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.render.figures import reasons, words_of
+from loaderprobe.render.verdict_words import kind_of, sentence
 from loaderprobe.render.wording import (
     counted,
     differing,
@@ -23,18 +24,15 @@ from loaderprobe.render.wording import (
 from loaderprobe.units import format_bytes, join_words
 
 HOW_TO_READ = (
-    "The verdict is an experiment, not a threshold on a share of the step time. Each resource is taken away, one at "
-    "a time, and what training gains is compared: a gain of x1.9 without storage means that training would run 1.9 "
-    "times as fast if files came at no cost. The resource whose removal gains most binds. If nothing gains 5 %, the "
-    "configuration is balanced; if two gain about the same, both are named; if the measured rate does not agree with "
-    "the parts it is made of, the verdict is undecided. Performed: the resource was really taken away and the loader "
-    "measured without it. Estimated (est.): worked out from where the workers' time went."
+    "A verdict is an experiment, not a threshold on a share of the step time. An ablation makes one resource free, "
+    "one at a time. Storage 1.9x means that training would be 1.9 times as fast if reading files cost nothing. The "
+    "resource with the largest speed-up is the limit. If no speed-up reaches 5 %, the configuration is balanced. If "
+    "two speed-ups are about the same, both resources are named. If training differs from its prediction by more "
+    "than the noise band, the verdict is inconclusive. Measured: the loader ran with that resource free. Estimated "
+    "(est.): computed from what the workers spent their time on."
 )
 
-EMULATED_NOTE = (
-    "An emulated accelerator was not there: its rate is given, not measured. Loading, storage and the images/s that "
-    "follow were measured against it."
-)
+EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +65,12 @@ class Group:
 
     @property
     def ceiling(self) -> str:
-        """The ceiling in words, with its origin."""
+        """The rate of compute alone in words, with its origin."""
         ceiling = self.ceiling_images_per_s
         if ceiling is None:
-            return "compute alone not measured"
-        origin = "given, not measured" if self.emulated else "measured alone"
-        return f"{rate(ceiling)} images/s {origin}"
+            return "not measured"
+        origin = "specified, not measured" if self.emulated else "measured"
+        return f"{rate(ceiling)} images/s ({origin})"
 
     @property
     def title(self) -> str:
@@ -143,10 +141,10 @@ def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
 
 
 _SIDES = (
-    ("input", "input binds {}"),
-    ("compute", "compute binds {}"),
+    ("input", "{} input-bound"),
+    ("compute", "{} compute-bound"),
     ("balanced", "{} balanced"),
-    ("inconclusive", "{} undecided"),
+    ("inconclusive", "{} inconclusive"),
 )
 
 
@@ -157,7 +155,8 @@ def counts(report: Report) -> str:
     states = Counter(row.status for row in rows)
     words = [text.format(sides[side]) for side, text in _SIDES if sides[side]]
     emulated = sum(row.emulated for row in measured(rows))
-    against = f" ({emulated} against an emulated accelerator)" if emulated else ""
+    all_of = "all" if emulated == len(measured(rows)) else emulated
+    against = f" ({all_of} against an emulated accelerator)" if emulated else ""
     found = f"Of {counted(len(measured(rows)), 'measured configuration')}{against}: {join_words(words)}."
     lost = [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
     parts = [found if words else "Nothing was measured.", f"{join_words(lost).capitalize()}." if lost else ""]
@@ -176,41 +175,62 @@ def most_important(report: Report) -> ConfigurationRow | None:
 
 
 def sentences(rows: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
-    """(labels, sentence) for each different sentence among the rows; rows that share one share a line."""
-    found: dict[str, list[ConfigurationRow]] = {}
+    """(labels, sentence); rows that share verdict and reason share a sentence with the range of its figures."""
+    found: dict[tuple[object, ...], list[ConfigurationRow]] = {}
     for row in rows:
         if row.bound:
-            found.setdefault(row.bound.sentence, []).append(row)
-    return [(joint_label(sharing, rows), sentence) for sentence, sharing in found.items()]
+            found.setdefault(kind_of(row.bound), []).append(row)
+    return [
+        (joint_label(sharing, rows), sentence([row.bound for row in sharing if row.bound], beside_table=True))
+        for sharing in found.values()
+    ]
 
 
 def joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow]) -> str:
-    """`256x256, serial; 500x375, 2 and 4 workers`."""
+    """`256x256 to 1024x768, serial and 2 workers`, or `256x256, serial; 500x375, 2 and 4 workers`."""
     together: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in sharing:
         together.setdefault((row.config.resolution, variation(row, rows)), []).append(row)
-    labels = []
+    alike: dict[tuple[str, str], list[str]] = {}
     for (resolution, extra), some in together.items():
         workers = [row.config.loader.workers for row in some]
         counts = [str(count) if count else "serial" for count in workers]
         loading_words = loading(some[0]) if len(some) == 1 else f"{join_words(counts)} workers"
-        labels.append(", ".join(part for part in (resolution, loading_words, extra) if part))
-    return "; ".join(labels)
+        alike.setdefault((loading_words, extra), []).append(resolution)
+    return "; ".join(joint_name(names, ", ".join(filter(None, words)), rows) for words, names in alike.items())
 
 
-def missing(report: Report) -> list[tuple[str, str]]:
-    """(what, why) for each different reason why a figure does not exist, and for each damaged file without a row."""
+def joint_name(names: Sequence[str], rest: str, rows: Sequence[ConfigurationRow]) -> str:
+    """Data sets and what else names their rows: `256x256 to 1024x768, 2 workers`."""
+    resolutions = _resolutions(list(dict.fromkeys(names)), list(dict.fromkeys(row.config.resolution for row in rows)))
+    return f"{resolutions}, {rest}" if rest else resolutions
+
+
+def _resolutions(names: Sequence[str], order: Sequence[str]) -> str:
+    """`256x256 to 1024x768` for three or more that follow each other in the report."""
+    begin = order.index(names[0])
+    if len(names) > 2 and list(names) == order[begin : begin + len(names)]:
+        return f"{names[0]} to {names[-1]}"
+    return join_words(names)
+
+
+def missing(report: Report, only: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """(what, why) for each different reason why a figure does not exist, and for each damaged file without a row.
+
+    `only` keeps to some figures, by their places in the summary.
+    """
     found: dict[str, dict[str, list[ConfigurationRow]]] = {}
     rows = measured(report.summary.configurations)
     for row in rows:
         for at, reason in reasons(row).items():
-            found.setdefault(reason, {}).setdefault(words_of(at), []).append(row)
+            if not only or at in only:
+                found.setdefault(reason, {}).setdefault(words_of(at), []).append(row)
     out = []
     for reason, fields in found.items():
         touched = list({row.key: row for affected in fields.values() for row in affected}.values())
         out.append((f"{join_words(list(fields))} ({_where(touched, rows, report)})", reason))
     gpu_reason = report.summary.environment.gpu_reason
-    if gpu_reason and gpu_reason not in found:
+    if gpu_reason and gpu_reason not in found and not only:
         out.append(("GPU", gpu_reason))
     return out + _damaged(report)
 
@@ -277,7 +297,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         ("loaderprobe", machine.loaderprobe),
     ]
     for place in machine.storage:
-        devices = f", device {join_words(place.devices)}" if place.devices else ", no block device to see"
+        devices = f", device {join_words(place.devices)}" if place.devices else ", block device not visible"
         notes = "".join(f"; {note}" for note in place.notes)
         facts.append(
             (

@@ -25,6 +25,7 @@ from loaderprobe.render.overview import (
     without_figures,
 )
 from loaderprobe.render.recommend import advised, knees
+from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import (
     MISSING,
     advice_words,
@@ -67,7 +68,7 @@ class MarkdownReport:
         blocks = [f"# loaderprobe: {_escaped(report.summary.run.name)}", _escaped(counts(report))]
         row = most_important(report)
         if row and row.bound:
-            blocks.append(f"**{_escaped(full_label(row, report))}:** {_escaped(row.bound.sentence)}")
+            blocks.append(f"**{_escaped(full_label(row, report))}:** {_escaped(sentence([row.bound]))}")
         if any(row.emulated for row in report.summary.configurations):
             blocks.append(f"> {EMULATED_NOTE}")
         for group in groups(report):
@@ -83,7 +84,7 @@ class MarkdownReport:
 
 
 GROUP_HEAD = (
-    "configuration", "images/s", "compute used", "disk MB/s", "disk of max", "input wait", "bound", "gain without",
+    "configuration", "images/s", "used", "MB/s", "of max", "input wait", "bound", "speed-up if free",
 )  # fmt: skip
 GROUP_RIGHT = range(1, 6)
 """The columns of figures."""
@@ -111,15 +112,15 @@ def _group_blocks(report: Report, group: Group) -> list[str]:
         f"## {_escaped(group.title)}",
         f"Compute alone: {group.ceiling}.",
         _pipe_table(GROUP_HEAD, group_cells(group), right=GROUP_RIGHT),
-        *_bullets([(f"Knee of {subject}", sentence) for subject, sentence in knees(report, group)]),
         *_bullets(sentences(group.rows)),
+        *_bullets([(f"Knee of {subject}", words) for subject, words in knees(report, group)]),
         *_bullets([(f"GPU of {subject}", words) for subject, words in profiled(group)]),
         *_bullets([(f"Advice for {labels}", _advice(advice)) for labels, advice in advised(group)]),
     ]
 
 
-def _advice(advice: Advice) -> str:
-    return f"{advice_words(advice)}{f' (type: {advice.command})' if advice.command else ''}"
+def _advice(advice: Sequence[Advice]) -> str:
+    return f"{advice_words(advice)}{f' (type: {advice[0].command})' if advice[0].command else ''}"
 
 
 def _section(title: str, entries: Sequence[tuple[str, str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The report in a terminal: one table a device and cache state, then the sentences behind it."""
+"""The report in a terminal: one table for each device and cache state, then the sentences behind it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from loaderprobe.render.wording import (
     counted,
     factor,
     main_gains,
+    named_resources,
     speed,
     tone,
     variation,
@@ -54,11 +55,15 @@ STYLES = {
 }
 
 _BOUND_COLUMNS = 20
-"""`input: preprocessing` is the longest verdict that still leaves room for its gains in 80 columns."""
+"""`input: preprocessing` is the longest verdict that leaves room for the speed-ups in 80 columns."""
 
 
 _DATA_COLUMNS = 10
 """A resolution is never folded; a longer name may be."""
+_MOST_ADVICE = 3
+"""Of a group; the report has the rest."""
+_SHOWN = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "disk_ceiling_fraction", "gains")
+"""Fields with a column in the table; the report lists the reasons for all others."""
 
 
 class TerminalReport:
@@ -76,34 +81,34 @@ class TerminalReport:
 
     def _head(self, page: Page, report: Report) -> None:
         run = report.summary.run
-        page.title(f"loaderprobe: {run.name}")
+        page.title(f"loaderprobe: {run.name}, measured in {format_duration(run.wall_s)}")
         page.paragraph(counts(report))
         if not run.complete:
             pending = counted(run.pending, "configuration")
-            page.paragraph(f"Not complete: {pending} still to be measured, with --resume.", style="yellow")
+            page.paragraph(f"Not complete: {pending} not measured yet; --resume continues.", style="yellow")
 
     def _group(self, page: Page, report: Report, group: Group) -> None:
         page.gap()
-        page.paragraph(f"{group.title}; {group.ceiling}", style="bold")
+        page.paragraph(f"{group.title}; compute alone: {group.ceiling}", style="bold")
         page.add(_table(group))
         page.gap()
-        for subject, sentence in knees(report, group):
-            page.item(f"Knee of {subject}", sentence)
         for labels, sentence in sentences(group.rows):
             page.item(labels, sentence)
+        for subject, words in knees(report, group):
+            page.item(f"Knee of {subject}", words)
         for subject, words in profiled(group):
             page.item(f"GPU of {subject}", words)
-        for labels, advice in advised(group):
+        for labels, advice in advised(group)[:_MOST_ADVICE]:
             page.item(f"Advice for {labels}", advice_words(advice))
-            if advice.command:
-                page.command(advice.command)
+            if advice[0].command:
+                page.command(advice[0].command)
 
     def _trouble(self, page: Page, report: Report) -> None:
         sections = (
             ("Failed", without_figures(report, "failed")),
             ("Skipped", without_figures(report, "skipped")),
             ("Notes", notes(report)),
-            (f"Not measured ({MISSING})", missing(report)),
+            (f"Not measured ({MISSING})", missing(report, _SHOWN)),
         )
         for title, entries in sections:
             if entries:
@@ -115,19 +120,17 @@ class TerminalReport:
         rows = report.summary.configurations
         page.gap()
         page.paragraph(
-            "used: images/s as a share of what compute alone reaches. of max: disk reads as a share of what as many "
-            "readers get from that disk. gain without: how many times faster "
-            "training gets once the resource is taken away." + _estimated(rows),
+            "used: training over compute alone. MB/s: read from storage. of max: MB/s over the storage's ceiling at "
+            "this concurrency. speed-up if free: of training, if that resource cost nothing." + _estimated(rows),
             style="dim",
         )
         if any(row.emulated for row in rows):
             page.paragraph(EMULATED_NOTE, style="dim")
-        page.paragraph(f"Measured in {format_duration(report.summary.run.wall_s)}.", style="dim")
 
 
 def _estimated(rows: tuple[ConfigurationRow, ...]) -> str:
     estimated = any(gain.how == "estimated" for row in rows for _, gain in main_gains(row))
-    return " est.: estimated from the workers' time, not performed." if estimated else ""
+    return " est.: estimated, not measured." if estimated else ""
 
 
 def _table(group: Group) -> RenderableType:
@@ -137,12 +140,12 @@ def _table(group: Group) -> RenderableType:
     table.add_column("\nworkers", justify="right", no_wrap=True)
     table.add_column("\nimages/s", justify="right", no_wrap=True)
     table.add_column("\nused", justify="right", no_wrap=True)
-    table.add_column("disk\nMB/s", justify="right", no_wrap=True)
+    table.add_column("\nMB/s", justify="right", no_wrap=True)
     table.add_column("of\nmax", justify="right", no_wrap=True)
-    # A verdict that fits stays on one line, and the wordier gains wrap; only two candidates are too long for that.
+    # A verdict that fits stays on one line, and the speed-ups wrap; only two candidates are too long for that.
     fits = max(len(bound_words(row)) for row in group.rows) <= _BOUND_COLUMNS
     table.add_column("\nbound", overflow="fold", no_wrap=fits)
-    table.add_column("gain\nwithout", overflow="fold")
+    table.add_column("speed-up\nif free", overflow="fold")
     before = ""
     for row in group.rows:
         table.add_row(*_cells(row, group, repeated=row.config.resolution == before))
@@ -167,7 +170,7 @@ def _cells(row: ConfigurationRow, group: Group, *, repeated: bool) -> list[Text]
 
 
 def _gains(row: ConfigurationRow) -> str:
-    """The gains without what the verdict names, in its order; another resource is named."""
-    named = (row.bound.candidates or (row.bound.cause,)) if row.bound else ()
+    """The speed-ups of what the verdict names, in its order; another resource is named."""
+    named = named_resources(row)
     shown = [factor(gain) if name in named else f"{name} {factor(gain)}" for name, gain in main_gains(row)]
     return ", ".join(shown) or MISSING

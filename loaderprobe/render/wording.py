@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.config import CacheState, RunConfig
+from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.options import OPTIONS, REQUIRED
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Advice, Bound, FilesWere, Interval, Speedup
+from loaderprobe.records.verdict import Advice, Binding, Bound, FilesWere, How, Interval, Speedup
 from loaderprobe.units import join_words, significant
 
 MISSING = "\N{EN DASH}"
@@ -16,12 +17,12 @@ MISSING = "\N{EN DASH}"
 RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait", "compute")
 
 
-THEN = {
-    "storage": "storage binds",
-    "preprocessing": "preprocessing binds",
-    "cores": "the cores bind",
-    "transport": "handing over batches binds",
-    "compute": "compute binds",
+LIMIT = {
+    "storage": "storage is the limit",
+    "preprocessing": "preprocessing is the limit",
+    "cores": "CPU cores are the limit",
+    "transport": "transport is the limit",
+    "compute": "compute is the limit",
 }
 """What limits training after a change."""
 
@@ -90,7 +91,7 @@ def label(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 
 
 def bound_words(row: ConfigurationRow) -> str:
-    """`compute`, `input: storage`, `storage or compute`, `balanced`, `undecided`, `failed`, `skipped`."""
+    """`compute`, `input: storage`, `storage or compute`, `balanced`, `inconclusive`, `failed`, `skipped`."""
     if row.bound is None:
         return row.status if row.status != "measured" else MISSING
     return _verdict_words(row.bound)
@@ -102,9 +103,7 @@ def _verdict_words(bound: Bound) -> str:
         return f"input: {words}" if bound.side == "input" else words
     if bound.side in ("balanced", "inconclusive") or bound.cause == bound.side:
         return bound.side
-    if bound.cause == "inconclusive":
-        return f"{bound.side}: cause undecided"
-    return f"{bound.side}: {bound.cause}"
+    return f"{bound.side}: {'CPU cores' if bound.cause == 'cpu' else bound.cause}"
 
 
 def tone(row: ConfigurationRow) -> str:
@@ -117,15 +116,22 @@ def tone(row: ConfigurationRow) -> str:
 
 
 def gain_of(row: ConfigurationRow, resource: str) -> Speedup | None:
-    """The gain of taking away `resource`; None where that was not done."""
+    """The speed-up if `resource` were free; None where that is not known."""
     gain: Speedup | None = getattr(row.verdict.gains, resource) if row.verdict else None
     return gain
 
 
+def named_resources(row: ConfigurationRow) -> tuple[str, ...]:
+    """What the verdict names; where all cores are busy, that is what keeps them busy."""
+    if row.bound is None:
+        return ()
+    return row.bound.candidates or (("preprocessing",) if row.bound.cause == "cpu" else (row.bound.cause,))
+
+
 def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
-    """The gains that the verdict names: its cause's, both candidates' of `either`, else the largest."""
+    """The speed-ups that the verdict names: its cause's, both candidates' of `either`, else the largest."""
     known = {resource: gain for resource in RESOURCES if (gain := gain_of(row, resource))}
-    named = (row.bound.candidates or (row.bound.cause,)) if row.bound else ()
+    named = named_resources(row)
     chosen = [resource for resource in named if resource in known]
     if not chosen and known:
         chosen = [max(known, key=lambda resource: known[resource].value)]
@@ -133,26 +139,69 @@ def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
 
 
 def factor(gain: Speedup) -> str:
-    """`x2.81`, and `est.` behind it when it was not performed."""
-    return f"x{significant(gain.value)}{' est.' if gain.how == 'estimated' else ''}"
+    """`2.81x`, with `est.` where it is estimated."""
+    return f"{significant(gain.value)}x{' est.' if gain.how == 'estimated' else ''}"
 
 
 def worth_making(advice: Advice) -> bool:
-    """False for what is said only to keep somebody from it."""
+    """False for a change that gains nothing, listed to save its cost."""
     return advice.gain > 1
 
 
-def advice_words(advice: Advice) -> str:
-    """`use 4 workers: 205 → 391 images/s (352 to 430), x1.91; then the cores bind`."""
-    if not worth_making(advice):
-        return advice.action
-    after = f"{rate(advice.after.low)} to {rate(advice.after.high)}"
-    tried = ", measured" if advice.how == "measured" else ""
-    then = f"; then {THEN[advice.binds]}" if advice.binds else ""
+def advice_words(advice: Sequence[Advice]) -> str:
+    """`use 4 workers: 205 → 391 images/s (352 to 430), 1.91x`; for several, the range of their speed-ups."""
+    if not worth_making(advice[0]):
+        return advice[0].action
+    return f"{advice[0].action}: {forecast_words(advice)}"
+
+
+def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
+    """`205 → 391 images/s (352 to 430), 1.91x; then CPU cores are the limit`; or `1.9x to 2.8x`."""
+    first = advice[0]
+    tried = ", measured" if all(each.how == "measured" for each in advice) else ""
+    then = f"; then {LIMIT[first.binds]}" if first.binds and len({each.binds for each in advice}) == 1 else ""
+    if len(advice) > 1:
+        ends = [f"{significant(find(each.gain for each in advice), 2)}x" for find in (min, max)]
+        return f"{' to '.join(dict.fromkeys(ends))}{tried}{then}"
+    after = f"{rate(first.after.low)} to {rate(first.after.high)}"
     return (
-        f"{advice.action}: {rate(advice.before.value)} → {rate(advice.after.value)} images/s "
-        f"({after}), x{significant(advice.gain)}{tried}{then}"
+        f"{rate(first.before.value)} → {rate(first.after.value)} {sample}/s "
+        f"({after}), {significant(first.gain)}x{tried}{then}"
     )
+
+
+def knee_words(knees: Sequence[Knee]) -> str:
+    """`2 workers, 640 images/s; beyond it, CPU cores are the limit.`, or why there is no knee.
+
+    Knees that share all but their rate share the words, with the range of the rates.
+    """
+    first = knees[0]
+    workers, how, binds, reason, more = knee_kind(first)
+    if workers is None or first.images_per_s is None:
+        return f"No knee: {reason or 'nothing was measured'}."
+    rates = sorted(knee.images_per_s.value for knee in knees if knee.images_per_s)
+    ends = dict.fromkeys(significant(each) for each in (rates[0], rates[-1]))
+    loader = "serial loader" if workers == 0 else counted(workers, "worker")
+    at = f"{loader}, {' to '.join(ends)} images/s{' (forecast)' if how == 'estimated' else ''}"
+    if reason:
+        return f"{at}; no forecast for more workers: {reason}."
+    if binds == "preprocessing" or (binds is None and more):
+        return f"{at}; more workers gain nothing."
+    if binds is None:
+        return f"{at}; the rate still rises at the most workers that can be judged here."
+    return f"{at}; beyond it, {LIMIT[binds]}."
+
+
+def knee_kind(knee: Knee) -> tuple[int | None, How, Binding | None, str, bool]:
+    """(workers, how it is known, the limit beyond it, why nothing is known beyond it, whether more was judged)."""
+    after = [each for each in knee.forecasts if knee.workers is None or _count(each) > knee.workers]
+    reason = next((each.refused for each in after if each.refused), "")
+    return knee.workers, knee.how, knee.binds, reason, bool(after)
+
+
+def _count(forecast: Forecast) -> int:
+    """The number of workers that a forecast of a knee is for."""
+    return int(forecast.to)
 
 
 def interval(value: Interval | None) -> str:
@@ -168,7 +217,7 @@ def interval(value: Interval | None) -> str:
 
 
 def rate(images_per_s: float) -> str:
-    """Images/s, whole from 1000 on: a given rate is known to the last digit."""
+    """Images/s, whole from 1000 on: a specified rate is known to the last digit."""
     return f"{images_per_s:.0f}" if images_per_s >= 1000 else significant(images_per_s)
 
 

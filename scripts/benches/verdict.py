@@ -95,7 +95,7 @@ def show_row(row: Row) -> str:
         f"regret {regret(row.truth, row.said['verdict']):.3f}\n"
         f"    truth   {row.truth.images_per_s:6.1f} images/s  {gains}  {row.truth.trouble}\n"
         f"    verdict {row.verdict.images_per_s.value:6.1f} images/s  {found}  prediction_error {prediction_error}, "
-        f"{row.rounds} rounds\n    {bound.sentence}"
+        f"{row.rounds} rounds\n    {bound.reason.code} {bound.reason.facts}"
     )
 
 

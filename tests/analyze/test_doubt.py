@@ -49,7 +49,7 @@ def test_rounds_that_contradict_each_other_tell_nothing() -> None:
     """Training at half, at all and at twice of what its parts predict averages to no verdict."""
     found = bound(run([{"baseline": 250.0, "training": each} for each in (125.0, 250.0, 500.0)], WAITING, compute=1e5))
     assert found.cause == "inconclusive"
-    assert "rounds differ by" in found.sentence
+    assert found.reason.code == "rounds_differ"
 
 
 def test_waiting_that_nothing_shows_to_be_for_storage_is_not_called_so() -> None:

@@ -47,7 +47,8 @@ def test_it_says_what_binds_and_by_how_much() -> None:
     """In one word each for side and cause, in a sentence, and in figures."""
     found = _found()
     assert (found.side, found.cause) == ("input", "storage")
-    assert found.sentence.startswith("Storage binds")
+    assert found.reason.code == "largest_speedup"
+    assert found.sentence.startswith("Input-bound by storage: training reaches ")
     assert found.gains.storage is not None
     assert found.gains.storage.value == pytest.approx((found.ceilings.loader_without_storage or 0) / 200, rel=0.05)
     assert found.images_per_s.value == pytest.approx(200, rel=0.05)
@@ -73,14 +74,14 @@ def test_it_fits_its_screen(width: int) -> None:
     assert "[bold]note[/bold]" in flat
     assert "\x1b" not in out.getvalue()
     assert max(map(len, str(found).splitlines())) <= 80
-    assert "Input binds: storage" in str(found)
+    assert str(found).startswith("Input-bound by storage\n")
 
 
 def test_colours_reach_a_terminal_that_has_them() -> None:
     """And only such a one."""
     out = io.StringIO()
     Console(file=out, width=80, force_terminal=True, color_system="standard", _environ={}).print(_found())
-    assert "\x1b[1;31mInput binds: storage" in out.getvalue()
+    assert "\x1b[1;31mInput-bound by storage" in out.getvalue()
     assert "\x1b" not in str(_found())
 
 
@@ -100,7 +101,7 @@ def test_samples_are_called_so_everywhere() -> None:
     """In sentence, advice, evidence and notes, but not in what is to be typed."""
     found = _found(DataSeen(hidden=None, size_bytes=1e9, root="/data/images"), images=False)
     shown = f"{found}{found._repr_html_()}"
-    assert "samples/s" in found.sentence
+    assert "samples/s" in shown
     assert "image" not in shown.replace("/data/images", "")
     assert any("/data/images" in advice.command for advice in found.advice)
 
@@ -114,7 +115,7 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     assert f"{found.ceilings.loader_without_storage:.0f} images/s" in note
     large = _found(DataSeen(hidden=None, size_bytes=1e10, root="/data/photos/train"))
     assert not any("memory" in note for note in large.notes)
-    assert any("keep 14% of the files in memory" in advice.action for advice in large.advice)
+    assert any("keep 14 % of the files in memory" in advice.action for advice in large.advice)
 
 
 def test_nobody_is_told_to_read_a_folder_that_may_hold_anything() -> None:

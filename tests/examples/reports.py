@@ -26,6 +26,7 @@ from loaderprobe.records.verdict import (
     Evidence,
     Interval,
     Rates,
+    Reason,
     Speedup,
     Speedups,
     StepTime,
@@ -34,7 +35,6 @@ from loaderprobe.records.verdict import (
 )
 from loaderprobe.testing.fakes import example_config
 from loaderprobe.testing.machine import NO_GPU, example_environment
-from loaderprobe.units import significant
 from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
 
 
@@ -61,13 +61,44 @@ def _bound(case: Case, gains: Speedups) -> Bound:
         side=case.side,
         cause=case.cause,
         candidates=case.candidates,
-        sentence=case.sentence,
+        reason=_reason(case, gains),
         evidence=(
-            Evidence(metric="gain without storage", value=gains.storage.value, threshold=1.05, unit="x"),
-            Evidence(metric="gain without compute", value=gains.compute.value, threshold=1.05, unit="x"),
-            Evidence(metric="bytes from the device over bytes delivered", value=0.99, threshold=0.9, unit=""),
+            Evidence(metric="speed-up if storage were free", value=gains.storage.value, threshold=1.05, unit="x"),
+            Evidence(metric="speed-up if compute were free", value=gains.compute.value, threshold=1.05, unit="x"),
+            Evidence(metric="share of bytes read from storage", value=0.99, threshold=None, unit=""),
         ),
     )
+
+
+def _reason(case: Case, gains: Speedups) -> Reason:
+    """With the facts that the rule would leave."""
+    training = case.end_to_end(case.loader[0]) * (1 + case.drift)
+    facts: dict[str, float | str] = {
+        "judged": "training",
+        "images_per_s": training,
+        "loader_images_per_s": case.loader[0],
+        "compute_images_per_s": CEILING[case.compute],
+        "utilization": training / CEILING[case.compute],
+        "device": "emulated" if case.compute.startswith("emulated:") else "measured",
+    }
+    if case.cause == "balanced":
+        return Reason(code="no_speedup", facts={**facts, "least_speedup": 1.05})
+    if case.cause == "inconclusive":
+        return Reason(code="outside_noise_band", facts={**facts, "predicted_share": 1 + case.drift, "noise_band": 0.1})
+    for name in case.candidates:
+        facts[f"{name}_speedup"] = getattr(gains, name).value
+        facts[f"{name}_how"] = case.how
+    if case.cause == "either":
+        return Reason(code="speedups_alike", facts=facts)
+    resource = "preprocessing" if case.cause == "cpu" else case.cause
+    facts |= {"resource": resource, "speedup": getattr(gains, resource).value, "how": case.how}
+    if resource == "storage":
+        share = training * BYTES[case.resolution] / DISK_BYTES_PER_S
+        facts |= {"read_bytes_per_s": share * DISK_BYTES_PER_S, "ceiling_share": share}
+        facts["concurrency"] = float(max(1, case.workers))
+    if resource == "compute" and gains.storage and gains.storage.value >= 1.05:
+        facts |= {"input": "storage", "input_speedup": gains.storage.value, "input_how": case.how}
+    return Reason(code="all_cores_busy" if case.cause == "cpu" else "largest_speedup", facts=facts)
 
 
 def _rates(case: Case) -> Rates:
@@ -82,11 +113,11 @@ def _rates(case: Case) -> Rates:
 
 
 def _advice(case: Case, speed: float, gains: Speedups) -> tuple[Advice, ...]:
-    """What the verdict suggests: files in memory where storage binds, and no faster device where input does."""
+    """Files in memory where storage is the limit; no faster device where training is input-bound."""
     before = Interval(value=speed, low=speed * 0.97, high=speed * 1.03)
     until = f"{CEILING[case.compute]:g}"
     wasted = Advice(
-        action=f"A faster accelerator is wasted until the loader delivers more than {until} images/s.",
+        action=f"A faster accelerator gains nothing until the loader delivers more than {until} images/s.",
         predicted_images_per_s=speed, gain=1.0, before=before, after=before, how="measured",
     )  # fmt: skip
     if case.cause != "storage" or not gains.storage:
@@ -114,13 +145,13 @@ def _forecasts(case: Case, speed: float) -> tuple[Forecast, ...]:
         ),
         Forecast(
             changed="prefetch_factor", to="4", images_per_s=None, binds=None, how="estimated",
-            refused="too few batches were recorded to tell how their times vary",
+            refused="too few batches were recorded to know how their times vary",
         ),
     )  # fmt: skip
 
 
 def _knees(rows: Sequence[ConfigurationRow]) -> tuple[Knee, ...]:
-    """For each data set on each device, the fastest row; the cores bind beyond it."""
+    """For each data set on each device, the fastest row; beyond it, CPU cores are the limit."""
     together: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in rows:
         if row.verdict:
@@ -132,16 +163,12 @@ def _knee(rows: Sequence[ConfigurationRow]) -> Knee:
     best = max(rows, key=lambda row: row.images_per_s.value if row.images_per_s else 0.0)
     assert best.verdict
     compute = (best.verdict.accelerator_utilization or 0.0) > 0.9
-    speed, workers = best.verdict.images_per_s, best.config.loader.workers
-    words = f"{workers} workers" if workers else "the serial loader"
     return Knee(
         keys=tuple(row.key for row in rows),
-        workers=workers,
-        images_per_s=speed,
+        workers=best.config.loader.workers,
+        images_per_s=best.verdict.images_per_s,
         how="measured",
         binds="compute" if compute else "cores",
-        sentence=f"{words} ({significant(speed.value)} images/s); "
-        f"beyond it {'compute binds' if compute else 'the cores bind'}.",
         forecasts=(),
     )
 
@@ -227,13 +254,13 @@ def with_changes(row: ConfigurationRow, **changes: Any) -> ConfigurationRow:
 
 
 def example_row(**changes: Any) -> ConfigurationRow:
-    """A measured configuration that storage binds (1024x768, 2 workers, emulated H100), with `changes` as above."""
+    """A measured row, input-bound by storage (1024x768, 2 workers, emulated H100), with `changes` as above."""
     return with_changes(_row(CASES[-1]), **changes)
 
 
 def _example_rows() -> tuple[ConfigurationRow, ...]:
     rows = [_row(case) for case in CASES]
-    unseen = "the device also served another process, so its bytes cannot be told apart"
+    unseen = "the device also served another process, so these bytes are not known"
     assert rows[2].verdict
     rows[2] = with_changes(
         rows[2],

@@ -36,14 +36,14 @@ def test_preprocessing_is_named_by_experiment(measure_fake: Measure) -> None:
     assert judged.bound.cause == "preprocessing"
     assert judged.gains.preprocessing is not None
     assert judged.gains.preprocessing.how == "measured"
-    assert "estimated" not in judged.bound.sentence
+    assert judged.bound.reason.facts["how"] == "measured"
 
 
 def test_workers_waiting_for_cores_are_cpu_bound(measure_fake: Measure) -> None:
-    """With 30 % of worker time in the run queue, more workers will not help, and the verdict says so."""
+    """With 30 % of worker time in the run queue, more workers do not help, and the verdict says so."""
     judged = verdict(measure_fake(Service(cpu_s=0.006, run_delay_s=0.003), compute="emulated:100000"))
     assert judged.bound.cause == "cpu"
-    assert "more workers will not help" in judged.bound.sentence
+    assert judged.bound.reason.code == "all_cores_busy"
 
 
 def test_cold_that_was_not_cold_gives_no_firm_word(measure_fake: Measure) -> None:

@@ -38,7 +38,7 @@ SEGMENT, RECORDS = MADE.segments[0], MADE.worker_batches
         (timelines.starved(), {"wait_end_ns": ()}, "columns differ in length"),
         (example_files(2), {"paths": (), "classes": (), "size_bytes": ()}, "no file"),
         (example_files(2), {"size_bytes": (1, -1)}, "below 0"),
-        (example_config(), {"workers": 10**30}, "for workers is more than"),
+        (example_config().loader, {"workers": 10**30}, "for workers is more than"),
         (StorageCeiling(data="", phases=()), {"phases": (example_phase(1, 1e6, io_bytes=0),)}, "has no rate"),
     ],
 )

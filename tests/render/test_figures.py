@@ -98,7 +98,7 @@ def test_figures_are_shown_by_their_unit() -> None:
     assert shown(row, "disk_ceiling_fraction") == "97 %"
     assert shown(row, "disk_read_bytes_per_s") == "12.3"
     assert shown(row, "prediction_error") == shown(example_row(status="skipped"), "images_per_s") == DASH
-    assert words_of("gains.storage") == BY_COLUMN["gain_without_storage"].words == "gain without storage"
+    assert words_of("gains.storage") == BY_COLUMN["gain_without_storage"].words == "speed-up if storage were free"
     assert words_of("rates_images_per_s") == "rates"
 
 

@@ -7,9 +7,10 @@ from html.parser import HTMLParser
 import pytest
 
 from loaderprobe.records.report import Report
-from loaderprobe.records.verdict import Bound
+from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.overview import EMULATED_NOTE, HOW_TO_READ
+from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row, with_changes
 
 EVIL = '<script>alert("1")</script>'
@@ -95,7 +96,7 @@ def test_emulated_is_marked_everywhere(html: str, page: Page) -> None:
     assert len(marked) == 12
     throughput = re.findall(r'<figure aria-label="[^"]*images/s \(emulated.*?</figure>', html, re.DOTALL)
     assert len(throughput) == 3
-    assert all("compute alone: 1786 (given, not measured)" in figure for figure in throughput)
+    assert all("compute alone: 1786 (specified, not measured)" in figure for figure in throughput)
 
 
 def test_measured_page_has_no_mark() -> None:
@@ -112,8 +113,8 @@ def test_verdicts_evidence_and_reasons_are_there(page: Page) -> None:
     report = example_report()
     text = " ".join(page.text.split())
     for row in report.summary.configurations:
-        assert (row.bound.sentence if row.bound else row.reason or "") in text
-    assert "bytes from the device over bytes delivered" in text
+        assert (sentence([row.bound]) if row.bound else row.reason or "") in text
+    assert "speed-up if compute were free" in text
     assert "n01440764/0007.jpg: is 0 bytes long" in text
     assert "AMD EPYC 7B13, 2 of 16 cores available" in text
     assert "another process" in text
@@ -126,10 +127,15 @@ def test_no_figure_is_made_of_none(page: Page) -> None:
 
 
 def evil_report() -> Report:
+    facts: dict[str, float | str] = {
+        "resource": "network", "speedup": 2.0, "how": "measured", "subject": EVIL, "waiting_share": 0.5,
+        "images_per_s": 1.0,
+    }  # fmt: skip
+    reason = Reason(code="largest_speedup", facts=facts)
     row = example_row(
         resolution=EVIL,
         loader=EVIL,
-        bound=Bound(side="input", cause="storage", candidates=(), sentence=EVIL, evidence=()),
+        bound=Bound(side="input", cause="network", candidates=(), reason=reason, evidence=()),
         unavailable={"gains.transport": EVIL},
     )
     failed = with_changes(row, status="failed", reason=EVIL, loader="torch")
@@ -182,7 +188,7 @@ def test_both_colour_schemes_and_paper() -> None:
 def test_knees_advice_and_forecasts_are_on_the_page(page: Page) -> None:
     """What to do stands under the table with what to type; what was looked at, and refused, with each verdict."""
     text = " ".join(page.text.split())
-    assert "Knee of 1024x768: 2 workers (63.4 images/s); beyond it the cores bind." in text
-    assert "keep the files in memory: 63.4 → 178 images/s (160 to 196), x2.81, measured" in text
+    assert "Knee of 256x256 to 1024x768: 2 workers, 63.4 to 634 images/s; beyond it, CPU cores are the limit." in text
+    assert "keep the files in memory: 63.4 → 178 images/s (160 to 196), 2.81x, measured" in text
     assert "find /data/imagenet-like -type f -exec cat {} + >/dev/null" in text
-    assert "none: too few batches were recorded to tell how their times vary" in text
+    assert "no forecast: too few batches were recorded to know how their times vary" in text

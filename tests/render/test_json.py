@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -9,6 +10,7 @@ import pytest
 
 from loaderprobe.records.report import SUMMARY_VERSION
 from loaderprobe.render.json import summary_json, summary_schema, summary_type
+from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row
 
 
@@ -53,13 +55,15 @@ def test_missing_field_is_refused() -> None:
 
 
 def test_round_trip() -> None:
-    """The JSON decodes to the type that its schema is made of, and to what it was made of; it ends with one newline."""
+    """The JSON decodes to the type of its schema, and to what it was made of with its words; one newline ends it."""
     report = example_report()
     text = summary_json(report)
     decoded: Any = msgspec.json.decode(text, type=summary_type())
     assert decoded.environment == report.summary.environment
     for got, row in zip(decoded.configurations, report.summary.configurations, strict=True):
-        assert (got.key, got.bound, got.images_per_s) == (row.key, row.bound, row.images_per_s)
+        said = replace(row.bound, sentence=sentence([row.bound])) if row.bound else None
+        assert (got.key, got.bound, got.images_per_s) == (row.key, said, row.images_per_s)
+    assert all(knee.sentence for knee in decoded.knees)
     assert text.endswith("}\n")
 
 

@@ -4,7 +4,9 @@ import csv
 from dataclasses import replace
 from io import StringIO
 
+from loaderprobe.render.overview import EMULATED_NOTE, groups, sentences
 from loaderprobe.render.table import CsvTable, MarkdownReport
+from loaderprobe.render.verdict_words import heading
 from tests.examples.reports import example_report, example_row
 
 
@@ -58,14 +60,17 @@ def test_markdown_has_every_row_and_sentence() -> None:
     text = MarkdownReport().render(report)
     for row in report.summary.configurations:
         assert row.config.resolution in text
-        assert (row.bound.sentence if row.bound else row.reason or "") in text
+        assert (heading(row.bound) if row.bound else row.reason or "") in text
+    for group in groups(report):
+        for labels, words in sentences(group.rows):
+            assert f"- **{labels}:** {words}" in text
 
 
 def test_markdown_marks_emulated() -> None:
     """The heading of an emulated group says so, and the note stands at the top."""
     text = MarkdownReport().render(example_report())
     assert "## Emulated accelerator: mlperf-h100" in text
-    assert "> An emulated accelerator was not there" in text
+    assert f"> {EMULATED_NOTE}" in text
 
 
 def test_markdown_tables_survive_hostile_text() -> None:
@@ -92,6 +97,6 @@ def test_csv_has_the_best_advice_as_figures() -> None:
 def test_markdown_has_knees_and_advice() -> None:
     """Escaped, as lists of their own."""
     text = MarkdownReport().render(example_report())
-    assert "- **Knee of 1024x768:** 2 workers (63.4 images/s); beyond it the cores bind." in text
-    assert "- **Advice for 1024x768, 2 workers:** keep the files in memory: 63.4 → 178" in text
+    assert "- **Knee of 256x256 to 1024x768:** 2 workers, 63.4 to 634 images/s; beyond it, CPU cores" in text
+    assert "- **Advice for 500x375 and 1024x768, 2 workers:** keep the files in memory: 2.3x to 2.8x" in text
     assert "(type: find /data/imagenet-like -type f -exec cat {} + &gt;/dev/null)" in text

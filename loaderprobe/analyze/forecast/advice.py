@@ -1,6 +1,6 @@
 """Advice: what to change, what to type, and the images/s before and after. Only from forecasts that were made.
 
-Memory-pinned copies are not among them: nothing here measures what they gain.
+Pinned memory is not among them: nothing here measures what it gains.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
     chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
     if chosen is None or chosen == point.workers:
         return [Option(forecast=each, action="") for each in by_workers.values() if each.refused][:1]
-    action = "load in the training thread" if chosen == 0 else f"use {chosen} worker{'s' if chosen > 1 else ''}"
+    action = "load in the training process" if chosen == 0 else f"use {chosen} worker{'s' if chosen > 1 else ''}"
     return [Option(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
 
 
@@ -148,7 +148,7 @@ def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list
     chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
     if chosen is None:
         return [Option(forecast=each, action="") for each in made.values()][:1]
-    action = f"fetch {chosen} batches ahead in each worker"
+    action = f"prefetch {chosen} batches in each worker"
     return [Option(forecast=made[chosen], action=action, command=f"prefetch_factor={chosen}")]
 
 
@@ -166,15 +166,15 @@ def _storage(fitted: Fit, place: Place | None) -> list[Option]:
     if not fitted.anchor.from_storage:
         return []
     if place is None:
-        # Nobody knows whether they would fit.
+        # Their size is not known.
         cache = Option(forecast=cached(fitted, 1.0), action="")
     elif place.fits:
         command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place.root else ""
         cache = Option(forecast=cached(fitted, 1.0), action="keep the files in memory", command=command)
     else:
         share = MEMORY_SHARE * place.memory_bytes / place.size_bytes
-        size = format_bytes(share * place.size_bytes)
-        cache = Option(forecast=cached(fitted, share), action=f"keep {share:.0%} of the files in memory ({size})")
+        kept = f"{100 * share:.0f} % of the files in memory ({format_bytes(share * place.size_bytes)})"
+        cache = Option(forecast=cached(fitted, share), action=f"keep {kept}")
     return [cache, _faster_storage(fitted)]
 
 
@@ -194,7 +194,7 @@ def _accelerators(fitted: Fit, known: Mapping[str, float]) -> list[Option]:
     options = [
         Option(
             forecast=accelerator(fitted, rate, name),
-            action=f"train on an accelerator of {significant(rate)} images/s ({name}; a given rate)",
+            action=f"train on an accelerator of {significant(rate)} images/s ({name}, specified)",
         )
         for name, rate in known.items()
         if rate > alone
@@ -232,7 +232,7 @@ def _alternative(fitted: Fit, measured: Alternative) -> Option:
     forecast = alternative(fitted, measured)
     if measured.name == "uint8":
         return Option(
-            forecast=forecast, action="hand over bytes, and normalise on the device", command="--tensor uint8"
+            forecast=forecast, action="deliver uint8 tensors and normalise on the device", command="--tensor uint8"
         )  # fmt: skip
     library = {"torchvision": "torchvision.io", "pillow": "Pillow"}[measured.name]
     return Option(forecast=forecast, action=f"decode with {library}", command=f"--decoder {measured.name}")
@@ -272,18 +272,18 @@ def _is_worth(advice: Advice) -> bool:
 
 
 def _wasted(point: Point, made: Sequence[Option], worth: Sequence[Advice], before: Interval) -> list[Advice]:
-    """What would gain nothing, said with the figures that show it."""
+    """Changes that would gain nothing, with the figure that shows it."""
     faster = [option for option in made if option.forecast.changed == "accelerator" and option.forecast.images_per_s]
     helping = {advice.action for advice in worth}
     devices = {option.action for option in faster}
     sentences = []
     if faster and not helping & devices:
         until = significant(point.compute)
-        sentences.append(f"A faster accelerator is wasted until the loader delivers more than {until} images/s.")
+        sentences.append(f"A faster accelerator gains nothing until the loader delivers more than {until} images/s.")
     # Training on a loader without end runs at what compute alone reaches.
     if point.compute < WORTH * point.training and not helping - devices:
         share = min(1.0, point.training / point.compute)
-        sentences.append(f"Nothing on the input side can help: training runs at {share:.0%} of what compute can do.")
+        sentences.append(f"A faster input gains nothing: training reaches {100 * share:.0f} % of compute alone.")
     return [
         Advice(
             action=sentence, predicted_images_per_s=before.value, gain=1.0, before=before, after=before, how="measured"

@@ -38,7 +38,7 @@ def workers(fit: Fit, count: int) -> Forecast:
         return unchanged(fit, "workers", str(count))
     most = math.floor(MOST_WORKERS_A_CORE * anchor.cores)
     if count > max(most, 1):
-        return refused("workers", str(count), f"the machine was seen with {anchor.cores:g} cores only")
+        return refused("workers", str(count), f"only {anchor.cores:g} cores were measured")
     return _forecast(fit, replace(_change(fit, "workers", str(count)), workers=count))
 
 
@@ -122,7 +122,7 @@ def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
 def batch_size(fit: Fit, count: int, compute: float | None) -> Forecast:
     """With another batch size; `compute`: images/s of the device at that size, None when it is not known."""
     if compute is None:
-        return refused("batch_size", str(count), "how fast the device trains at this batch size was not measured")
+        return refused("batch_size", str(count), "the rate of the device at this batch size was not measured")
     return _forecast(fit, replace(_change(fit, "batch_size", str(count)), batch_size=count, compute=compute))
 
 
@@ -161,7 +161,7 @@ def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float
         return refused("prefetch_factor", str(factor), "the serial loader fetches nothing ahead")
     enough = [batch_s for batch_s in rounds if len(batch_s) >= ENOUGH_BATCHES]
     if not enough:
-        return refused("prefetch_factor", str(factor), "too few batches were recorded to tell how their times vary")
+        return refused("prefetch_factor", str(factor), "too few batches were recorded to know how their times vary")
 
     def rate(batch_s: Sequence[float], prefetch_factor: int) -> float:
         return scheduled_rate(
@@ -212,14 +212,14 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         outcome = outcome_of(fit, change, service, loader)
         asked = min(loader, outcome.value) * service.bytes_per_image
         if asked > service.unproved_bytes_per_s:
-            reason = f"it takes {format_rate(asked)} of storage that was not seen to give so much"
+            reason = f"it needs {format_rate(asked)}, more than the storage was measured to deliver"
             return refused(change.changed, change.to, reason)
         found.append(outcome)
     low, high = min(each.low for each in found), max(each.high for each in found)
     values = sorted(each.value for each in found)
     if values[-1] > DISAGREE * values[0]:
         between = f"{significant(values[0])} to {significant(values[-1])} images/s"
-        reason = f"the kind of storage is not known, which leaves {between}: loaderprobe bandwidth tells it"
+        reason = f"the kind of storage is not known, and forecasts range from {between}"
         return refused(change.changed, change.to, reason)
     middle = sorted(found, key=lambda each: each.value)[len(found) // 2]
     return Forecast(

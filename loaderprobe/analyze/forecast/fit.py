@@ -55,7 +55,7 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
     made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
     laws = tuple(law for law in made if law is not None)
     if not laws:
-        return "no law comes near the rate that was measured, so something else limits the loader"
+        return "no model comes near the measured rate, so something else limits the loader"
     cpu = [point.cpu_s for point in points if point.cpu_s > 0]
     between = (max(cpu) / min(cpu) - 1) / 2 if cpu else 0.0
     return Fit(

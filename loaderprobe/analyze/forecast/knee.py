@@ -12,16 +12,8 @@ from loaderprobe.analyze.forecast.point import Point
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.verdict import Binding, Interval
-from loaderprobe.units import significant
 
 WITHIN = 0.98
-STOPS = {
-    "storage": "the storage binds",
-    "preprocessing": "more workers gain nothing",
-    "cores": "the cores bind",
-    "transport": "handing over batches binds",
-    "compute": "compute binds",
-}
 
 
 def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, Forecast]:
@@ -65,7 +57,6 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
         images_per_s=None if chosen is None else rates[chosen],
         how="estimated" if chosen is None else forecasts[chosen].how,
         binds=binds,
-        sentence=_sentence(chosen, forecasts, binds),
         forecasts=tuple(forecasts.values()),
     )
 
@@ -73,24 +64,6 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
 def _smallest(rates: dict[int, Interval]) -> int | None:
     best = max((rate.value for rate in rates.values()), default=0.0)
     return next((number for number in sorted(rates) if rates[number].value >= WITHIN * best), None)
-
-
-def _sentence(chosen: int | None, forecasts: dict[int, Forecast], binds: Binding | None) -> str:
-    if chosen is None:
-        reasons = [each.refused for each in forecasts.values() if each.refused]
-        return f"No knee: {reasons[0]}." if reasons else "No knee: nothing was measured."
-    rate, forecast = forecasts[chosen].images_per_s, forecasts[chosen].how == "estimated"
-    assert rate is not None
-    words = "the serial loader" if chosen == 0 else f"{chosen} worker{'s' if chosen > 1 else ''}"
-    figures = f"{significant(rate.value)} images/s{', forecast' if forecast else ''}"
-    refusals = [each.refused for number, each in forecasts.items() if number > chosen and each.refused]
-    if refusals:
-        return f"{words} ({figures}); more cannot be judged: {refusals[0]}."
-    if binds is None and any(number > chosen for number in forecasts):
-        return f"{words} ({figures}); more gain nothing."
-    if binds is None:
-        return f"{words} ({figures}); the rate still rises, as far as this machine can show."
-    return f"{words} ({figures}); beyond it {STOPS[binds]}."
 
 
 def _as_measured(point: Point) -> Forecast:

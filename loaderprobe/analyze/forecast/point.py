@@ -67,7 +67,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
     if prediction_error is None or not found.compute:
         return "no round measured the loader, compute and training on both"
     if abs(prediction_error) > tolerance or not 1 / MISFIT <= 1 + prediction_error <= MISFIT:
-        return f"training ran at {1 + prediction_error:.0%} of what its parts predict, so no law describes it"
+        return f"training ran at {1 + prediction_error:.0%} of its prediction, outside the noise band"
     cost = found.cost
     if cost is None or not cost.images:
         return "the workers left no record of their time"
@@ -127,9 +127,9 @@ def _why_unproved(
     measurement: Measurement, found: Experiments, cold: float | None, *, from_storage: bool
 ) -> str | None:
     if not from_storage:
-        return "the files came from memory, so storage was not asked"
+        return "the files came from memory, so nothing is known of the storage"
     if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
-        return "the files were read as they were found, so what storage gave is not known"
+        return "the files were read as found, so the share of storage is not known"
     return found.missing.get("storage") if found.base == "baseline" else None
 
 

@@ -1,4 +1,4 @@
-"""What to do about waiting for a network, for a lock, or of another kind: advice from what workers were seen to do."""
+"""Advice on waits for a network, for a lock, or of another kind, from samples of what workers wait for."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def _action(measurement: Measurement, found: Experiments, name: str) -> str:
     subject = found.waiting.subjects.get(name, "") if found.waiting else ""
     of = f" ({subject})" if subject else ""
     if name == "lock":
-        return f"take the lock{of} for less time, or give each worker its own"
+        return f"hold the lock{of} for less time, or give each worker its own"
     if name == "wait":
-        return f"remove the wait{of} from the data set, or let it overlap with work"
+        return f"remove the wait{of} from the data set, or overlap it with work"
     workers = max(1, measurement.config.loader.workers) * MORE_WORKERS
     return (
         f"keep more requests{of} in flight: num_workers={workers}, or asynchronous reads in the data set; "
-        "larger objects or a local cache take fewer of them"
+        "larger objects or a local cache need fewer requests"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a configuration asks of the disk, held against what the disk delivered to as many readers."""
+"""What a configuration reads from storage, against the ceiling of that storage at its concurrency."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from loaderprobe.units import format_rate
 
 # A disk that moves this share of what it can is the limit of those who read from it.
 NEAR_CEILING = 0.85
-UNCOUNTED = "this file system does not account reads"
-_UNMEASURED = "its ceiling was not measured, since storage is not among what may bind"
+UNCOUNTED = "this file system does not count reads"
+_UNMEASURED = "the ceiling of the storage was not measured: storage cannot be the limit here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,11 @@ class DiskUse:
 
     def evidence(self) -> tuple[Evidence, ...]:
         """The figures that are known, for the verdict."""
-        reads = "1 reader" if self.readers == 1 else f"{self.readers} readers"
         known = [
-            (f"disk reads as a share of what {reads} get from it", self.ceiling_fraction, NEAR_CEILING, ""),
+            (f"share of the storage's ceiling at concurrency {self.readers}", self.ceiling_fraction, NEAR_CEILING, ""),
             ("share of bytes read from storage", self.cold_fraction, None, ""),
-            ("storage bytes over bytes handed over (read-ahead)", self.amplification, None, "x"),
-            ("reads of others on the same devices", self.foreign_bytes_per_s, None, "bytes/s"),
+            ("read amplification (storage bytes over delivered bytes)", self.amplification, None, "x"),
+            ("other processes' reads from the same devices", self.foreign_bytes_per_s, None, "bytes/s"),
         ]
         return tuple(
             Evidence(metric=metric, value=value, threshold=threshold, unit=unit)
@@ -54,15 +53,15 @@ class DiskUse:
             if value is not None
         )
 
-    def clause(self) -> str:
-        """How near the disk is to its ceiling, as the end of a sentence; empty when that is not known."""
+    def facts(self) -> dict[str, float | str]:
+        """How near the storage is to its ceiling, for the reason of a verdict; empty when that is not known."""
         if self.ceiling_fraction is None or self.read_bytes_per_s is None:
-            return ""
-        reads = "1 reader gets" if self.readers == 1 else f"{self.readers} readers get"
-        return (
-            f"; the disk moves {format_rate(self.read_bytes_per_s)}, "
-            f"{self.ceiling_fraction:.0%} of what {reads} from it"
-        )
+            return {}
+        return {
+            "read_bytes_per_s": self.read_bytes_per_s,
+            "ceiling_share": self.ceiling_fraction,
+            "concurrency": float(self.readers),
+        }
 
 
 def disk_use(measurement: Measurement, segments: Sequence[Segment], ceiling: StorageCeiling | None) -> DiskUse:
@@ -102,14 +101,14 @@ def ceiling_phase(
 ) -> tuple[BandwidthPhase | None, str]:
     """A ceiling counts only when its own reads were cold; else the reason why there is none."""
     if measurement.config.cache == "warm":
-        return None, "the files are warm by intent: the disk is not asked"
+        return None, "the files are warm as asked, so nothing is read from storage"
     if ceiling is None:
         return None, _UNMEASURED
     phase = ceiling.at(readers)
     if phase is None:
         return None, ceiling.missing or _UNMEASURED
     if phase.cache != "cold":
-        return None, f"the reads that were to measure the ceiling were {phase.cache}, not cold"
+        return None, f"the reads that measured the ceiling were {phase.cache}, not cold"
     if phase.at_least:
-        return None, f"the disk delivers more than {format_rate(phase.bw_bytes)}, which is what the cores can read"
+        return None, f"the cores cannot read faster than {format_rate(phase.bw_bytes)}; the storage delivers more"
     return phase, ""

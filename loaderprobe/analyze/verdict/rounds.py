@@ -1,7 +1,7 @@
 """What the next round of a configuration measures, given what is known so far: nothing when that is enough.
 
-Every configuration is screened: the loader alone, and training on it. Only where that leaves the verdict open are
-resources taken away for real, and only those that may be the cause.
+Every configuration is screened: the loader alone, and training on it. Only where that is inconclusive are ablations
+measured, and only of resources that may be the cause.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from loaderprobe.analyze.verdict.rule import (
 )
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
-from loaderprobe.analyze.verdict.wording import NOUN
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
-from loaderprobe.units import join_words, significant
+from loaderprobe.records.verdict import Ablations
 
 # A mode is performed in so many rounds, or in as many as are asked for, if those are fewer.
 LEAST_ROUNDS = 3
@@ -80,29 +79,24 @@ def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tup
     return (*_screening(measurement), *((mode, "train") for mode in modes))
 
 
-def why(measurement: Measurement) -> str:
-    """In words, why resources were or were not taken away for real."""
+def ablations(measurement: Measurement) -> Ablations:
+    """Which resources were made free in this measurement, and why no more."""
     found = run_experiments(measurement)
-    performed = {name: times for name, mode in MODE_WITHOUT.items() if (times := _times(measurement, mode))}
-    performed.pop("storage" if found.base == "warm" else "", None)
+    measured = {name: times for name, mode in MODE_WITHOUT.items() if (times := _times(measurement, mode))}
+    measured.pop("storage" if found.base == "warm" else "", None)
     if found.in_training:
         rounds = max(_times(measurement, mode, "train") for mode in MODE_WITHOUT.values())
-        counted = f"{rounds} round{'s' if rounds > 1 else ''}"
-        return f"taken away in training itself, in {counted}: its parts do not foretell it"
-    if performed:
-        rounds = max(performed.values())
-        nouns = join_words([NOUN[name] for name in performed], "and")
-        return f"taken away for real, in {rounds} round{'s' if rounds > 1 else ''}: {nouns}"
+        return Ablations(code="in_training", facts={"rounds": rounds})
+    if measured:
+        return Ablations(code="measured", facts={name: float(times) for name, times in measured.items()})
     if not found.predicted:
-        return "no round measured the loader, compute and training on both"
-    gains = sorted(found.gains.items(), key=lambda item: -item[1].value)
-    figures = ", ".join(f"{NOUN[name]} {significant(gain.value, 2)}" for name, gain in gains)
+        return Ablations(code="no_complete_round", facts={})
     if _cannot_matter(found):
-        free, compute = significant(found.ceiling_gain), significant(found.gains["compute"].value)
-        return f"nothing was taken away: an input without cost would gain {free}, compute without cost {compute}"
-    if _open(measurement, found):
-        return f"left open, since no mode that would decide was performed; estimated gains: {figures}"
-    return f"the cause was clear from the workers' own clocks; gains: {figures}"
+        facts = {"input": found.ceiling_gain, "compute": found.gains["compute"].value}
+        return Ablations(code="cannot_matter", facts=facts)
+    ranked = sorted(found.gains.items(), key=lambda item: -item[1].value)
+    speedups = {name: gain.value for name, gain in ranked}
+    return Ablations(code="not_possible" if _open(measurement, found) else "not_needed", facts=speedups)
 
 
 def _screening(measurement: Measurement) -> Round:

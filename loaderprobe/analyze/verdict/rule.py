@@ -1,4 +1,4 @@
-"""The rule: the cause is the resource whose removal gains most, or we say that we cannot tell.
+"""The rule: the cause is the resource with the largest speed-up if it were free; else the verdict is inconclusive.
 
 Chosen in experiments before this code was written; `scripts/bench verdict` shows how often this code is right.
 """
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.records.gaps import GpuWindow
-from loaderprobe.records.verdict import Cause, Evidence, Side, Speedup
+from loaderprobe.records.gaps import Gaps, GpuWindow
+from loaderprobe.records.verdict import Cause, Evidence, Reason, ReasonCode, Side, Speedup
 from loaderprobe.stats import half_width, mean, median, standard_error
 
 # A change that gains less than this is not worth a word: CPU speed alone drifts by more.
@@ -38,12 +38,12 @@ INPUT_RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Side and cause, with what could have been meant and why nothing firmer can be said."""
+    """Side and cause, with the candidates, the reason and its evidence."""
 
     side: Side
     cause: Cause
+    reason: Reason
     candidates: tuple[str, ...] = ()
-    why: str = ""
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -52,44 +52,83 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
     prediction_error, tolerance = prediction_error_of(found)
     evidence = [*_gain_evidence(found.gains), *found.evidence]
     if prediction_error is not None:
-        evidence.append(_evidence("prediction_error of the end-to-end rate", prediction_error, tolerance, ""))
-    reason = _why_undecided(found, prediction_error, tolerance)
+        evidence.append(_evidence("prediction error of training", prediction_error, tolerance, ""))
+    reason = _why_inconclusive(found, prediction_error, tolerance)
     if reason:
         return _inconclusive(found, reason, evidence)
     names = contenders(found)
     if not names:
-        return Judgement(side="balanced", cause="balanced", evidence=tuple(evidence))
+        reason = _reason("no_speedup", least_speedup=WORTH)
+        return Judgement(side="balanced", cause="balanced", reason=reason, evidence=tuple(evidence))
     top = names[0]
     if len(names) > 1:
         side: Side = "input" if all(name in INPUT_RESOURCES for name in names) else "inconclusive"
-        return Judgement(side=side, cause="either", candidates=names, evidence=tuple(evidence))
+        reason = _reason("speedups_alike", **_alike(found, names))
+        return Judgement(side=side, cause="either", reason=reason, candidates=names, evidence=tuple(evidence))
     reason = _why_not_firm(found, top)
     if reason:
         return _inconclusive(found, reason, evidence)
     cpu_evidence = _cpu_limit(found, workers, cores_available)
     if top == "preprocessing" and cpu_evidence:
-        return Judgement(side="input", cause="cpu", evidence=(*evidence, *cpu_evidence))
+        reason = _reason("all_cores_busy", **_speedup(found, top))
+        return Judgement(side="input", cause="cpu", reason=reason, evidence=(*evidence, *cpu_evidence))
     side = "compute" if top == "compute" else "input"
     causes: dict[str, Cause] = {
         "compute": "compute", "storage": "storage", "preprocessing": "preprocessing", "transport": "transport",
         "network": "network", "lock": "lock", "wait": "wait",
     }  # fmt: skip
-    return Judgement(side=side, cause=causes[top], evidence=(*evidence, *cpu_evidence))
+    reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
+    return Judgement(side=side, cause=causes[top], reason=reason, evidence=(*evidence, *cpu_evidence))
 
 
-def _why_not_firm(found: Experiments, top: str) -> str:
-    """Why the gain that leads cannot carry a firm word; empty when it can."""
+def _reason(code: ReasonCode, **facts: float | str) -> Reason:
+    return Reason(code=code, facts=facts)
+
+
+def _speedup(found: Experiments, resource: str) -> dict[str, float | str]:
+    gain = found.gains[resource]
+    return {"resource": resource, "speedup": gain.value, "how": gain.how}
+
+
+def _alike(found: Experiments, names: tuple[str, ...]) -> dict[str, float | str]:
+    """The speed-up of each candidate, and how it is known."""
+    facts: dict[str, float | str] = {}
+    for name in names:
+        facts |= {f"{name}_speedup": found.gains[name].value, f"{name}_how": found.gains[name].how}
+    return facts
+
+
+def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
+    """The share of their time that workers wait for a network, a lock or otherwise, and for whom or what."""
+    if resource not in ("network", "lock", "wait") or found.cost is None or found.waiting is None:
+        return {}
+    share = (found.cost.waited_s(resource) or 0.0) / found.cost.wall_s
+    subject = found.waiting.subjects.get(resource)
+    return {"waiting_share": share, **({"subject": subject} if subject else {})}
+
+
+def _beside_compute(found: Experiments, top: str) -> dict[str, float | str]:
+    """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
+    inputs = {name: gain for name, gain in found.gains.items() if name != "compute" and gain.value >= WORTH}
+    if top != "compute" or not inputs:
+        return {}
+    best = max(inputs, key=lambda name: inputs[name].value)
+    return {"input": best, "input_speedup": inputs[best].value, "input_how": inputs[best].how}
+
+
+def _why_not_firm(found: Experiments, top: str) -> Reason | None:
+    """Why the largest speed-up allows no firm verdict; None when it does."""
     gain = found.gains[top]
     if top in found.open:
-        return f"the gain without {top} ({gain.value:.2f}) is only estimated, and there was no time to measure it"
+        return _reason("estimate_not_measured", **_speedup(found, top))
     if gain.how == "estimated" and gain.value < CLEAR_LEAD:
-        return f"the gain without {top} is only estimated, and at {gain.value:.2f} too small to rest on"
+        return _reason("estimate_too_small", **_speedup(found, top))
     if not beyond_noise(found, top):
-        return f"the gain without {top} ({gain.value:.2f}) is within what rounds differ by"
-    return ""
+        return _reason("within_noise", **_speedup(found, top))
+    return None
 
 
-def _inconclusive(found: Experiments, why: str, evidence: list[Evidence]) -> Judgement:
+def _inconclusive(found: Experiments, reason: Reason, evidence: list[Evidence]) -> Judgement:
     """No cause; but the side, where the loader starves training and compute does not hold it up.
 
     Both figures are measured: compute alone over training, and the loader alone over training.
@@ -101,7 +140,7 @@ def _inconclusive(found: Experiments, why: str, evidence: list[Evidence]) -> Jud
         lead = max(OPEN_LEAD, min(noise, 1 + MOST_NOISE))
         if free >= lead * max(1.0, starved):
             side = "input"
-    return Judgement(side=side, cause="inconclusive", why=why, evidence=tuple(evidence))
+    return Judgement(side=side, cause="inconclusive", reason=reason, evidence=tuple(evidence))
 
 
 def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
@@ -118,14 +157,24 @@ def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
     if max(copying, late) < largest or largest <= LEAST_IDLE:
         return judgement
     evidence = (
-        _evidence("share of the device's time idle for copies to it", copying, LEAST_IDLE, ""),
-        _evidence("share of the device's time idle for the host: launching", gaps.share("launch"), LEAST_IDLE, ""),
-        _evidence("share of the device's time idle for the host: synchronising", gaps.share("sync"), LEAST_IDLE, ""),
-        _evidence("share of the device's time idle for the loader", waiting, None, ""),
+        _evidence("device idle during copies to it", copying, LEAST_IDLE, ""),
+        _evidence("device idle until the host launches", gaps.share("launch"), LEAST_IDLE, ""),
+        _evidence("device idle until the host synchronises", gaps.share("sync"), LEAST_IDLE, ""),
+        _evidence("device idle until the loader delivers", waiting, None, ""),
     )
     side: Side = "input" if copying >= late else "compute"
     cause: Cause = "copy" if copying >= late else "host"
-    return Judgement(side=side, cause=cause, evidence=(*judgement.evidence, *evidence))
+    return Judgement(
+        side=side, cause=cause, reason=_idle_reason(gaps, cause), evidence=(*judgement.evidence, *evidence)
+    )
+
+
+def _idle_reason(gaps: Gaps, cause: Cause) -> Reason:
+    if cause == "host":
+        return _reason("device_idle", launch_share=gaps.share("launch"), sync_share=gaps.share("sync"))
+    pageable = 2 * gaps.pageable_ns > gaps.copy_ns
+    copies: dict[str, float | str] = {"copies_from": "pageable memory"} if pageable else {}
+    return _reason("device_idle", copy_share=gaps.share("copy"), **copies)
 
 
 def contenders(found: Experiments) -> tuple[str, ...]:
@@ -160,34 +209,30 @@ def noise_of(found: Experiments) -> float:
     return max((abs(each - median(logs)) for each in logs), default=0.0)
 
 
-def _why_undecided(found: Experiments, prediction_error: float | None, tolerance: float) -> str:
-    """The reason why no firm word is possible; empty when one is."""
+def _why_inconclusive(found: Experiments, prediction_error: float | None, tolerance: float) -> Reason | None:
+    """Why no cause can be named; None when one can."""
     if prediction_error is None or not found.gains:
-        return "no round measured both the loader and training on it"
+        return _reason("no_complete_round")
     if found.met_warm:
-        return found.met_warm
-    misfit = abs(prediction_error) > tolerance and not found.in_training
-    if misfit and len(found.predicted) == 1:
-        return (
-            f"in the one round that there was time for, training ran at {1 + prediction_error:.0%} of what its parts "
-            "predict, and a single round has no measure of noise"
-        )
-    if misfit:
-        return (
-            f"training ran at {1 + prediction_error:.0%} of what its parts predict, more than noise explains, "
-            "so the parts do not describe the whole"
+        return _reason("files_were_warm", because=found.met_warm)
+    if abs(prediction_error) > tolerance and not found.in_training:
+        single = len(found.predicted) == 1
+        return _reason(
+            "one_round_does_not_fit" if single else "outside_noise_band",
+            predicted_share=1 + prediction_error,
+            noise_band=tolerance,
         )
     noise = noise_of(found)
     if noise > MOST_NOISE and not found.in_training:
-        return f"rounds differ by {noise:.0%} in how training compares with its parts, so nothing can be told"
+        return _reason("rounds_differ", spread=noise)
     best = max(found.gains, key=lambda name: found.gains[name].value)
     lead = CLEAR_LEAD if found.gains[best].how == "measured" else OPEN_LEAD
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.
         most = min(found.ceiling_gain, found.bounds.get(resource, math.inf))
         if most >= WORTH and found.gains[best].value < most * lead:
-            return f"the experiment without {resource} is missing: {reason}"
-    return ""
+            return _reason("ablation_missing", resource=resource, because=reason)
+    return None
 
 
 def is_clear(found: Experiments, top: str, second: str) -> bool:
@@ -238,7 +283,9 @@ def cores_in_use(found: Experiments) -> float:
 
 
 def _gain_evidence(gains: Mapping[str, Speedup]) -> list[Evidence]:
-    return [_evidence(f"gain without {name} ({gain.how})", gain.value, WORTH, "x") for name, gain in gains.items()]
+    return [
+        _evidence(f"speed-up if {name} were free ({gain.how})", gain.value, WORTH, "x") for name, gain in gains.items()
+    ]
 
 
 def _evidence(metric: str, value: float, threshold: float | None, unit: str) -> Evidence:

@@ -30,7 +30,7 @@ FROM_ELSEWHERE = 0.05
 WORK_AGAIN = 0.6
 # No clock tells of a shorter wait.
 SHORTEST_WAIT_S = 1e-6
-KEEPS_SAMPLES = "the data set keeps its samples: made again, they take less work, so warm files show nothing"
+KEEPS_SAMPLES = "the data set keeps its samples, so warm files take less work and show nothing"
 _UNCOUNTED = "this file system counts no bytes"
 
 
@@ -56,7 +56,7 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
     if not segments:
         return f"no {word} segment was measured"
     if measurement.storage_kind == "memory":
-        return "the files are on a file system in memory, which is no storage" if mode == "baseline" else None
+        return "the files are on a file system in memory, not on storage" if mode == "baseline" else None
     share = cold_fraction(measurement, segments)
     if share is not None:
         good = share >= COLD_AT_LEAST if cold else share < WARM_AT_MOST
@@ -86,8 +86,8 @@ def met_warm(measurement: Measurement) -> str | None:
     if waiting is not None and waiting.count("network") + waiting.kinds.get("pipe", 0) > FROM_ELSEWHERE * waiting.looks:
         return None  # read calls return what comes over sockets and pipes, too
     if lap.read_bytes >= LEAST_BYTES * lap.images:
-        return "its files are not all known, so they could not be evicted, and came from memory after the first time"
-    return "its files are not all known, so they could not be evicted, and were in memory"
+        return "not all files are known, so they could not be evicted and came from memory after the first pass"
+    return "not all files are known, so they could not be evicted and were in memory"
 
 
 def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
@@ -116,7 +116,7 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
     first = min((each for each in laps if each >= LEAST_BYTES), default=0.0)
     if not first or read >= READ_AGAIN * first:
         return None
-    return f"batches meant to be cold read {read / first:.0%} of what the first ones read from storage"
+    return f"batches meant to be cold read {read / first:.0%} of what the first pass read from storage"
 
 
 def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[float, float]:
@@ -169,7 +169,7 @@ def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
     if cold_s is None or warm_s is None:
         return ()
     ratio = max(cold_s, SHORTEST_WAIT_S) / max(warm_s, SHORTEST_WAIT_S)
-    return (_evidence("waiting for a file, cold over warm", ratio, TOLD_APART),)
+    return (_evidence("wait for a file, cold over warm", ratio, TOLD_APART),)
 
 
 def _evidence(metric: str, value: float | None, threshold: float) -> Evidence:
@@ -185,7 +185,7 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> str | None:
             return None
         return f"{_UNCOUNTED}, and workers waited {share:.0%} of their time on files meant to be warm"
     if not _of(measurement, "warm"):
-        return f"{_UNCOUNTED}, and no warm segment was measured, against which waiting would tell cold reads"
+        return f"{_UNCOUNTED}, and no warm segment was measured to compare waits with"
     # The warm segments are warm when the cold ones beside them waited for so much longer.
     cold_s, warm_s = _wait_s(measurement, "baseline" if mode == "warm" else mode), _wait_s(measurement, "warm")
     if warm_s is None or cold_s is None:
@@ -193,8 +193,8 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> str | None:
     if cold_s >= TOLD_APART * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
         return None
     return (
-        f"{_UNCOUNTED}, and workers waited {significant(cold_s * 1e3)} ms an image in segments meant to be cold and "
-        f"{significant(warm_s * 1e3)} ms in warm ones, which does not tell them apart"
+        f"{_UNCOUNTED}, and waits do not separate cold segments ({significant(cold_s * 1e3)} ms an image) "
+        f"from warm ones ({significant(warm_s * 1e3)} ms)"
     )
 
 

@@ -1,4 +1,4 @@
-"""Advice: only from forecasts, largest gain first, with what to type; and what would be wasted."""
+"""Advice: only from forecasts, largest gain first, with what to type; and what would gain nothing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.render.wording import knee_words
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
 from tests.analyze.scripted import Truth
@@ -41,7 +42,7 @@ def test_a_measurement_becomes_a_point() -> None:
 
 
 def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
-    """Training at half of what its parts predict, in every round, is refused with that figure."""
+    """Training at half of its prediction, in every round, is refused with that figure."""
     measurement = measured(SLOW_DISK, 2)
     found = run_experiments(measurement)
     found = replace(found, end_to_end={n: each / 2 for n, each in found.predicted.items()})
@@ -70,7 +71,7 @@ def test_data_beyond_memory_are_kept_in_part() -> None:
     place = Place(root="/data", size_bytes=10e9, memory_bytes=4e9)
     found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
     (part,) = [each for each in found if "in memory" in each.action]
-    assert part.action.startswith("keep 28% of the files in memory (2.80 GB)")
+    assert part.action.startswith("keep 28 % of the files in memory (2.80 GB)")
     assert part.gain == pytest.approx(1 / 0.72, rel=0.05)
 
 
@@ -89,7 +90,7 @@ def test_measured_neighbours_are_advice_that_was_performed() -> None:
     members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
     recommendations, (knee,) = recommend_groups(members, Known(storage={FILES.fingerprint: truth.storage()}))
     assert (knee.workers, knee.binds, knee.how) == (4, "storage", "measured")
-    assert "4 workers (800 images/s)" in knee.sentence and "the storage binds" in knee.sentence
+    assert knee_words([knee]) == "4 workers, 800 images/s; beyond it, storage is the limit."
     for member in members[:3]:
         (more,) = [each for each in recommendations[member.config.key].advice if each.command.startswith("num_workers")]
         assert (more.command, more.how) == ("num_workers=4", "measured")
@@ -122,16 +123,14 @@ def test_a_faster_device_is_wasted_on_a_slow_disk() -> None:
     truth = replace(SLOW_DISK, compute=900.0)
     found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
     (wasted,) = [each for each in found if each.gain == 1]
-    assert wasted.action == "A faster accelerator is wasted until the loader delivers more than 900 images/s."
+    assert wasted.action == "A faster accelerator gains nothing until the loader delivers more than 900 images/s."
 
 
 def test_nothing_on_the_input_side_helps_where_compute_binds() -> None:
     """Training at what compute alone reaches gets a faster device, and is told to leave the input."""
     truth = Truth(compute=100.0)
     found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
-    assert found[-1].action == (
-        "Nothing on the input side can help: training runs at 100% of what compute can do."
-    )  # fmt: skip
+    assert found[-1].action == "A faster input gains nothing: training reaches 100 % of compute alone."
     assert len(found) > 1
     assert all(each.action.startswith("train on") for each in found[:-1])
 
@@ -174,6 +173,6 @@ def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
     """Nobody knows what came from memory, so neither disks nor caches are forecast; workers are."""
     found = advised(replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False), SLOW_DISK)
     refusals = {each.changed: each.refused for each in found.forecasts}
-    assert "as they were found" in (refusals["cached_share"] or "")
-    assert "as they were found" in (refusals["disk_speed"] or "")
+    assert "read as found" in (refusals["cached_share"] or "")
+    assert "read as found" in (refusals["disk_speed"] or "")
     assert not any("memory" in each.action for each in found.advice)

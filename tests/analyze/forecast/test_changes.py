@@ -27,6 +27,7 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.bandwidth import KindOfDevice
 from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Alternative
+from loaderprobe.render.wording import knee_words
 from tests.analyze.scripted import Truth
 
 BANKED, SERIAL, LATENCY = Truth(), Truth(law="serial"), Truth(law="latency", latency_s=0.02)
@@ -219,7 +220,7 @@ def test_an_unseen_bandwidth_is_not_invented() -> None:
     assert ceiling
     made = worker_forecasts(points, Storage(ceiling=replace(ceiling, phases=())))
     assert made[2].how == "measured"
-    assert "not seen to give so much" in (made[8].refused or "")
+    assert "more than the storage was measured to deliver" in (made[8].refused or "")
 
 
 def test_an_unknown_kind_is_refused_where_the_laws_part() -> None:
@@ -249,7 +250,7 @@ def test_a_batch_size_needs_the_device_at_that_size() -> None:
 def test_a_loader_that_no_law_describes_gets_no_forecast() -> None:
     """Twice as slow as workers, storage, cores and transport explain."""
     point = replace(BANKED.point(2), loader=100.0, training=100.0, blocked_s=0.001)
-    assert "no law" in str(fit((point,), point, BANKED.storage()))
+    assert "no model" in str(fit((point,), point, BANKED.storage()))
 
 
 def test_a_prefetch_forecast_needs_batches() -> None:
@@ -284,4 +285,4 @@ def test_a_rate_that_still_rises_has_no_end() -> None:
     truth = replace(LATENCY, cores=4.0)
     found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
     assert (found.workers, found.binds) == (8, None)
-    assert "still rises" in found.sentence
+    assert "still rises" in knee_words([found])

@@ -16,11 +16,12 @@ from loaderprobe.analyze.verdict.rule import Judgement, with_gaps
 from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.records.timeline import Rejected, Timeline
-from loaderprobe.records.verdict import Bound
+from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES, Cost, alike, run
 from tests.examples import timelines
 
+BY_RATES = Reason(code="largest_speedup", facts={})
 WINDOW_NS = timelines.STEPS * 40_000_000
 shares = st.lists(st.integers(0, 1000), min_size=8, max_size=8).filter(lambda parts: sum(parts) > 0)
 
@@ -121,8 +122,10 @@ def test_a_late_host_is_named() -> None:
     assert bound(profiled(None)).cause == "compute"
     found = bound(profiled(timelines.launch_bound()))
     assert (found.side, found.cause) == ("compute", "host")
-    assert "idle for 64% of its time" in found.sentence
-    assert any("launching" in each.metric for each in found.evidence)
+    assert found.reason.code == "device_idle"
+    shares = [found.reason.facts[name] for name in ("launch_share", "sync_share")]
+    assert sum(map(float, shares)) == pytest.approx(0.645, abs=0.001)
+    assert any("launches" in each.metric for each in found.evidence)
 
 
 def test_a_copy_is_named() -> None:
@@ -130,7 +133,7 @@ def test_a_copy_is_named() -> None:
     assert bound(profiled(None, training=480)).cause == "inconclusive"
     found = bound(profiled(timelines.copied_pageable(), training=480))
     assert (found.side, found.cause) == ("input", "copy")
-    assert "mostly from pageable memory" in found.sentence
+    assert found.reason.facts["copies_from"] == "pageable memory"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,7 @@ def test_an_input_that_rates_name_is_not_overruled() -> None:
 )
 def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int], side: Any, trouble: str) -> None:
     """Copy and host come from the gaps alone; with a doubt, a refusal or an input nothing ever changes."""
-    by_rates = Judgement(side=side, cause=side if side != "input" else "storage")
+    by_rates = Judgement(side=side, cause=side if side != "input" else "storage", reason=BY_RATES)
     changes: dict[str, Any] = {"refused": {"gaps": None, "refused": "why"}, "doubt": {"doubts": ("why",)}}
     found = with_gaps(by_rates, window(parts, **changes.get(trouble, {})))
     _, waiting, copying, loading, sync, launch, device, other = parts
@@ -178,7 +181,10 @@ def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int
 
 def test_a_judgement_without_a_window_is_the_same() -> None:
     """Everything that was judged before there were windows is judged as before."""
-    for judgement in (Judgement(side="compute", cause="compute"), Judgement(side="inconclusive", cause="either")):
+    for judgement in (
+        Judgement(side="compute", cause="compute", reason=BY_RATES),
+        Judgement(side="inconclusive", cause="either", reason=BY_RATES),
+    ):
         assert with_gaps(judgement, None) is judgement
 
 

@@ -36,14 +36,14 @@ def _use(measurement: Measurement, *phases: BandwidthPhase, **changes: Any) -> D
     return disk_use(measurement, segments_of(measurement, "baseline", "train"), ceiling)
 
 
-def test_the_share_is_of_what_as_many_readers_move(measurement: Measurement) -> None:
-    """Device bytes are held against device bytes: read-ahead counts on both sides."""
+def test_the_share_is_of_the_ceiling_at_this_concurrency(measurement: Measurement) -> None:
+    """Device bytes are compared with device bytes: read-ahead counts on both sides."""
     rate = _use(measurement).read_bytes_per_s
     assert rate
     phase = example_phase(2, rate, io_bytes=1000, storage_bytes=2000)
     found = _use(measurement, example_phase(1, 1e3), phase)
     assert found.ceiling_fraction == pytest.approx(0.5)
-    assert "2 readers" in found.clause() and "50%" in found.clause()
+    assert found.facts() == {"read_bytes_per_s": rate, "ceiling_share": pytest.approx(0.5), "concurrency": 2.0}
 
 
 def test_amplification_and_others(measurement: Measurement) -> None:
@@ -52,14 +52,14 @@ def test_amplification_and_others(measurement: Measurement) -> None:
     assert found.amplification == pytest.approx(1.1)
     assert found.read_bytes_per_s and found.foreign_bytes_per_s == pytest.approx(found.read_bytes_per_s)
     metrics = [each.metric for each in found.evidence()]
-    assert any("read-ahead" in metric for metric in metrics) and any("others" in metric for metric in metrics)
+    assert any("read amplification" in each for each in metrics) and any("other processes" in each for each in metrics)
 
 
 @pytest.mark.parametrize("label", ["warm", "mixed", "unproved"])
 def test_a_ceiling_that_was_not_cold_is_none(measurement: Measurement, label: str) -> None:
     """A ceiling measured from memory would make any disk look idle."""
     found = _use(measurement, example_phase(2, 1e6, cache=label))
-    assert found.ceiling_fraction is None and found.clause() == ""
+    assert found.ceiling_fraction is None and found.facts() == {}
     assert label in found.unavailable["disk_ceiling_fraction"]
 
 
@@ -84,4 +84,4 @@ def test_every_missing_figure_has_a_reason(measurement: Measurement) -> None:
 def test_delivered_bytes_alone_say_nothing_of_the_disk(measurement: Measurement) -> None:
     """Where no device byte is counted there is neither a rate nor a share of the disk, however much was delivered."""
     found = _use(replace(measurement, storage_counts_reads=False), example_phase(2, 1e6))
-    assert found.evidence() == () and found.clause() == ""
+    assert found.evidence() == () and found.facts() == {}

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rounds import next_round, why
+from loaderprobe.analyze.verdict.rounds import ablations, next_round
 from loaderprobe.records.measurement import Measurement, Mode
+from loaderprobe.records.verdict import Ablations
 from tests.analyze.runs import Cost, Round, alike, run
 
 DISK_BOUND = Cost(cpu_s=0.002, blocked_s=0.006, collate_s=0.0002)
@@ -63,7 +64,7 @@ def test_an_estimate_ends_it_only_where_nothing_can_be_run() -> None:
     unprepared = screened(DECODE_BOUND, cache="as-found", facts={"access": "none", "modes": ("baseline",)})
     assert asked(unprepared) == set()
     assert verdict(unprepared).bound.side == "input"
-    assert "clear from the workers' own clocks" in why(unprepared)
+    assert ablations(unprepared).code == "not_needed"
 
 
 def test_compute_that_binds_whatever_the_loader_does_ends_it() -> None:
@@ -71,14 +72,15 @@ def test_compute_that_binds_whatever_the_loader_does_ends_it() -> None:
     measurement = run(alike(baseline=250, training=100), EVEN, compute=100)
     assert asked(measurement) == set()
     assert verdict(measurement).bound.cause == "compute"
-    assert "an input without cost would gain" in why(measurement)
+    assert ablations(measurement).code == "cannot_matter"
+    assert set(ablations(measurement).facts) == {"input", "compute"}
 
 
 def test_an_open_verdict_performs_the_modes_that_decide() -> None:
     """As much waiting as decoding: files from memory, and samples made before, but not transport, beside the base."""
     measurement = screened(EVEN)
     assert asked(measurement) == drains("baseline", "warm", "cached_samples")
-    assert "left open" in why(measurement)
+    assert ablations(measurement).code == "not_possible"
 
 
 def test_decoding_that_leads_on_a_disk_that_may_be_full_is_not_clear() -> None:
@@ -144,7 +146,7 @@ def test_three_rounds_of_training_without_each_resource_are_enough(count: int, m
     assert bool(asked(measurement)) is more
     if not more:
         assert verdict(measurement).bound.cause == "preprocessing"
-        assert "taken away in training itself, in 3 rounds" in why(measurement)
+        assert ablations(measurement) == Ablations(code="in_training", facts={"rounds": 3})
 
 
 def test_where_no_bytes_are_counted_warm_segments_are_needed() -> None:
@@ -199,10 +201,11 @@ def test_thorough_performs_every_mode_with_the_screening() -> None:
     assert asked(run(unclear * 2, EVEN), thorough=True) == set()
 
 
-def test_what_was_performed_is_told() -> None:
-    """The note names the resources that were taken away, and in how many rounds."""
+def test_measured_ablations_are_listed() -> None:
+    """Each resource that was made free, with its number of rounds."""
     measurement = after(alike(baseline=250), *[{"baseline": 250.0, "warm": 500.0, "cached_samples": 255.0}] * 3)
-    assert why(measurement) == "taken away for real, in 3 rounds: storage and preprocessing"
+    facts = {"storage": 3.0, "preprocessing": 3.0}
+    assert ablations(measurement) == Ablations(code="measured", facts=facts)
 
 
 @given(

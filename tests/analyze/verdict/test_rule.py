@@ -68,7 +68,7 @@ def judged(found: Experiments) -> Judgement:
     ],
 )
 def test_the_largest_gain_names_the_cause(named: dict[str, float], side: str, cause: str) -> None:
-    """The resource whose removal gains most is the cause; close calls name both; small ones none."""
+    """The resource with the largest speed-up is the cause; close calls name both; small ones none."""
     found = judged(experiments(**named))
     assert (found.side, found.cause) == (side, cause)
 
@@ -94,7 +94,8 @@ def test_a_small_estimated_gain_is_no_firm_word() -> None:
     assert judged(estimated(experiments(storage=1.2), "storage")).cause == "storage"
     small = judged(estimated(experiments(storage=1.1), "storage"))
     assert small.cause == "inconclusive"
-    assert "only estimated" in small.why
+    assert small.reason.code == "estimate_too_small"
+    assert small.reason.facts == {"resource": "storage", "speedup": 1.1, "how": "estimated"}
 
 
 def test_a_disk_that_may_be_full_keeps_decoding_from_being_named() -> None:
@@ -127,11 +128,12 @@ def test_noise_that_both_gains_share_does_not_hide_the_lead() -> None:
     assert judged(shared).cause == "storage"
 
 
-def test_parts_that_do_not_describe_the_whole_leave_it_undecided() -> None:
+def test_training_outside_the_noise_band_is_inconclusive() -> None:
     """Training at 60 % of the prediction, round by round, allows no word on its cause."""
     found = judged(experiments(storage=3.0, end_to_end={0: 60.0, 1: 60.0, 2: 60.0}))
     assert found.cause == "inconclusive"
-    assert "60%" in found.why
+    assert found.reason.code == "outside_noise_band"
+    assert found.reason.facts == {"predicted_share": pytest.approx(0.6), "noise_band": pytest.approx(0.1)}
 
 
 @given(storage=gains, preprocessing=gains, transport=gains, compute=gains)
@@ -205,10 +207,10 @@ def test_the_serial_loader_is_not_called_cpu_bound() -> None:
 
 
 def test_a_single_round_has_no_noise_to_explain_with() -> None:
-    """Training at half of what its parts predict is undecided; with one round the reason is that there is but one."""
+    """Training at half of its prediction is inconclusive; with one round the reason is that there is but one."""
     three = experiments(preprocessing=3.0, end_to_end={0: 50.0, 1: 50.0, 2: 50.0})
     one = replace(three, end_to_end={0: 50.0}, predicted={0: 100.0}, loader={0: 100.0})
-    for found, words in ((three, "more than noise explains"), (one, "a single round has no measure of noise")):
+    for found, code in ((three, "outside_noise_band"), (one, "one_round_does_not_fit")):
         judgement = judge(found, workers=2, cores_available=4.0)
         assert judgement.cause == "inconclusive"
-        assert words in judgement.why
+        assert judgement.reason.code == code

@@ -15,6 +15,7 @@ from loaderprobe.analyze.verdict.rule import OPEN_LEAD, WORTH
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.render.verdict_words import sentence
 from tests.analyze.runs import BATCH, FILE_BYTES, FILES, Cost, alike, reordered, run, scaled
 from tests.examples.bandwidth import example_phase
 
@@ -109,7 +110,7 @@ def test_a_run_of_an_older_version_is_judged_again() -> None:
     found = verdict(run(alike(baseline=250, warm=1000), SLOW_DISK, recorded=False))
     assert found.bound.cause == "storage"
     assert found.instrument_cpu_fraction is None
-    assert "recording" in found.unavailable["instrument_cpu_fraction"]
+    assert "overhead" in found.unavailable["instrument_cpu_fraction"]
 
 
 def test_the_cost_of_recording_is_a_share_of_the_workers_cpu_time() -> None:
@@ -118,16 +119,18 @@ def test_the_cost_of_recording_is_a_share_of_the_workers_cpu_time() -> None:
 
 
 def test_where_compute_binds_the_input_may_still_have_something_to_offer() -> None:
-    """A serial loader adds to each step: the sentence does not say that nothing else helps when decoding would."""
+    """A serial loader adds to each step: the reason names preprocessing, which would help too."""
     serial = run(
         alike(baseline=200, training=1 / (1 / 200 + 1 / 60)), Cost(cpu_s=0.004, blocked_s=0.001), workers=0,
         compute=60, synchronous=True,
     )  # fmt: skip
     found = verdict(serial)
     assert found.bound.cause == "compute"
-    assert "with preprocessing free 1.23 times as fast" in found.bound.sentence
+    facts = found.bound.reason.facts
+    assert (facts["input"], facts["input_how"]) == ("preprocessing", "estimated")
+    assert facts["input_speedup"] == pytest.approx(1.23, abs=0.005)
     alone = verdict(run(alike(baseline=250, training=100), Cost(cpu_s=0.008), compute=100))
-    assert "nothing on the input side can help" in alone.bound.sentence
+    assert alone.bound.reason.code == "largest_speedup" and "input" not in alone.bound.reason.facts
 
 
 def test_a_warm_configuration_performs_its_modes_warm() -> None:
@@ -155,21 +158,21 @@ def test_files_as_found_leave_storage_to_an_estimate() -> None:
     found = verdict(run(alike(baseline=250), SLOW_DISK, cache="as-found", facts={"access": "none"}))
     assert found.gains.storage is not None
     assert (found.gains.storage.how, found.bound.cause) == ("estimated", "storage")
-    assert "estimated" in found.bound.sentence
+    assert found.bound.reason.facts["how"] == "estimated"
     assert "gains.storage" not in found.unavailable
 
 
 @pytest.mark.parametrize(
     ("warm_ms", "cause", "words"),
-    [(0.05, "storage", "counts no bytes"), (3.0, "inconclusive", "does not tell them apart")],
+    [(0.05, "storage", "counts no bytes"), (3.0, "inconclusive", "waits do not separate")],
 )
 def test_where_no_bytes_are_counted_waiting_tells_cold_from_warm(warm_ms: float, cause: str, words: str) -> None:
     """Six ms an image beside 0.05 are cold; beside 3 ms nobody knows, and both are said."""
     warm = Cost(cpu_s=0.002, blocked_s=warm_ms / 1e3)
     found = verdict(run(alike(baseline=250, warm=1000), SLOW_DISK, {"warm": warm}, facts=UNCOUNTED))
     assert found.bound.cause == cause
-    assert words in found.bound.sentence
-    told = next(each for each in found.bound.evidence if each.metric == "waiting for a file, cold over warm")
+    assert words in sentence([found.bound])
+    told = next(each for each in found.bound.evidence if each.metric == "wait for a file, cold over warm")
     assert told.value == pytest.approx(6 / warm_ms, rel=1e-3)
     assert told.threshold == 3.0
 

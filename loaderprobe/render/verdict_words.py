@@ -1,0 +1,279 @@
+"""The reason of a verdict in words: one sentence for each configuration, or for several that share verdict and reason.
+
+A figure that several configurations share a sentence about becomes a range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from loaderprobe.records.diagnosis import Findings
+from loaderprobe.records.report import Summary
+from loaderprobe.records.verdict import Ablations, Bound, ReasonCode
+from loaderprobe.render.wording import knee_words
+from loaderprobe.units import format_rate, join_words, significant
+
+FREE = {
+    "storage": "free storage",
+    "preprocessing": "free preprocessing",
+    "transport": "free transport",
+}
+NOUN = {
+    "storage": "storage", "preprocessing": "preprocessing", "transport": "transport", "compute": "compute",
+    "network": "the network", "lock": "a lock", "wait": "other waits", "cpu": "CPU cores",
+}  # fmt: skip
+
+
+Judged = Bound | Findings
+"""A verdict: of a configuration, or of a user's own loader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts of verdicts that share a sentence; a figure that differs among them is shown as a range."""
+
+    bounds: Sequence[Judged]
+    sample: str = "image"
+    """What is counted, in the singular."""
+
+    def text(self, name: str) -> str:
+        """A fact that is a word, the same in all verdicts; empty where there is none."""
+        return str(self.bounds[0].reason.facts.get(name, ""))
+
+    def has(self, name: str) -> bool:
+        """True where the verdicts have this fact."""
+        return name in self.bounds[0].reason.facts
+
+    def number(self, name: str, shown: Callable[[float], str] | None = None) -> str:
+        """`3.12`, or `3.1 to 15` for several verdicts."""
+        values = sorted(float(bound.reason.facts[name]) for bound in self.bounds)
+        figures = 3 if len(values) == 1 else 2
+        ends = [shown(value) if shown else significant(value, figures) for value in (values[0], values[-1])]
+        return " to ".join(dict.fromkeys(ends))
+
+    def share(self, name: str) -> str:
+        """`15 %`, or `15 to 33 %`."""
+        return f"{self.number(name, _percentage)} %"
+
+    def times(self, name: str, how: str) -> str:
+        """`3.12 times as fast`, and whether that is estimated."""
+        return f"{self.number(name)} times as fast{_ESTIMATED[self.how(how)]}"
+
+    def how(self, name: str) -> str:
+        """`measured`, `estimated`, or `both`."""
+        found = {str(bound.reason.facts[name]) for bound in self.bounds}
+        return found.pop() if len(found) == 1 else "both"
+
+    @property
+    def alone(self) -> bool:
+        """True where the loader alone is judged, without a step."""
+        return self.text("judged") == "loader"
+
+    @property
+    def device(self) -> str:
+        """What training is compared with; an emulated device always says so."""
+        return "the emulated accelerator" if self.text("device") == "emulated" else "compute alone"
+
+    @property
+    def runs(self) -> str:
+        """`training reaches 15 to 33 % of compute alone`, or the rate where that is not known."""
+        if self.alone:
+            return f"the loader alone delivers {self.number('images_per_s')} {self.sample}s/s"
+        if not self.has("utilization"):
+            return f"training runs at {self.number('images_per_s')} {self.sample}s/s"
+        return f"training reaches {self.share('utilization')} of {self.device}"
+
+
+def sentence(bounds: Sequence[Judged], *, sample: str = "image", beside_table: bool = False) -> str:
+    """Side, cause and reason of verdicts that share them; `beside_table` leaves out the figures of the table."""
+    return f"{heading(bounds[0])}: {_reason(Facts(bounds, sample), beside_table=beside_table)}"
+
+
+def explanation(bounds: Sequence[Judged], *, sample: str = "image") -> str:
+    """The same without side and cause, for where these stand above it."""
+    return _first_upper(_reason(Facts(bounds, sample)))
+
+
+def _first_upper(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _reason(facts: Facts, *, beside_table: bool = False) -> str:
+    disk = [] if beside_table else _beside_storage(facts)
+    return " ".join([f"{_WORDS[facts.bounds[0].reason.code](facts)}.", *disk, *_beside(facts)])
+
+
+def kind_of(bound: Bound) -> tuple[object, ...]:
+    """Equal for verdicts that can share a sentence: the same words, whatever the figures."""
+    facts = sorted(
+        (name, value if isinstance(value, str) and not name.endswith("how") else "")
+        for name, value in bound.reason.facts.items()
+    )
+    return bound.side, bound.cause, bound.candidates, bound.reason.code, *facts
+
+
+def heading(bound: Judged) -> str:
+    """`Input-bound by storage`, `Compute-bound`, `Inconclusive`."""
+    side = {"input": "Input-bound", "compute": "Compute-bound", "balanced": "Balanced"}.get(bound.side, "Inconclusive")
+    if bound.cause == "either":
+        names = [NOUN[name] for name in bound.candidates]
+        return (
+            f"{side} by {join_words(names, 'or')}" if bound.side == "input" else f"{side} between {join_words(names)}"
+        )
+    if bound.cause == "inconclusive":
+        return side if bound.side == "inconclusive" else f"{side}, cause inconclusive"
+    if bound.cause in (bound.side, "balanced"):
+        return side
+    return f"{side} by {_CAUSE.get(bound.cause) or NOUN[bound.cause]}"
+
+
+_ESTIMATED = {"measured": "", "estimated": " (estimated)", "both": " (partly estimated)"}
+_CAUSE = {"copy": "copies to the device", "host": "the host"}
+
+
+def worded(summary: Summary) -> Summary:
+    """The summary with the sentence of every verdict and knee, as it leaves the program."""
+    rows = (
+        replace(row, verdict=replace(row.verdict, bound=_said(row.verdict.bound))) if row.verdict else row
+        for row in summary.configurations
+    )
+    knees = (replace(knee, sentence=knee_words([knee])) for knee in summary.knees)
+    return replace(summary, configurations=tuple(rows), knees=tuple(knees))
+
+
+def _said(bound: Bound) -> Bound:
+    return replace(bound, sentence=sentence([bound]))
+
+
+def ablation_words(ablations: Ablations) -> str:
+    """Which ablations were measured, and why no more, as a sentence."""
+    facts = ablations.facts
+    speedups = ", ".join(f"{NOUN.get(name, name)} {significant(value, 2)}" for name, value in facts.items())
+    match ablations.code:
+        case "in_training":
+            return f"Ablations measured in training itself, {_rounds(facts['rounds'])}: the prediction did not fit."
+        case "measured":
+            nouns = join_words([NOUN[name] for name in facts], "and")
+            return f"Ablations measured, {_rounds(max(facts.values()))}: {nouns}."
+        case "no_complete_round":
+            return "No round measured the loader, compute and training."
+        case "cannot_matter":
+            free, compute = significant(facts["input"]), significant(facts["compute"])
+            return f"No ablation measured: the speed-up is {free} if all input were free, {compute} if compute were."
+        case "not_possible":
+            return f"No ablation that would decide was measured. Estimated speed-ups if free: {speedups}."
+        case "not_needed":
+            return f"No ablation needed: the workers' own times show the cause. Speed-ups if free: {speedups}."
+
+
+def _percentage(share: float) -> str:
+    return f"{100 * share:.0f}" if share >= 0.095 else significant(100 * share, 2)
+
+
+def _rounds(count: float) -> str:
+    return f"{count:.0f} round{'s' if count > 1 else ''}"
+
+
+def _beside(facts: Facts) -> list[str]:
+    """What else must be known to read the verdict, each as a sentence."""
+    said = []
+    if facts.has("waiting_share"):
+        subject = f" ({facts.text('subject')})" if facts.has("subject") else ""
+        waits = "in such waits" if facts.text("resource") == "wait" else "waiting for it"
+        said.append(f"Workers spend {facts.share('waiting_share')} of their time {waits}{subject}.")
+    if facts.has("copies_from"):
+        said.append(f"Most copies come from {facts.text('copies_from')}.")
+    if facts.has("files_were"):
+        said.append(f"The files were {facts.text('files_were')}, although cold files were asked for.")
+    if facts.has("cold_reads_known_by"):
+        said.append("This file system counts no bytes: only the workers' waiting shows which reads were cold.")
+    return said
+
+
+def _beside_storage(facts: Facts) -> list[str]:
+    if not facts.has("ceiling_share"):
+        return []
+    rate, at = facts.number("read_bytes_per_s", format_rate), facts.number("concurrency", lambda n: f"{n:.0f}")
+    return [f"The storage delivers {rate}: {facts.share('ceiling_share')} of its ceiling at concurrency {at}."]
+
+
+def _largest_speedup(facts: Facts) -> str:
+    resource = facts.text("resource")
+    if resource != "compute":
+        if resource not in FREE:
+            return f"{facts.runs}. Without this wait it would be {facts.times('speedup', 'how')}"
+        it = "it" if not facts.alone else "the loader"
+        return f"{facts.runs}; {FREE[resource]} would make {it} {facts.times('speedup', 'how')}"
+    if not facts.has("input"):
+        return f"{facts.runs}; the loader alone is {facts.number('speedup')} times as fast"
+    device = f"A faster device would make it up to {facts.times('speedup', 'how')}"
+    resource = facts.text("input")
+    free = FREE.get(resource, f"no wait for {NOUN[resource]}")
+    return f"{facts.runs}. {device}, {free} {facts.times('input_speedup', 'input_how')}"
+
+
+def _all_cores_busy(facts: Facts) -> str:
+    return (
+        "all cores are busy, so more workers do not help. "
+        f"{_first_upper(facts.runs)}; free preprocessing would make it {facts.times('speedup', 'how')}"
+    )
+
+
+def _device_idle(facts: Facts) -> str:
+    if facts.bounds[0].cause == "copy":
+        return f"the device is idle {facts.share('copy_share')} of the time while batches are copied to it"
+    return (
+        "the host issues work late. The device is idle "
+        f"{facts.share('launch_share')} of the time for launches and {facts.share('sync_share')} for synchronisation"
+    )
+
+
+def _speedups_alike(facts: Facts) -> str:
+    factors = [
+        f"{facts.number(f'{name}_speedup')}x{_ESTIMATED[facts.how(f'{name}_how')]}"
+        for name in facts.bounds[0].candidates
+    ]
+    return f"the speed-ups if one were free are too close to tell apart. They are {join_words(factors)}"
+
+
+def _no_speedup(facts: Facts) -> str:
+    least = float(facts.bounds[0].reason.facts["least_speedup"])
+    return f"{facts.runs}; no free resource would make it {100 * (least - 1):.0f} % faster"
+
+
+def _of_prediction(facts: Facts) -> str:
+    what = "the second measurement of the loader" if facts.alone else "training"
+    return f"{what} ran at {facts.share('predicted_share')} of its prediction"
+
+
+def _speedup_if(facts: Facts) -> str:
+    return f"the speed-up if {NOUN[facts.text('resource')]} were free"
+
+
+_WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
+    "largest_speedup": _largest_speedup,
+    "all_cores_busy": _all_cores_busy,
+    "device_idle": _device_idle,
+    "speedups_alike": _speedups_alike,
+    "no_speedup": _no_speedup,
+    "no_complete_round": lambda facts: "no round measured both the loader and training",
+    "files_were_warm": lambda facts: facts.text("because"),
+    "one_round_does_not_fit": lambda facts: f"{_of_prediction(facts)} in the only round, which gives no noise band",
+    "outside_noise_band": lambda facts: (
+        f"{_of_prediction(facts)}, outside the noise band: the model does not fit this run"
+    ),
+    "rounds_differ": lambda facts: (
+        f"training over its prediction differs by {facts.share('spread')} between rounds, too much for a verdict"
+    ),
+    "ablation_missing": lambda facts: f"{_speedup_if(facts)} is not known. {_first_upper(facts.text('because'))}",
+    "estimate_not_measured": lambda facts: (
+        f"{_speedup_if(facts)} ({facts.number('speedup')}) is only estimated; there was no time to measure it"
+    ),
+    "estimate_too_small": lambda facts: (
+        f"{_speedup_if(facts)} ({facts.number('speedup')}) is only estimated, and too small for a verdict"
+    ),
+    "within_noise": lambda facts: (
+        f"{_speedup_if(facts)} ({facts.number('speedup')}) is within the spread between rounds"
+    ),
+}
