@@ -1,4 +1,4 @@
-"""Does compute or input bound this training, which part of the input, and what would change it?"""
+"""Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ __all__ = ["Diagnosis", "__version__", "diagnose"]
 
 
 def __getattr__(name: str) -> Any:
-    """`diagnose` and what it returns, imported when they are asked for: the package itself stays light."""
+    """`diagnose` and its result, imported on first use, so that importing the package stays quick."""
     if name in ("diagnose", "Diagnosis"):
         from loaderprobe.api import diagnose as module
 

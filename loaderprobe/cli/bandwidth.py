@@ -1,4 +1,4 @@
-"""`loaderprobe bandwidth`: what the storage can deliver to a loader."""
+"""`loaderprobe bandwidth`: what the storage delivers to a loader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loaderprobe.units import parse_bytes, parse_count, parse_list
 
 
 class Reader(StrEnum):
-    """Who reads."""
+    """The program that reads the files."""
 
     loaderprobe = "loaderprobe"
     fio = "fio"
@@ -24,28 +24,36 @@ class Reader(StrEnum):
 
 @command
 def bandwidth(
-    # What may not be read is for the probe to say: it has its own exit code.
+    # The probe itself reports a path without read permission, with its own exit code.
     path: Annotated[Path, typer.Argument(help="A folder of files, or a file.", readable=False)],
     readers: Annotated[
-        str, typer.Option(help="Numbers of readers, such as 1,2,4; auto doubles them until that gains nothing.")
+        str, typer.Option(help="Concurrencies, such as 1,2,4. auto: double until the rate stops rising.")
     ] = "auto",
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="Of each phase; up to five times that until its rate is known within 5 %.")
+        float,
+        typer.Option(min=0.1, help="Length of each phase; up to five times that until its rate is known within 5 %."),
     ] = 3.0,
     scratch: Annotated[
-        str | None, typer.Option(help="Write a file of this size here, read that, remove it.", show_default="never")
+        str | None,
+        typer.Option(
+            help="Write a file of this size under PATH, such as 1GB, read it and remove it.", show_default="never"
+        ),
     ] = None,
     engine: Annotated[
-        Reader, typer.Option(help="Who reads: fio, where installed, makes all phases but the paced one.")
+        Reader, typer.Option(help="Program that reads. fio must be installed; it runs all phases except the paced one.")
     ] = Reader.loaderprobe,
     drop_caches: Annotated[
-        bool, typer.Option("--drop-caches", help="Empty all caches of the machine first (root), not only these files.")
+        bool,
+        typer.Option("--drop-caches", help="Empty all caches of the machine first (root), not only of these files."),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the choice and order of the files.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed for the choice and order of the files.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (fio's names and units) and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> int:
-    """Read files under PATH at random, cold, with more and more readers. Writes nothing there."""
+    """Measure what the storage under PATH delivers to a loader.
+
+    Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
+    """
     from loaderprobe import api
     from loaderprobe.render.bandwidth import bandwidth_json, render_bandwidth
     from loaderprobe.storage.probe import ProbeRequest
@@ -70,5 +78,5 @@ def bandwidth(
 
 
 def _stop(number: int, _: object) -> None:
-    """A request to end is like Ctrl-C: what is done is kept, and a scratch file removed."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C: finished phases are kept, and a scratch file is removed."""
     raise KeyboardInterrupt

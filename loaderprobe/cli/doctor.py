@@ -18,9 +18,9 @@ _MARKS = {"yes": "[green]yes[/]", "limited": "[yellow]limited[/]", "no": "[red]n
 
 @command
 def doctor(
-    path: Annotated[Path, typer.Argument(help="Where the data is, or will be.")] = Path(),
+    path: Annotated[Path, typer.Argument(help="A directory on the storage of the data.")] = Path(),
 ) -> int:
-    """Say what can and cannot be measured on this machine, why, and how to get the rest."""
+    """Report what can and cannot be measured on this machine, why, and how to get the rest."""
     from loaderprobe import api
 
     if not path.exists():

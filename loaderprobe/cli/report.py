@@ -1,4 +1,4 @@
-"""`loaderprobe report`: shows a stored run again, without measuring."""
+"""`loaderprobe report`: show a stored run again, without measuring."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from loaderprobe.store.codec import write_atomically
 
 @command
 def report(
-    run: Annotated[Path | None, typer.Argument(help="The directory of a run.", show_default=False)] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page of one file.", show_default=False)] = None,
+    run: Annotated[Path | None, typer.Argument(help="Directory of a run.", show_default=False)] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as one HTML file.", show_default=False)] = None,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the summary's JSON Schema.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print summary.json.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of summary.json.")] = False,
 ) -> int:
-    """Judge and show a stored run. Needs no GPU and no torch; measures nothing."""
+    """Show a stored run: verdicts are computed again from its raw values. Needs no GPU; measures nothing."""
     from loaderprobe import api
     from loaderprobe.render.html import HtmlReport
     from loaderprobe.render.json import summary_json, summary_schema
@@ -30,18 +30,18 @@ def report(
     from loaderprobe.store.run_directory import RunDirectory
 
     if sum((md, csv, json, schema)) > 1:
-        raise BadValue("--md, --csv, --json and --schema exclude each other", hint="ask for one of them")
+        raise BadValue("--md, --csv, --json and --schema exclude each other", hint="use one of them")
     if schema:
         show(summary_schema())
         return EXIT_DONE
     if run is None:
-        raise BadValue("which run?", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
+        raise BadValue("no run is given", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
     shown = api.report(RunDirectory.open(run))
     if html is not None:
         try:
             write_atomically(html, HtmlReport().render(shown).encode())
         except (NoSpace, MissingPart) as error:
-            error.hint = "give --html another place"
+            error.hint = "choose another path for --html"
             raise
         show(f"Report: {html}")
         return EXIT_DONE

@@ -25,63 +25,76 @@ RESOLUTIONS = "256x256,500x375,1024x768"
 @command
 def sweep(
     data: Annotated[
-        Path | None, typer.Argument(help="A folder of images. Without it, data sets are generated.", show_default=False)
+        Path | None,
+        typer.Argument(
+            help="Folder of images, one sub-folder per class. Without it, data sets are generated.", show_default=False
+        ),
     ] = None,
-    workers: Annotated[str, typer.Option(help="Worker counts.")] = "1,2,4,8",
+    workers: Annotated[str, typer.Option(help="Numbers of workers, with commas.")] = "1,2,4,8",
     no_serial: Annotated[bool, typer.Option("--no-serial", help="Do not measure the serial loader.")] = False,
-    resolutions: Annotated[str, typer.Option(help="Of the generated data sets.")] = RESOLUTIONS,
+    resolutions: Annotated[
+        str, typer.Option(help="Resolutions of the generated data sets. imagenet: ImageNet's mixture.")
+    ] = RESOLUTIONS,
     compute: Annotated[
-        str, typer.Option(help="auto, cuda, cpu, emulated:NAME, emulated:IMAGES_PER_S; several with commas.")
+        str,
+        typer.Option(
+            help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S; with commas."
+        ),
     ] = "auto",
-    cache: Annotated[str, typer.Option(help="cold, warm, or both.")] = "cold",
+    cache: Annotated[str, typer.Option(help="State of the page cache: cold, warm, or cold,warm.")] = "cold",
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Images a batch.", show_default="256 on CUDA, 4 on the CPU, else 32")
+        int | None, typer.Option(min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU, else 32")
     ] = None,
-    prefetch_factor: Annotated[int, typer.Option(min=1, help="Batches ahead per worker.")] = 2,
+    prefetch_factor: Annotated[int, typer.Option(min=1, help="Batches loaded ahead by each worker.")] = 2,
     pipeline: Annotated[
-        Literal["imagenet", "crop"], typer.Option(help="imagenet: random resized crop and flip; crop: random crop.")
+        Literal["imagenet", "crop"], typer.Option(help="imagenet: random resized crop and flip. crop: random crop.")
     ] = "imagenet",
-    decoder: Annotated[Literal["pillow", "torchvision"], typer.Option(help="Who decodes.")] = "pillow",
+    decoder: Annotated[Literal["pillow", "torchvision"], typer.Option(help="JPEG decoder.")] = "pillow",
     tensor: Annotated[
-        Literal["float32", "uint8"], typer.Option(help="What workers hand over; bytes are normalised on the device.")
+        Literal["float32", "uint8"], typer.Option(help="Type that workers send; uint8 is normalised on the device.")
     ] = "float32",
     precision: Annotated[
         Literal["auto", "bf16", "fp16", "fp32", "tf32"],
-        typer.Option(help="Of training; auto: bf16 on CUDA, else fp32."),
+        typer.Option(help="Precision of training. auto: bf16 on CUDA, else fp32."),
     ] = "auto",
     memory_format: Annotated[
-        Literal["channels_last", "contiguous"], typer.Option(help="Of model and images.")
+        Literal["channels_last", "contiguous"], typer.Option(help="Memory format of model and images.")
     ] = "channels_last",
-    compiled: Annotated[bool, typer.Option("--compile", help="Train through torch.compile.")] = False,
+    compiled: Annotated[bool, typer.Option("--compile", help="Train with torch.compile.")] = False,
     no_pin_memory: Annotated[
         bool, typer.Option("--no-pin-memory", help="Copy to the GPU from pageable memory.")
     ] = False,
-    side_stream: Annotated[bool, typer.Option("--side-stream", help="Copy to the GPU on a stream of its own.")] = False,
+    side_stream: Annotated[bool, typer.Option("--side-stream", help="Copy to the GPU on a separate stream.")] = False,
     gpu_decode: Annotated[
-        bool, typer.Option("--gpu-decode", help="Workers hand over files; the GPU decodes and crops them.")
+        bool, typer.Option("--gpu-decode", help="Workers send whole files; the GPU decodes and crops them.")
     ] = False,
-    loader: Annotated[str, typer.Option(help="torch, or package.module:Class.")] = "torch",
-    rounds: Annotated[int, typer.Option(min=1, help="Times every mode is measured.")] = 3,
+    loader: Annotated[str, typer.Option(help="torch, or a class of your own as package.module:Class.")] = "torch",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds in which every mode is measured.")] = 3,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Perform every experiment everywhere, also where the verdict is clear.")
+        bool,
+        typer.Option("--thorough", help="Measure every ablation everywhere, also where the verdict is already clear."),
     ] = False,
-    budget: Annotated[float | None, typer.Option(help="Seconds for the whole sweep.", show_default="none")] = None,
-    time_limit: Annotated[float, typer.Option(help="Seconds after which a configuration has hung.")] = 600.0,
-    data_dir: Annotated[Path, typer.Option(help="Where data sets are generated.")] = Path("loaderprobe-data"),
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Seconds for the whole sweep. The rest is left for --resume.", show_default="none"),
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="Timeout of one configuration, in seconds.")] = 600.0,
+    data_dir: Annotated[Path, typer.Option(help="Directory of the generated data sets.")] = Path("loaderprobe-data"),
     out: Annotated[
         Path | None, typer.Option(help="Directory of the run.", show_default="loaderprobe-runs/DATE-TIME")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="A run to complete; its own settings hold.", show_default=False)
+        Path | None,
+        typer.Option(help="Run to complete, with its own settings; measures only what is missing.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the data and of the order of the segments.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the data and for the order of the segments.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> int:
-    """Measure every configuration and say what binds it: compute, or which part of the input.
+    """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
 
-    Trains ResNet-50 on generated data sets, or on DATA, with the serial loader and with each number of
-    workers, and judges every configuration by experiment.
+    Trains ResNet-50 on generated data sets, or on DATA, with the serial loader and with each number of workers.
+    Each verdict comes from an experiment.
     """
     from loaderprobe import api
     from loaderprobe.records.config import TrainOptions
@@ -129,7 +142,7 @@ def _start(request: SweepRequest, quiet: bool) -> RunDirectory:
 
     size = api.data_to_make(request)
     if size and not quiet:
-        text = f"Data: about {format_bytes(size)} of images are generated under {request.data_dir}, and kept there."
+        text = f"Data: about {format_bytes(size)} of images will be generated under {request.data_dir} and kept."
         stderr().print(text, highlight=False, markup=False)
     with counting(quiet) as on_data:
         return api.start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data)
@@ -153,7 +166,9 @@ def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
     if not as_json:
         show(f"\nReport: {page}")
     if interrupted:
-        stderr().print(f"interrupted; what was measured is kept. Go on with: loaderprobe sweep --resume {run.path}")
+        stderr().print(
+            f"interrupted; the finished configurations are kept. Resume with: loaderprobe sweep --resume {run.path}"
+        )
         return EXIT_INTERRUPTED
     failed = any(row.status == "failed" for row in shown.summary.configurations)
     return EXIT_SOME_FAILED if failed else EXIT_DONE
@@ -174,13 +189,15 @@ def _with_serial(workers: tuple[int, ...], no_serial: bool) -> tuple[int, ...]:
     if no_serial:
         chosen = tuple(count for count in workers if count)
         if not chosen:
-            raise BadValue("--no-serial leaves nothing to measure", hint="name at least one worker count, or drop it")
+            raise BadValue(
+                "--no-serial leaves nothing to measure", hint="give at least one worker count, or leave out --no-serial"
+            )
         return chosen
     return (0, *(count for count in workers if count))
 
 
 def _computes(text: str) -> tuple[str, ...]:
-    """`auto` is CUDA where there is a GPU, else real steps on the CPU, with a note."""
+    """`auto` is CUDA if there is a GPU, else real steps on the CPU, with a note."""
     from loaderprobe.system.environment import list_gpus
 
     names = parse_list(text, str)
@@ -189,7 +206,7 @@ def _computes(text: str) -> tuple[str, ...]:
     gpus, _ = list_gpus()
     if not gpus:
         stderr().print(
-            "no NVIDIA GPU here: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
+            "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
             style="yellow",
         )
     return tuple(dict.fromkeys(("cuda" if gpus else "cpu") if name == "auto" else name for name in names))

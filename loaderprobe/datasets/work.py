@@ -23,7 +23,7 @@ from loaderprobe.system.process import die_with_parent
 CHUNK = 32
 # A killed run loses the files of about so many seconds.
 SYNC_S = 5.0
-GO_ON = "run the same command again: it goes on from here"
+GO_ON = "run the same command again: it resumes where it stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
