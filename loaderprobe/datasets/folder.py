@@ -116,7 +116,7 @@ def _image_root(root: Path) -> Path:
     try:
         return train if train.is_dir() else root
     except PermissionError as error:
-        raise MissingPart(f"{root} may not be read", hint="run as a user who may") from error
+        raise MissingPart(f"{root} may not be read", hint="run as a user with read permission") from error
 
 
 def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
     try:
         os.scandir(base).close()
     except PermissionError as error:
-        raise MissingPart(f"{base} may not be read", hint="run as a user who may") from error
+        raise MissingPart(f"{base} may not be read", hint="run as a user with read permission") from error
     except OSError as error:
         raise BadValue(f"{base} is not a folder of images: {error.strerror}", hint="give a directory") from error
     seen: set[tuple[int, int]] = set()

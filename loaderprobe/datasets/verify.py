@@ -30,7 +30,9 @@ def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[D
     try:
         manifest = read_manifest(directory)
     except OSError as error:
-        raise MissingPart(f"{directory} cannot be read: {error.strerror}", hint="run as a user who may") from error
+        raise MissingPart(
+            f"{directory} cannot be read: {error.strerror}", hint="run as a user with read permission"
+        ) from error
     if manifest is None:
         return (Damage(path=MANIFEST, trouble="missing: the set is not complete"),)
     found = []
