@@ -49,7 +49,7 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
 
     Images are looked for under `root/train` when that exists. Files that are not images, are empty,
     unreadable or damaged are counted and named; only as many are decoded as the sample needs. Raises BadValue
-    when `root` is not a directory or no image is left, MissingPart when it may not be read.
+    when `root` is not a directory or no image is left, MissingPart without read permission.
     """
     base = _image_root(root.absolute())
     skips = _Skips()
@@ -116,7 +116,7 @@ def _image_root(root: Path) -> Path:
     try:
         return train if train.is_dir() else root
     except PermissionError as error:
-        raise MissingPart(f"{root} may not be read", hint="run as a user with read permission") from error
+        raise MissingPart(f"no permission to read {root}", hint="run as a user with read permission") from error
 
 
 def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
     try:
         os.scandir(base).close()
     except PermissionError as error:
-        raise MissingPart(f"{base} may not be read", hint="run as a user with read permission") from error
+        raise MissingPart(f"no permission to read {base}", hint="run as a user with read permission") from error
     except OSError as error:
         raise BadValue(f"{base} is not a folder of images: {error.strerror}", hint="give a directory") from error
     seen: set[tuple[int, int]] = set()
@@ -186,7 +186,7 @@ def _examine(path: Path) -> tuple[int, str | None]:
             image.draft("RGB", (max(1, image.width // 8), max(1, image.height // 8)))
             image.load()
     except PermissionError:
-        return 0, "may not be read"
+        return 0, "no read permission"
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         return 0, f"damaged: {error}".replace(str(path), path.name)
     return size, None

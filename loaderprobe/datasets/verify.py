@@ -25,7 +25,7 @@ class Damage:
 def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[Damage, ...]:
     """All files that are missing or differ, from reading every one; of an incomplete set, its manifest.
 
-    Raises MissingPart when the manifest may not be read.
+    Raises MissingPart when the manifest cannot be read.
     """
     try:
         manifest = read_manifest(directory)

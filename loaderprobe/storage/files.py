@@ -67,7 +67,7 @@ class Sample:
 def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
     """Files under `path` in random order, until `limit_bytes` are reached; a single file is read in blocks.
 
-    Raises BadValue when there is nothing to read, MissingPart when it may not be read.
+    Raises BadValue when there is nothing to read, MissingPart without read permission.
     """
     try:
         status = path.stat()
@@ -75,7 +75,7 @@ def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
         raise _unreadable(path, error) from error
     if stat.S_ISREG(status.st_mode):
         if not os.access(path, os.R_OK):
-            raise MissingPart(f"{path} may not be read", hint="run as a user with read permission")
+            raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission")
         return _one_file(path, status.st_size, limit_bytes, seed)
     if not stat.S_ISDIR(status.st_mode):
         raise BadValue(
@@ -93,7 +93,7 @@ def _what(mode: int) -> str:
 
 def _unreadable(path: Path, error: OSError) -> BadValue | MissingPart:
     if error.errno in (errno.EACCES, errno.EPERM):
-        return MissingPart(f"{path} may not be read", hint="run as a user with read permission")
+        return MissingPart(f"no permission to read {path}", hint="run as a user with read permission")
     return BadValue(f"{path} cannot be read: {error.strerror}", hint="give a folder of files, or a file")
 
 
@@ -184,7 +184,7 @@ def _regular_files(base: Path, skipped: Counter[str]) -> Iterator[tuple[str, int
     def unreadable(error: OSError) -> None:
         if Path(error.filename) == base:
             raise _unreadable(base, error) from error
-        skipped["in a folder that may not be read"] += 1
+        skipped["in a folder without read permission"] += 1
 
     for directory, _, names in os.walk(base, onerror=unreadable):
         for name in names:

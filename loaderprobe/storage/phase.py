@@ -162,8 +162,8 @@ def _nothing(unread: Counter[str]) -> BadValue | MissingPart:
         ", ".join(f"{count} {reason}" for reason, count in unread.items())
         or "the readers ended without an error message"
     )
-    if set(unread) == {"may not be read"}:
-        return MissingPart(f"none of the files may be read any more ({why})", hint="run as a user with read permission")
+    if set(unread) == {"no read permission"}:
+        return MissingPart(f"no permission to read any of the files ({why})", hint="run as a user with read permission")
     return BadValue(f"none of the files could be read ({why})", hint="keep the files in place while they are read")
 
 

@@ -202,7 +202,7 @@ def _trouble(error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
         return "vanished"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return "may not be read"
+        return "no read permission"
     return os.strerror(error.errno) if error.errno else str(error)
 
 
