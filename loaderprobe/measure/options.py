@@ -12,16 +12,16 @@ from loaderprobe.units import join_words
 
 
 def check_options(compute: str, options: TrainOptions) -> None:
-    """Raises BadValue when this device does not take these options: they would change nothing, and mislead.
+    """Raise BadValue when this device does not take these options, because they would have no effect.
 
-    A class of computes that takes options has a `check(options)`, and is made by `Class(argument, clock, options)`.
+    A compute class that takes options has `check(options)` and is created by `Class(argument, clock, options)`.
     """
     name, _ = split_name(compute)
     check = getattr(resolve("compute", name), "check", None)
     if check is not None:
         check(options)
     elif changed := options.changed():
-        why = "an emulated accelerator has the rate it is given" if name.startswith("emulated") else "it takes none"
+        why = "an emulated accelerator has a specified rate" if name.startswith("emulated") else "it takes none"
         verb = "do" if len(changed) > 1 else "does"
         raise BadValue(
             f"{join_words(changed)} {verb} not apply to --compute {compute}: {why}", hint="use --compute cuda or cpu"

@@ -87,7 +87,7 @@ def _expect(child: Child, line: bytes) -> None:
 
 
 def _dead() -> LoaderprobeError:
-    return LoaderprobeError("a reading process of the probe died", hint="look for the out-of-memory killer")
+    return LoaderprobeError("a reading process of the probe died", hint="check dmesg for the out-of-memory killer")
 
 
 def _result(child: Child) -> Reading:

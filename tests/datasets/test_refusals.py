@@ -178,7 +178,7 @@ def test_a_place_without_permission_is_a_missing_part(
     open_path.chmod(0o555)
     with as_nobody(), pytest.raises(MissingPart) as error:
         make(open_path / below)
-    assert "may write" in error.value.hint
+    assert "write permission" in error.value.hint
 
 
 def test_a_complete_set_can_be_used_where_one_may_not_write(open_path: Path, make: Make, as_nobody: AsNobody) -> None:
