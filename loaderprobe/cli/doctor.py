@@ -29,9 +29,11 @@ def doctor(
     table.add_column("measured", width=26)
     table.add_column("here")
     table.add_column("why", ratio=1)
-    for ability in api.doctor(path if path.is_dir() else path.parent):
-        why = escape(ability.why) + (f"\n[dim]to get it: {escape(ability.next_step)}[/]" if ability.next_step else "")
-        table.add_row(ability.name, _MARKS[ability.state], why)
+    for capability in api.doctor(path if path.is_dir() else path.parent):
+        why = escape(capability.why) + (
+            f"\n[dim]to get it: {escape(capability.next_step)}[/]" if capability.next_step else ""
+        )
+        table.add_row(capability.name, _MARKS[capability.state], why)
     width, color = width_and_color()
     Console(width=width, no_color=not color, highlight=False, emoji=False).print(table)
     return EXIT_DONE

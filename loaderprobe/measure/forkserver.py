@@ -150,7 +150,7 @@ def _serve(link: socket.socket) -> None:
 
 def _live(birth: _Birth, fds: list[int], link: socket.socket) -> None:
     """Run the child: its own process group, events to its output, everything else to the log."""
-    nursery = os.getppid()
+    server = os.getppid()
     link.close()
     os.setpgid(0, 0)
     events, log = fds[0], fds[1]
@@ -158,7 +158,7 @@ def _live(birth: _Birth, fds: list[int], link: socket.socket) -> None:
     os.dup2(log, 2)
     code = 1
     try:
-        code = measure_in_child(Path(birth.order), Path(birth.result), parent=nursery)
+        code = measure_in_child(Path(birth.order), Path(birth.result), parent=server)
     except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
         traceback.print_exc()
     finally:

@@ -23,7 +23,7 @@ REASONS = {
     16: "the GPU must be reset",
     17: "the operating system blocks NVML; a container may lack this GPU's device files",
     18: "driver and library versions differ: reboot after the driver's update",
-    19: "the current use of the GPU forbids it",
+    19: "the GPU is in use in a way that forbids it",
     20: "NVML found too little memory",
     21: "NVML had no data yet",
     25: "the driver does not support the structure version of nvidia-ml-py",

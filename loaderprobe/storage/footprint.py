@@ -34,5 +34,5 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
         (place,) = found.values()
         note = f"the files are not on the file system of {path}, but on {place.mount}"
         return replace(place, path=str(path), notes=(*place.notes, note))
-    note = f"the files lie on several file systems ({', '.join(sorted(found))}), whose reads cannot be told apart"
+    note = f"the files lie on several file systems ({', '.join(sorted(found))}), whose reads cannot be separated"
     return replace(own, kind="unknown", devices=(), layers=(), notes=(note,))
