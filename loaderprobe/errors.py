@@ -2,6 +2,7 @@
 
 LoaderprobeError           1   a bug, or an unexpected error
 ├── BadValue               2   a value, file or path that the user gave
+│   └── DamagedRun             a file of a stored run cannot be used
 ├── MissingPart            3   a missing plug-in, GPU, permission or tool
 └── Refused                5   refused, to keep data safe
     ├── ForeignDirectory       the directory holds something else
@@ -31,6 +32,18 @@ class BadValue(LoaderprobeError):
     """A value or path given by the user cannot be used."""
 
     exit_code = 2
+
+
+MEASURE_AGAIN = "complete the run with --resume, which measures it again"
+
+
+class DamagedRun(BadValue):
+    """A file of a stored run cannot be read, or holds what cannot be. `reason` leaves out its name."""
+
+    def __init__(self, file: str, reason: str, *, hint: str = MEASURE_AGAIN) -> None:
+        super().__init__(f"{file} {reason}", hint=hint)
+        self.file = file
+        self.reason = reason
 
 
 class MissingPart(LoaderprobeError):

@@ -40,23 +40,35 @@ def resolve(kind: Kind, name: str) -> Callable[..., Any]:
 
     Raises BadValue for an unknown name, MissingPart for one that cannot be imported.
     """
+    module_name, attribute = _target(kind, name)
+    try:
+        found = getattr(import_module(module_name), attribute)
+    except Exception as error:  # a module of the user's own may raise anything while it is imported
+        reason = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        raise MissingPart(
+            f"the {kind} '{name}' cannot be loaded: {reason}", hint=f"check that {module_name} can be imported"
+        ) from error
+    if not callable(found):
+        raise BadValue(f"{module_name}:{attribute} is not a class", hint=f"name a class for the {kind} protocol")
+    made: Callable[..., Any] = found
+    return made
+
+
+def foreign_module(kind: Kind, name: str) -> str | None:
+    """The module outside loaderprobe that `resolve` would import; None for a built-in name. Raises BadValue."""
+    return None if name in BUILT_IN[kind] else _target(kind, name)[0]
+
+
+def _target(kind: Kind, name: str) -> tuple[str, str]:
+    """(module, class) behind a name, checked and not imported. Raises BadValue."""
     target = BUILT_IN[kind].get(name) or _entry_point(kind, name) or (name if ":" in name else None)
     if target is None:
         known = join_words(sorted(BUILT_IN[kind]), "or")
         raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or package.module:Class of your own")
     module_name, _, attribute = target.partition(":")
-    if module_name.strip(".") != module_name or not module_name or not attribute:
+    if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
         raise BadValue(f"'{target}' names no class", hint=f"write package.module:Class for a {kind} of your own")
-    try:
-        found = getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise MissingPart(
-            f"the {kind} '{name}' cannot be loaded: {error}", hint=f"check that {module_name} can be imported"
-        ) from error
-    if not callable(found):
-        raise BadValue(f"{target} is not a class", hint=f"name a class that implements the {kind} protocol")
-    made: Callable[..., Any] = found
-    return made
+    return module_name, attribute
 
 
 def _entry_point(kind: Kind, name: str) -> str | None:

@@ -59,13 +59,14 @@ def overhead(out: Path, seconds: float) -> dict[str, Any]:
     from loaderprobe.measure.clock import SystemClock
     from loaderprobe.measure.pace import Pace
     from loaderprobe.measure.segments import train
-    from loaderprobe.records.config import RunConfig
+    from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
     from loaderprobe.samplers import sampling
 
     with tempfile.TemporaryDirectory() as place:
         files = some_files(Path(place))
         config = RunConfig(
-            data=files.fingerprint, resolution=files.label, workers=8, batch_size=64, prefetch_factor=2, compute="cuda"
+            data=files.fingerprint, resolution=files.label, loader=LoaderSpec(workers=8, prefetch_factor=2),
+            compute=ComputeSpec(name="cuda", batch_size=64),
         )  # fmt: skip
         plain = DataLoader(
             ImageFiles(files, "imagenet", "pillow", "float32"), batch_size=64, sampler=InOrder(), drop_last=True,
@@ -75,7 +76,7 @@ def overhead(out: Path, seconds: float) -> dict[str, Any]:
             # Workers are forked before CUDA is used.
             bare_batches, our_batches = iter(plain), ours.batches()
             clock = SystemClock()
-            compute = CudaCompute("", clock)
+            compute = CudaCompute("", clock, config)
             trainer = compute._trainer
 
             def bare() -> float:
@@ -115,7 +116,7 @@ def alternated(loops: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 def some_files(place: Path) -> Any:
     from loaderprobe.api import SetRequest, generate
-    from loaderprobe.datasets.folder import generated_set
+    from loaderprobe.datasets.scan.folder import generated_set
 
     cores = len(os.sched_getaffinity(0))
     generate(place, [SetRequest(resolution=(256, 256))], count=2048, processes=cores, progress=lambda *_: None)
@@ -135,13 +136,17 @@ def sweep(out: Path, seconds: float) -> dict[str, Any]:
 def swept(run_path: Path, sizes: Any, workers: Any, caches: Any, seconds: float, *, budgeted: bool) -> dict[str, Any]:
     """A run directory, and its rows; `budgeted` deals the time out over the configurations."""
     from loaderprobe import api
+    from loaderprobe.records.config import ComputeSpec, LoaderSpec
     from loaderprobe.render.json import summary_json
 
     begin, cores = time.monotonic(), len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as place:
         request = api.SweepRequest(
-            data=None, data_dir=Path(place), out=run_path, resolutions=sizes, workers=workers, computes=(COMPUTE,),
-            caches=caches, batch_size=SWEEP_BATCH, decoder="torchvision", rounds=1, command=("scripts/gpu_check",),
+            data=None, data_dir=Path(place), out=run_path, resolutions=sizes, caches=caches, rounds=1,
+            loaders=tuple(
+                LoaderSpec(workers=n, prefetch_factor=2 if n else 0, decoder="torchvision") for n in workers
+            ),
+            computes=(ComputeSpec(name=COMPUTE, batch_size=SWEEP_BATCH),), command=("scripts/gpu_check",),
         )  # fmt: skip
         wanted = [api.SetRequest(resolution=size) for size in sizes]
         api.generate(Path(place), wanted, count=request.images_needed, processes=cores, progress=lambda *_: None)
@@ -179,7 +184,8 @@ def rows(shown: Any, run: Any) -> Iterator[dict[str, Any]]:
         timeline = getattr(seen, "timeline", None)
         missing = {each.name: each.reason for each in getattr(seen, "missing", ())}
         yield {
-            "resolution": row.resolution, "workers": row.workers, "cache": row.cache, "status": row.status,
+            "resolution": row.config.resolution, "workers": row.config.loader.workers, "cache": row.config.cache,
+            "status": row.status,
             "reason": row.reason, "images_per_s": row.images_per_s.value if row.images_per_s else None,
             "cause": row.bound.cause if row.bound else None,
             "window_steps": timeline.steps if timeline else None,

@@ -1,4 +1,4 @@
-"""Real data sets, small and made once."""
+"""Real data sets, small and made once; which tests run alone; what was skipped."""
 
 from __future__ import annotations
 
@@ -6,24 +6,44 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from loaderprobe.datasets.folder import generated_set
-from loaderprobe.datasets.generate import generate
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.runner import run_configuration
 from loaderprobe.records.config import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.testing import example_config
-from tests.slow_disks import banked_disk, latency_disk, plant_disk, serial_disk
+from tests.planted.fixtures import banked_disk, latency_disk, plant_disk, serial_disk
+from tests.skips import summary
 
 __all__ = ["banked_disk", "latency_disk", "plant_disk", "serial_disk"]  # fixtures
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs."""
+    for item in items:
+        if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.alone)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Each reason for which tests were skipped, once, with the command that runs them."""
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
+    reasons = [place[2].removeprefix("Skipped: ") for place in skipped if isinstance(place, tuple | list)]
+    if reasons:
+        terminalreporter.section(f"{len(reasons)} skipped")
+        for line in summary(reasons):
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +55,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
     return generated_set(made, sample=256, seed=0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def measure_real() -> MeasureReal:
     """Measures a file set in a real child process, with short segments."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from loaderprobe import errors, plugins, stats, units
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import FileSet, content_hash
+from loaderprobe.records.options import with_options
 from loaderprobe.testing import example_config, example_files
+from tests.other_options import PATHS, with_another
 
 
 def test_every_error_has_the_exit_code_of_the_contract() -> None:
     """Bugs 1, bad values 2, missing parts 3, refusals 5; and the tree in the docstring is complete."""
     codes = {
         "LoaderprobeError": 1, "BadValue": 2, "MissingPart": 3, "Refused": 5,
-        "ForeignDirectory": 5, "NoSpace": 5, "Locked": 5,
+        "ForeignDirectory": 5, "NoSpace": 5, "Locked": 5, "DamagedRun": 2,
     }  # fmt: skip
     kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
     found = {name: kind.exit_code for name, kind in kinds.items() if issubclass(kind, LoaderprobeError)}
@@ -123,20 +125,27 @@ def test_intervals_come_from_the_spread_between_rounds() -> None:
         stats.mean([])
 
 
-def test_a_key_changes_with_every_field_and_with_nothing_else() -> None:
+def test_a_key_changes_with_every_option_and_with_nothing_else() -> None:
     """Resuming by content rests on it."""
-    config = example_config()
-    other: dict[str, object] = {
-        "data": "x", "resolution": "1x1", "workers": 3, "batch_size": 17, "prefetch_factor": 3, "loader": "x:y",
-        "pipeline": "crop", "decoder": "torchvision", "tensor": "uint8", "compute": "cpu", "cache": "warm", "rounds": 4,
-        "seed": 1, "precision": "fp32", "memory_format": "contiguous", "compile": True, "pin_memory": False,
-        "side_stream": True, "gpu_decode": True,
-    }  # fmt: skip
-    assert set(other) == {field.name for field in fields(RunConfig)}
-    keys = {replace(config, **{name: value}).key for name, value in other.items()}  # type: ignore[arg-type]  # by name
-    assert len(keys) == len(other)
-    assert config.key not in keys
-    assert example_config().key == config.key
+    keys = {with_another(example_config(), path, kind).key for path, kind in PATHS}
+    assert len(keys) == len(PATHS)
+    assert example_config().key not in keys
+    assert example_config(rounds=3, cache="cold").key == example_config().key
+
+
+def test_a_key_depends_on_what_is_not_as_usual_only() -> None:
+    """An option that is new tomorrow does not change what was measured today."""
+    usual = {"data": "0" * 16, "resolution": "500x375", "loader": {"workers": 2, "prefetch_factor": 2},
+             "compute": {"name": "emulated:1000", "batch_size": 16}}  # fmt: skip
+    assert example_config().key == content_hash(usual)
+    changed = usual | {"compute": {"name": "emulated:1000", "batch_size": 16, "compile": True}}
+    assert example_config(compile=True).key == content_hash(changed)
+
+
+def test_an_option_that_does_not_exist_is_refused() -> None:
+    """By its name."""
+    with pytest.raises(BadValue, match="no option 'colour'"):
+        with_options(example_config(), colour="red")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records.config import LoaderSpec
 from loaderprobe.testing import example_config, example_files
 
 
@@ -40,8 +41,8 @@ def test_negative_and_contradictory_numbers_are_refused(changes: dict[str, int])
 def test_a_serial_loader_has_no_prefetch_factor() -> None:
     """With 0 workers a prefetch factor means nothing, so it must be 0."""
     with pytest.raises(BadValue, match="serial"):
-        replace(example_config(), workers=0)
-    assert example_config(workers=0).batches_ahead == 0
+        LoaderSpec(workers=0, prefetch_factor=2)
+    assert example_config(workers=0).loader.batches_ahead == 0
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     return Verdict(
         images_per_s=interval(list(found.end_to_end.values())),
-        rates=rates,
+        rates_images_per_s=rates,
         gains=Speedups(**{field.name: found.gains.get(field.name) for field in fields(Speedups)}),
         predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,
         prediction_error=prediction_error_of(found)[0],
@@ -72,7 +72,7 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
 def _bound(
     measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None
 ) -> Bound:
-    by_rates = judge(found, workers=measurement.config.workers, cores_available=measurement.cores_available)
+    by_rates = judge(found, workers=measurement.config.loader.workers, cores_available=measurement.cores_available)
     judgement = with_gaps(by_rates, window)
     figures = Figures(
         training=median(list(found.end_to_end.values())),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from loaderprobe.analyze.forecast.advice import Place, Recommendation
 from loaderprobe.analyze.forecast.groups import Known, recommend_groups
@@ -11,8 +13,10 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.window import Seen, held_against, look
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import why
+from loaderprobe.errors import MEASURE_AGAIN, LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import (
@@ -28,19 +32,27 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.verdict import Verdict
 
-Result = Measurement | RunFailure | None
-_NOT_MEASURED = "this configuration was not measured"
+Result = Measurement | RunFailure | DamagedFile | None
+Judged = tuple[Verdict, Seen]
 
 
 def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
     ceilings: Mapping[str, StorageCeiling], accelerators: Mapping[str, float] | None = None,
+    damaged: Sequence[DamagedFile] = (),
 ) -> Report:  # fmt: skip
     """Judge every result and put them together, in the order of the sweep.
 
-    `ceilings` of the storage are by file set; `accelerators` gives images/s by name.
+    `ceilings` of the storage are by file set; `accelerators` gives images/s by name; `damaged` are files of the run
+    beside its results. A measurement that cannot be judged spoils its own row.
     """
+    judged = {
+        config.key: _judged(result, ceilings.get(config.data))
+        for config, result in results
+        if isinstance(result, Measurement)
+    }
+    results = [(config, _unless_damaged(result, judged.get(config.key))) for config, result in results]
     rows: list[ConfigurationRow] = []
     details: list[Detail] = []
     recommendations, knees = recommend_groups(
@@ -48,14 +60,13 @@ def build_report(
         _known(files, environment, ceilings, accelerators or {}),
     )
     for config, result in results:
-        if isinstance(result, Measurement):
-            seen = look(result)
-            judged = verdict(result, ceilings.get(config.data), seen)
-            rows.append(_measured_row(result, judged, recommendations[config.key], seen))
-            details.append(_detail(result, judged, seen))
-        else:
+        found = judged.get(config.key)
+        if isinstance(result, Measurement) and isinstance(found, tuple):
+            rows.append(_measured_row(result, *found, recommendations[config.key]))
+            details.append(_detail(result, found[1]))
+        elif not isinstance(result, Measurement):
             rows.append(_unmeasured_row(config, result))
-    run = _run_info(name, created_utc, command, files, [result for _, result in results])
+    run = _run_info(name, created_utc, command, files, [result for _, result in results], damaged)
     summary = Summary(
         schema=SUMMARY_SCHEMA,
         schema_version=SUMMARY_VERSION,
@@ -67,9 +78,35 @@ def build_report(
     return Report(summary=summary, details=tuple(details))
 
 
+def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
+    """The verdict; or, where the arithmetic breaks down on what was stored, the file and the reason."""
+    try:
+        seen = look(measurement)
+        found = verdict(measurement, ceiling, seen), seen
+        if _all_finite(asdict(found[0])):
+            return found
+        reason = "a figure is infinite"
+    except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
+
+
+def _all_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_all_finite, value.values()))
+    if isinstance(value, tuple | list):
+        return all(map(_all_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _unless_damaged(result: Result, judged: Judged | DamagedFile | None) -> Result:
+    return judged if isinstance(judged, DamagedFile) else result
+
+
 def _run_info(
-    name: str, created_utc: str, command: str, files: Sequence[FileSet], results: Sequence[Result]
-) -> RunInfo:
+    name: str, created_utc: str, command: str, files: Sequence[FileSet], results: Sequence[Result],
+    damaged: Sequence[DamagedFile],
+) -> RunInfo:  # fmt: skip
     pending = sum(result is None for result in results)
     return RunInfo(
         name=name,
@@ -77,8 +114,9 @@ def _run_info(
         command=command,
         complete=pending == 0,
         pending=pending,
-        wall_s=sum(result.wall_s for result in results if result is not None),
+        wall_s=sum(result.wall_s for result in results if isinstance(result, Measurement | RunFailure)),
         data=tuple(_data_info(file_set) for file_set in files),
+        damaged=(*damaged, *dict.fromkeys(result for result in results if isinstance(result, DamagedFile))),
     )
 
 
@@ -116,85 +154,32 @@ def _known(
     )
 
 
-def _measured_row(measurement: Measurement, judged: Verdict, advised: Recommendation, seen: Seen) -> ConfigurationRow:
-    emulated = measurement.compute.specified_images_per_s is not None
-    return replace(
-        _row(measurement.config, "measured", None, emulated=emulated),
-        images_per_s=judged.images_per_s,
-        rates_images_per_s=judged.rates,
-        gains=judged.gains,
-        predicted_images_per_s=judged.predicted_images_per_s,
-        prediction_error=judged.prediction_error,
-        input_wait_fraction=judged.input_wait_fraction,
-        accelerator_utilization=judged.accelerator_utilization,
-        bytes_per_image=judged.bytes_per_image,
-        disk_read_bytes_per_s=judged.disk_read_bytes_per_s,
-        cold_fraction=judged.cold_fraction,
-        disk_ceiling_fraction=judged.disk_ceiling_fraction,
-        read_amplification=judged.read_amplification,
-        other_read_bytes_per_s=judged.other_read_bytes_per_s,
-        files_were=judged.files_were,
-        instrument_cpu_fraction=judged.instrument_cpu_fraction,
-        gpu=judged.gpu,
-        bound=judged.bound,
-        advice=advised.advice,
+def _measured_row(measurement: Measurement, judged: Verdict, seen: Seen, advised: Recommendation) -> ConfigurationRow:
+    return ConfigurationRow(
+        config=measurement.config,
+        status="measured",
+        reason=None,
+        verdict=replace(judged, advice=advised.advice),
+        emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
-        unavailable=judged.unavailable,
         gpu_window=held_against(seen.window, judged.accelerator_utilization),
     )
 
 
-def _unmeasured_row(config: RunConfig, failure: RunFailure | None) -> ConfigurationRow:
-    emulated = config.compute.startswith("emulated")
-    if failure is None:
-        return _row(config, "skipped", "not measured yet", emulated=emulated)
-    hint = f"; {failure.hint}" if failure.hint else ""
-    return _row(config, "failed", f"{failure.reason} (at: {failure.stage}){hint}", emulated=emulated)
+def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None) -> ConfigurationRow:
+    status: Status = "skipped" if failure is None else "failed"
+    reason = "not measured yet"
+    if isinstance(failure, DamagedFile):
+        reason = f"{failure.file} {failure.reason}; {MEASURE_AGAIN}"
+    elif failure is not None:
+        reason = f"{failure.reason} (at: {failure.stage}){f'; {failure.hint}' if failure.hint else ''}"
+    emulated = config.compute.name.startswith("emulated")
+    return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 
 
-def _row(config: RunConfig, status: Status, reason: str | None, *, emulated: bool) -> ConfigurationRow:
-    """A row without figures."""
-    return ConfigurationRow(
-        key=config.key,
-        resolution=config.resolution,
-        workers=config.workers,
-        batch_size=config.batch_size,
-        prefetch_factor=config.prefetch_factor,
-        loader=config.loader,
-        pipeline=config.pipeline,
-        decoder=config.decoder,
-        tensor=config.tensor,
-        compute=config.compute,
-        emulated=emulated,
-        cache=config.cache,
-        status=status,
-        reason=reason,
-        images_per_s=None,
-        rates_images_per_s=None,
-        gains=None,
-        predicted_images_per_s=None,
-        prediction_error=None,
-        input_wait_fraction=None,
-        accelerator_utilization=None,
-        bytes_per_image=None,
-        disk_read_bytes_per_s=None,
-        cold_fraction=None,
-        disk_ceiling_fraction=None,
-        read_amplification=None,
-        other_read_bytes_per_s=None,
-        instrument_cpu_fraction=None,
-        gpu={"unavailable": _NOT_MEASURED},
-        bound=None,
-        advice=(),
-        unavailable={"*": reason} if reason else {},
-    )
-
-
-def _detail(measurement: Measurement, judged: Verdict, seen: Seen) -> Detail:
+def _detail(measurement: Measurement, seen: Seen) -> Detail:
     return Detail(
         key=measurement.config.key,
-        step_time=judged.step_time,
-        worker_time=judged.worker_time,
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,

@@ -1,6 +1,7 @@
 """The verbs: what loaderprobe does, for the command line and for programs."""
 
 from loaderprobe.api.data import generate, verify
+from loaderprobe.api.stored import foreign_modules
 from loaderprobe.api.verbs import (
     SweepRequest,
     bandwidth,
@@ -11,8 +12,9 @@ from loaderprobe.api.verbs import (
     save_report,
     start_sweep,
     sweep,
+    usual_batch_size,
 )
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.request import SetRequest
 
 __all__ = [
     "SetRequest",
@@ -20,11 +22,13 @@ __all__ = [
     "bandwidth",
     "data_to_make",
     "doctor",
+    "foreign_modules",
     "generate",
     "plan",
     "report",
     "save_report",
     "start_sweep",
     "sweep",
+    "usual_batch_size",
     "verify",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rule import CLEAR_LEAD
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.measure.order import Order
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -39,15 +40,15 @@ class Ceilings:
         """Measure what the storage delivers to as many readers as `order` has workers, right after it has run."""
         if order.config.cache != "cold":
             return
-        most = max(config.workers for config in self.run.record.spec.configs)
-        if not (order.thorough or order.config.workers == most or storage_matters(measured)):
+        most = max(config.loader.workers for config in self.run.record.spec.configs)
+        if not (order.thorough or order.config.loader.workers == most or storage_matters(measured)):
             return
-        known = self.run.ceiling(order.config.data)
+        known = self._known(order.config.data)
         longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
         found = raise_ceiling(
             known,
             order.files,
-            max(1, order.config.workers),
+            max(1, order.config.loader.workers),
             seconds=CEILING_S,
             longest_s=min(CEILING_LONGEST_S, max(CEILING_S, longest_s)),
             cache=LinuxPageCache(),
@@ -58,12 +59,20 @@ class Ceilings:
     def name_kinds(self, left_s: float | None) -> None:
         """Find out the kind of storage under each data set that storage holds back, as far as time is left."""
         for config in self.run.record.spec.configs:
-            known, measured = self.run.ceiling(config.data), self.run.result(config.key)
+            known, measured = self._known(config.data), self.run.result(config.key)
             if known is None or known.kind is not None or not isinstance(measured, Measurement):
                 continue
             if config.cache == "cold" and storage_matters(measured) and (left_s is None or left_s > KIND_LONGEST_S):
                 left_s = None if left_s is None else left_s - KIND_LONGEST_S
-                self.run.save_ceiling(_with_kind(known, self.run.files(config.data)))
+                with suppress(DamagedRun):  # without its files there is no kind; the report says so
+                    self.run.save_ceiling(_with_kind(known, self.run.files(config.data)))
+
+    def _known(self, data: str) -> StorageCeiling | None:
+        """A ceiling that cannot be read is measured again."""
+        try:
+            return self.run.ceiling(data)
+        except DamagedRun:
+            return None
 
 
 def ceiling_of(measured: Measurement, files: BatchFiles | PartFiles | str, cache: PageCache) -> StorageCeiling | None:
@@ -73,7 +82,7 @@ def ceiling_of(measured: Measurement, files: BatchFiles | PartFiles | str, cache
     """
     if isinstance(files, str) or measured.config.cache != "cold" or not storage_matters(measured):
         return None
-    readers = max(1, measured.config.workers)
+    readers = max(1, measured.config.loader.workers)
     if isinstance(files, PartFiles):
         return ceiling_of_parts(files.file_bytes, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
     sizes = {path: size for path, size in files.file_bytes.items() if size}

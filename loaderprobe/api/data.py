@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from loaderprobe.datasets.generate import generate as generate_set
-from loaderprobe.datasets.manifest import SPEC
-from loaderprobe.datasets.request import SetRequest
-from loaderprobe.datasets.verify import Damage, verify_set
+from loaderprobe.datasets.generate.generate import generate as generate_set
+from loaderprobe.datasets.generate.manifest import SPEC
+from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.generate.verify import Damage, verify_set
 from loaderprobe.errors import BadValue
 from loaderprobe.units import format_resolution
 

@@ -170,9 +170,9 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         candidates=judged.bound.candidates,
         sentence=counted(judged.bound.sentence),
         sample="images" if measured.images else "samples",
-        workers=measured.config.workers,
-        batch_size=measured.config.batch_size,
-        prefetch_factor=measured.config.prefetch_factor,
+        workers=measured.config.loader.workers,
+        batch_size=measured.config.compute.batch_size,
+        prefetch_factor=measured.config.loader.prefetch_factor,
         cache=measured.config.cache,
         files_were=judged.files_were,
         first_epoch_images_per_s=kept.first if kept else None,
@@ -180,7 +180,7 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         rounds=rounds,
         with_step=with_step,
         images_per_s=judged.images_per_s if with_step else _alone(measured),
-        ceilings=judged.rates if with_step else replace(judged.rates, compute=None),
+        ceilings=judged.rates_images_per_s if with_step else replace(judged.rates_images_per_s, compute=None),
         gains=judged.gains if with_step else replace(judged.gains, compute=None),
         advice=tuple(replace(each, action=counted(each.action)) for each in _advice(measured, data, with_step)),
         evidence=tuple(
@@ -222,7 +222,7 @@ def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) ->
             f"the loader alone delivers {significant(kept.first)} images/s{later}; the verdict is on the {kept.judged} "
             f"epoch{'s' if kept.judged == 'later' else ''}"
         )
-    warm, gain = judged.rates.loader_without_storage, judged.gains.storage
+    warm, gain = judged.rates_images_per_s.loader_without_storage, judged.gains.storage
     if data.fits and data.size_bytes and warm is not None and gain is not None:
         found.append(
             f"the whole data set (about {format_bytes(data.size_bytes)}) fits in memory: after the first epoch its "

@@ -17,7 +17,15 @@ from loaderprobe.measure.session import OnStage, Parts, Session
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, Compute, NextRound, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import BatchFiles, CacheState, PartFiles, RunConfig, content_hash
+from loaderprobe.records.config import (
+    BatchFiles,
+    CacheState,
+    ComputeSpec,
+    LoaderSpec,
+    PartFiles,
+    RunConfig,
+    content_hash,
+)
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.samplers.waits import WaitsSampler
@@ -250,11 +258,8 @@ def _config(own: Any, loader: Any, compute: Compute, asked: Asked, learned: Lear
     return RunConfig(
         data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
         resolution="as-found",
-        workers=loader.num_workers,
-        batch_size=max(1, own.records().images[0]),
-        prefetch_factor=loader.prefetch_factor or 0,
-        loader="own",
-        compute=compute.info().name,
+        loader=LoaderSpec(name="own", workers=loader.num_workers, prefetch_factor=loader.prefetch_factor or 0),
+        compute=ComputeSpec(name=compute.info().name, batch_size=max(1, own.records().images[0])),
         cache="as-found" if learned.access == "none" else asked.cache,
         rounds=asked.rounds,
         seed=asked.seed,

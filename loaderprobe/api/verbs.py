@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.report import build_report
 from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.data import OnData, generate
+from loaderprobe.api.stored import beside_results
 from loaderprobe.compute.emulated import ACCELERATORS
-from loaderprobe.datasets.folder import generated_set, scan_folder
-from loaderprobe.datasets.manifest import is_generated
-from loaderprobe.datasets.pool import expected_mean
-from loaderprobe.datasets.request import SetRequest
+from loaderprobe.datasets.generate.manifest import is_generated
+from loaderprobe.datasets.generate.pool import expected_mean
+from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.scan.folder import generated_set, scan_folder
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.capabilities import capabilities
 from loaderprobe.measure.clock import SystemClock
@@ -30,16 +31,7 @@ from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.plugins import resolve, split_name
 from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.config import (
-    CacheState,
-    Decoder,
-    FileSet,
-    Pipeline,
-    RunConfig,
-    SweepSpec,
-    TensorType,
-    TrainOptions,
-)
+from loaderprobe.records.config import CacheState, ComputeSpec, FileSet, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
@@ -70,19 +62,9 @@ class SweepRequest:
     data_dir: Path
     out: Path
     resolutions: tuple[Resolution, ...]
-    workers: tuple[int, ...]
-    """0 is the serial loader."""
-    computes: tuple[str, ...]
+    loaders: tuple[LoaderSpec, ...]
+    computes: tuple[ComputeSpec, ...]
     caches: tuple[CacheState, ...] = ("cold",)
-    batch_size: int | None = None
-    """None takes what is usual for the device."""
-    prefetch_factor: int = 2
-    loader: str = "torch"
-    pipeline: Pipeline = "imagenet"
-    decoder: Decoder = "pillow"
-    tensor: TensorType = "float32"
-    options: TrainOptions = field(default_factory=TrainOptions)
-    """How the trainer runs its steps and brings batches to the device."""
     rounds: int = 3
     thorough: bool = False
     """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
@@ -96,16 +78,17 @@ class SweepRequest:
             if seconds is not None and not 0 < seconds < math.inf:
                 raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
 
-    def batch_size_for(self, compute: str) -> int:
-        """The batch size on this device."""
-        return self.batch_size or DEFAULT_BATCH_SIZE.get(split_name(compute)[0], USUAL_BATCH_SIZE)
-
     @property
     def images_needed(self) -> int:
         """Images of one set that let the largest configuration read each file once in a segment."""
-        most_workers, batch = max(self.workers), max(self.batch_size_for(compute) for compute in self.computes)
-        batches = COLD_BATCHES + most_workers * (2 * self.prefetch_factor + 2)
-        return min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
+        ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in self.loaders)
+        batch = max(compute.batch_size for compute in self.computes)
+        return min(MOST_IMAGES, max(LEAST_IMAGES, (COLD_BATCHES + ahead) * batch))
+
+
+def usual_batch_size(compute: str) -> int:
+    """Images a batch where none are asked for: as many as keep this device busy."""
+    return DEFAULT_BATCH_SIZE.get(split_name(compute)[0], USUAL_BATCH_SIZE)
 
 
 def data_to_make(request: SweepRequest) -> float:
@@ -122,17 +105,27 @@ def data_to_make(request: SweepRequest) -> float:
 
 def start_sweep(request: SweepRequest, *, processes: int, on_data: OnData) -> RunDirectory:
     """Check every name, prepare the data and make the run directory."""
-    request.options.check_decoding(request.pipeline, request.decoder)
     for compute in request.computes:
-        _check_compute(compute, request.options)
-    resolve("loader", request.loader)
+        for loader in request.loaders:
+            check_options(loader, compute)
+        _check_compute(compute.name)
+    for name in dict.fromkeys(loader.name for loader in request.loaders):
+        resolve("loader", name)
     files = _file_sets(request, processes, on_data)
     configs = tuple(
-        _config(request, file_set, workers, compute, cache)
+        RunConfig(
+            data=file_set.fingerprint,
+            resolution=file_set.label,
+            loader=loader,
+            compute=compute,
+            cache=cache,
+            rounds=request.rounds,
+            seed=request.seed,
+        )
         for compute in request.computes
         for cache in request.caches
         for file_set in files
-        for workers in request.workers
+        for loader in request.loaders
     )
     spec = SweepSpec(
         configs=configs,
@@ -149,9 +142,8 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnData) -> Ru
     return RunDirectory.create(request.out, record, files)
 
 
-def _check_compute(compute: str, options: TrainOptions) -> None:
+def _check_compute(compute: str) -> None:
     """Raise now what would otherwise fail every configuration. A GPU is used only in the child."""
-    check_options(compute, options)
     name, argument = split_name(compute)
     made = resolve("compute", name)
     if name.startswith("emulated"):
@@ -185,25 +177,6 @@ def _file_sets(request: SweepRequest, processes: int, on_data: OnData) -> list[F
     return [generated_set(path, sample=request.images_needed, seed=request.seed) for path in made]
 
 
-def _config(request: SweepRequest, files: FileSet, workers: int, compute: str, cache: CacheState) -> RunConfig:
-    return RunConfig(
-        data=files.fingerprint,
-        resolution=files.label,
-        workers=workers,
-        batch_size=request.batch_size_for(compute),
-        prefetch_factor=request.prefetch_factor if workers else 0,
-        loader=request.loader,
-        pipeline=request.pipeline,
-        decoder=request.decoder,
-        tensor=request.tensor,
-        **asdict(request.options),
-        compute=compute,
-        cache=cache,
-        rounds=request.rounds,
-        seed=request.seed,
-    )
-
-
 def plan(run: RunDirectory) -> Plan:
     """What a sweep of the run would measure now, and how long that takes."""
     return plan_sweep(run.record.spec, pending(run))
@@ -235,15 +208,17 @@ def report(run: RunDirectory) -> Report:
     fingerprints = dict.fromkeys(config.data for config in spec.configs)
     if not fingerprints:
         raise BadValue(f"{run.path} holds no configuration")
+    beside = beside_results(run, tuple(fingerprints))
     return build_report(
         name=run.path.resolve().name,
         created_utc=run.record.created_utc,
         command=" ".join(spec.command),
         environment=run.record.environment,
-        files=[run.files(fingerprint) for fingerprint in fingerprints],
+        files=beside.files,
         results=[(config, run.result(config.key)) for config in spec.configs],
-        ceilings={found.data: found for each in fingerprints if (found := run.ceiling(each)) is not None},
+        ceilings=beside.ceilings,
         accelerators={name: each.images_per_s for name, each in ACCELERATORS.items()},
+        damaged=beside.damaged,
     )
 
 

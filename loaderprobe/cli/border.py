@@ -49,10 +49,12 @@ def command(body: Callable[P, int]) -> Callable[P, None]:
 
 def complain(error: LoaderprobeError) -> int:
     """Print the error and its hint; returns the exit code."""
+    from loaderprobe.render.wording import visible
+
     console = stderr()
-    console.print(f"[bold red]error:[/] {_escape(error.message)}", highlight=False)
+    console.print(f"[bold red]error:[/] {_escape(visible(error.message))}", highlight=False)
     if error.hint:
-        console.print(f"[bold]try:[/] {_escape(error.hint)}", highlight=False)
+        console.print(f"[bold]try:[/] {_escape(visible(error.hint))}", highlight=False)
     return error.exit_code
 
 

@@ -62,8 +62,8 @@ def generate(
     and the same seed gives the same files.
     """
     from loaderprobe import api
-    from loaderprobe.datasets.oddities import parse_oddities
-    from loaderprobe.datasets.work import GO_ON
+    from loaderprobe.datasets.generate.oddities import parse_oddities
+    from loaderprobe.datasets.generate.work import GO_ON
     from loaderprobe.system.cpu import cores_available
 
     if verify:
@@ -96,8 +96,8 @@ def generate(
 
 def _verify(directory: Path, quiet: bool) -> int:
     from loaderprobe import api
-    from loaderprobe.datasets.manifest import MANIFEST
-    from loaderprobe.datasets.work import GO_ON
+    from loaderprobe.datasets.generate.manifest import MANIFEST
+    from loaderprobe.datasets.generate.work import GO_ON
 
     with counting(quiet) as on_data:
         found = api.verify(directory, on_data)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
-from loaderprobe.errors import EXIT_DONE, BadValue, MissingPart, NoSpace
+from loaderprobe.errors import EXIT_DONE, EXIT_SOME_FAILED, BadValue, MissingPart, NoSpace
 from loaderprobe.store.codec import write_atomically
 
 
@@ -21,7 +21,10 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print summary.json.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of summary.json.")] = False,
 ) -> int:
-    """Show a stored run: verdicts are computed again from its raw values. Needs no GPU; measures nothing."""
+    """Show a stored run: verdicts are computed again from its raw values. Needs no GPU; measures nothing.
+
+    A damaged file costs only its own row: the others are shown, with exit code 4.
+    """
     from loaderprobe import api
     from loaderprobe.render.html import HtmlReport
     from loaderprobe.render.json import summary_json, summary_schema
@@ -37,6 +40,7 @@ def report(
     if run is None:
         raise BadValue("no run is given", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
     shown = api.report(RunDirectory.open(run))
+    code = EXIT_SOME_FAILED if shown.summary.run.damaged else EXIT_DONE
     if html is not None:
         try:
             write_atomically(html, HtmlReport().render(shown).encode())
@@ -44,7 +48,7 @@ def report(
             error.hint = "choose another path for --html"
             raise
         show(f"Report: {html}")
-        return EXIT_DONE
+        return code
     width, color = width_and_color()
     if md:
         show(MarkdownReport().render(shown))
@@ -54,4 +58,4 @@ def report(
         show(summary_json(shown))
     else:
         show(TerminalReport().render(shown, width=width, color=color))
-    return EXIT_DONE
+    return code

@@ -97,34 +97,46 @@ def sweep(
     Each verdict comes from an experiment.
     """
     from loaderprobe import api
-    from loaderprobe.records.config import TrainOptions
+    from loaderprobe.records.config import ComputeSpec, LoaderSpec
     from loaderprobe.store.run_directory import RunDirectory
 
     if resume is not None:
         run = RunDirectory.open(resume)
+        for module in api.foreign_modules(run):
+            # Also with --quiet: the run names this code, not the command line.
+            text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
+            stderr().print(text, highlight=False, markup=False)
     else:
         request = api.SweepRequest(
             data=data,
             data_dir=data_dir,
             out=out or Path("loaderprobe-runs") / datetime.now().strftime("%Y%m%d-%H%M%S"),
             resolutions=parse_list(resolutions, parse_resolution),
-            workers=_with_serial(parse_list(workers, parse_count), no_serial),
-            computes=_computes(compute),
-            caches=parse_list(cache, _cache_state),
-            batch_size=batch_size,
-            prefetch_factor=prefetch_factor,
-            loader=loader,
-            pipeline=pipeline,
-            decoder=decoder,
-            tensor=tensor,
-            options=TrainOptions(
-                precision=precision,
-                memory_format=memory_format,
-                compile=compiled,
-                pin_memory=not no_pin_memory,
-                side_stream=side_stream,
-                gpu_decode=gpu_decode,
+            loaders=tuple(
+                LoaderSpec(
+                    name=loader,
+                    workers=count,
+                    prefetch_factor=prefetch_factor if count else 0,
+                    pipeline=pipeline,
+                    decoder=decoder,
+                    tensor=tensor,
+                    pin_memory=not no_pin_memory,
+                    gpu_decode=gpu_decode,
+                )
+                for count in _with_serial(parse_list(workers, parse_count), no_serial)
             ),
+            computes=tuple(
+                ComputeSpec(
+                    name=name,
+                    batch_size=batch_size or api.usual_batch_size(name),
+                    precision=precision,
+                    memory_format=memory_format,
+                    compile=compiled,
+                    side_stream=side_stream,
+                )
+                for name in _computes(compute)
+            ),
+            caches=parse_list(cache, _cache_state),
             thorough=thorough,
             rounds=rounds,
             seed=seed,
@@ -161,8 +173,9 @@ def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
     except KeyboardInterrupt:
         interrupted = True
     shown = api.report(run)
-    page = api.save_report(run, shown)
+    # Shown before it is saved: a full disk must not hide what was measured.
     _print(shown, as_json)
+    page = api.save_report(run, shown)
     if not as_json:
         show(f"\nReport: {page}")
     if interrupted:
@@ -171,7 +184,7 @@ def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
         )
         return EXIT_INTERRUPTED
     failed = any(row.status == "failed" for row in shown.summary.configurations)
-    return EXIT_SOME_FAILED if failed else EXIT_DONE
+    return EXIT_SOME_FAILED if failed or shown.summary.run.damaged else EXIT_DONE
 
 
 def _print(shown: Any, as_json: bool) -> None:

@@ -8,7 +8,7 @@ import torch
 from torchvision.models import resnet50
 
 from loaderprobe.compute.profile import thread_numbers
-from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, Precision, TrainOptions
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec, Precision
 
 LEARNING_RATE = 0.1
 MOMENTUM = 0.9
@@ -28,18 +28,18 @@ def precision_on(device: torch.device, asked: Precision) -> Precision:
 class Trainer:
     """A ResNet-50, its optimizer and its loss on one device."""
 
-    def __init__(self, device: torch.device, options: TrainOptions) -> None:
+    def __init__(self, device: torch.device, spec: ComputeSpec) -> None:
         self.device = device
-        self.precision = precision_on(device, options.precision)
-        self.memory_format = FORMATS[options.memory_format]
-        self.options = options
+        self.precision = precision_on(device, spec.precision)
+        self.memory_format = FORMATS[spec.memory_format]
+        self.spec = spec
         self.backward_threads: frozenset[int] = frozenset()
         """The ids of autograd's thread in profilers; empty before the first step."""
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
             _round_products(self.precision == "tf32")
         model = resnet50(num_classes=CLASSES).to(device, memory_format=self.memory_format).train()
         self._parameters = list(model.parameters())
-        self._model: Any = torch.compile(model) if options.compile else model
+        self._model: Any = torch.compile(model) if spec.compile else model
         # A scaled loss is looked at before each step, which waits for the GPU, unless the optimizer itself looks.
         fused = {"fused": True} if self.precision == "fp16" and device.type == "cuda" else {}
         self._optimizer = torch.optim.SGD(self._parameters, lr=LEARNING_RATE, momentum=MOMENTUM, **fused)
@@ -82,8 +82,8 @@ class Trainer:
     def words(self) -> str:
         """How it trains, for the report."""
         how = {"bf16": "bf16 autocast", "fp16": "fp16 autocast with a scaled loss", "tf32": "TF32", "fp32": "float32"}
-        layout = self.options.memory_format
-        compiled = ", torch.compile" if self.options.compile else ""
+        layout = self.spec.memory_format
+        compiled = ", torch.compile" if self.spec.compile else ""
         return f"ResNet-50 training steps, {how[self.precision]}, {layout}{compiled}, SGD with momentum"
 
     def _note_thread(self, gradient: torch.Tensor) -> None:

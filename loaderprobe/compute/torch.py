@@ -16,13 +16,14 @@ from loaderprobe.compute.resnet import Trainer
 from loaderprobe.compute.stepped import StepEvents
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Clock
-from loaderprobe.records.config import TrainOptions
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.measurement import ComputeInfo
+from loaderprobe.records.options import asked_of_device
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.units import join_words
 
 ON_ROCM = "ROCm: steps and their events are timed, but only NVIDIA's CUPTI records kernels and their occupancy"
-OF_CPU = ("precision", "memory_format", "compile")
+OF_CPU = frozenset({"precision", "memory_format", "compile"})
 
 
 def _on_rocm() -> bool:
@@ -32,27 +33,26 @@ def _on_rocm() -> bool:
 class CudaCompute:
     """Training on a GPU, by default in bf16 autocast and channels_last. The argument is its number, or empty."""
 
-    def __init__(self, argument: str, clock: Clock, options: TrainOptions | None = None) -> None:
+    def __init__(self, argument: str, clock: Clock, config: RunConfig) -> None:
         if not torch.cuda.is_available():
             raise MissingPart(
                 "torch finds no CUDA device",
                 hint="run `loaderprobe doctor`; or use --compute cpu, or --compute emulated:mlperf-h100",
             )
-        options = options or TrainOptions()
         self._device = torch.device("cuda", int(argument or 0))
         torch.cuda.set_device(self._device)
         torch.backends.cudnn.benchmark = True
-        self._options = options
-        self._trainer = Trainer(self._device, options)
+        self._config = config
+        self._trainer = Trainer(self._device, config.compute)
         self._events = StepEvents(self._device, clock)
-        self._side = torch.cuda.Stream(self._device) if options.side_stream else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self._decoder = GpuDecoder(self._device) if options.gpu_decode else None
+        self._side = torch.cuda.Stream(self._device) if config.compute.side_stream else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self._decoder = GpuDecoder(self._device) if config.loader.gpu_decode else None
 
     @staticmethod
-    def check(options: TrainOptions) -> None:
+    def check(loader: LoaderSpec, compute: ComputeSpec) -> None:
         """Raises BadValue for options that exclude each other."""
-        if options.gpu_decode and options.side_stream:
-            raise BadValue("--gpu-decode already uses a separate stream: leave out --side-stream")
+        if loader.gpu_decode and compute.side_stream:
+            raise BadValue("gpu_decode already uses a separate stream: leave out side_stream")
 
     def info(self) -> ComputeInfo:
         """The GPU's name and the training options."""
@@ -60,7 +60,7 @@ class CudaCompute:
             self._trainer.words(),
             *(["batches copied on a separate stream"] if self._side else []),
             *(["JPEG files decoded on the GPU"] if self._decoder else []),
-            *([] if self._options.pin_memory else ["from pageable memory"]),
+            *([] if self._config.loader.pin_memory else ["from pageable memory"]),
             *([ON_ROCM] if _on_rocm() else []),
         ]
         return ComputeInfo(
@@ -131,20 +131,19 @@ class CudaCompute:
 class CpuCompute:
     """Training on the CPU, by default in float32, with torch's own threads; a step ends before the host continues."""
 
-    def __init__(self, argument: str, clock: Clock, options: TrainOptions | None = None) -> None:
+    def __init__(self, argument: str, clock: Clock, config: RunConfig) -> None:
         self._clock = clock
-        self._trainer = Trainer(torch.device("cpu"), options or TrainOptions())
+        self._trainer = Trainer(torch.device("cpu"), config.compute)
         self._finished: list[int] = []
 
     @staticmethod
-    def check(options: TrainOptions) -> None:
+    def check(loader: LoaderSpec, compute: ComputeSpec) -> None:
         """Raises BadValue for options that only a GPU has."""
-        usual = TrainOptions(**{name: getattr(options, name) for name in OF_CPU})
-        beyond = [name for name in options.changed() if name not in usual.changed()]
+        beyond = [name for name in asked_of_device(loader, compute) if name not in OF_CPU]
         if beyond:
             raise BadValue(f"{join_words(beyond)} need{'s' * (len(beyond) == 1)} a GPU", hint="use --compute cuda")
-        if options.precision not in ("auto", "bf16", "fp32"):
-            raise BadValue(f"--precision {options.precision} needs a GPU", hint="the CPU trains in fp32 or bf16")
+        if compute.precision not in ("auto", "bf16", "fp32"):
+            raise BadValue(f"precision {compute.precision} needs a GPU", hint="the CPU trains in fp32 or bf16")
 
     def info(self) -> ComputeInfo:
         """The processor and the number of threads."""

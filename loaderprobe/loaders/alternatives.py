@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -14,6 +13,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.records.config import Decoder, FileSet, RunConfig
 from loaderprobe.records.measurement import Alternative
+from loaderprobe.records.options import with_options
 from loaderprobe.stats import median
 
 Way = Literal["usual", "pillow", "torchvision", "uint8"]
@@ -28,10 +28,10 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     The files are read once before, so that all alternatives find them in the cache. Files that cannot be decoded
     are skipped: the loader reports them.
     """
-    other: Decoder = "torchvision" if config.decoder == "pillow" else "pillow"
-    ways: dict[Way, RunConfig] = {"usual": config, other: replace(config, decoder=other)}
-    if config.tensor == "float32":
-        ways["uint8"] = replace(config, tensor="uint8")
+    other: Decoder = "torchvision" if config.loader.decoder == "pillow" else "pillow"
+    ways: dict[Way, RunConfig] = {"usual": config, other: with_options(config, decoder=other)}
+    if config.loader.tensor == "float32":
+        ways["uint8"] = with_options(config, tensor="uint8")
     made = {name: _maker(way, files) for name, way in ways.items()}
     timed: dict[Way, list[int]] = {name: [] for name in ways}
     for number in range(min(IMAGES, files.count)):
@@ -56,7 +56,7 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
 
 
 def _maker(config: RunConfig, files: FileSet) -> Callable[[int], Any]:
-    images = ImageFiles(files, config.pipeline, config.decoder, config.tensor)
+    images = ImageFiles(files, config.loader.pipeline, config.loader.decoder, config.loader.tensor)
     return lambda number: default_collate([images[number]])
 
 

@@ -29,10 +29,11 @@ class InOrder(Sampler[int]):
 
 def shared_memory_needed(config: RunConfig, largest_file_bytes: int = 0) -> int:
     """Bytes of shared memory that a configuration's batches in flight take at most."""
-    image = largest_file_bytes if config.gpu_decode else 3 * SIDE * SIDE * VALUE_BYTES[config.tensor]
-    batch = config.batch_size * image
+    spec = config.loader
+    image = largest_file_bytes if spec.gpu_decode else 3 * SIDE * SIDE * VALUE_BYTES[spec.tensor]
+    batch = config.compute.batch_size * image
     # Those ahead, the one in the training thread's hands, and one a worker is making.
-    return batch * (config.batches_ahead + 1 + config.workers) if config.workers else 0
+    return batch * (spec.batches_ahead + 1 + spec.workers) if spec.workers else 0
 
 
 def image_loader(config: RunConfig, files: FileSet, **options: Any) -> DataLoader[Any]:
@@ -40,20 +41,21 @@ def image_loader(config: RunConfig, files: FileSet, **options: Any) -> DataLoade
 
     For a GPU that decodes: packed files, see `pack`.
     """
-    if config.gpu_decode:
+    spec = config.loader
+    if spec.gpu_decode:
         options["collate_fn"] = pack
     return DataLoader(
-        EncodedFiles(files) if config.gpu_decode else ImageFiles(files, config.pipeline, config.decoder, config.tensor),
-        batch_size=config.batch_size,
+        EncodedFiles(files) if spec.gpu_decode else ImageFiles(files, spec.pipeline, spec.decoder, spec.tensor),
+        batch_size=config.compute.batch_size,
         sampler=InOrder(),
         drop_last=True,
-        num_workers=config.workers,
-        prefetch_factor=config.prefetch_factor or None,
+        num_workers=spec.workers,
+        prefetch_factor=spec.prefetch_factor or None,
         # The GPU's decoder takes files from ordinary memory.
-        pin_memory=config.compute.startswith("cuda") and config.pin_memory and not config.gpu_decode,
+        pin_memory=config.compute.name.startswith("cuda") and spec.pin_memory and not spec.gpu_decode,
         generator=torch.Generator().manual_seed(config.seed),
         # Workers are tied to this process, whose children they must be.
-        multiprocessing_context="fork" if config.workers else None,
+        multiprocessing_context="fork" if spec.workers else None,
         **options,
     )
 

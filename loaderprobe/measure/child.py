@@ -36,12 +36,12 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
     location = locate(Path(order.files.root))
     on_stage("alternative decoders", 0, 0)
     # Where the GPU decodes, alternatives on the CPU are irrelevant.
-    known = config.loader in BUILT_IN["alternatives"] and not config.gpu_decode
-    alternatives = resolve("alternatives", config.loader)(config, order.files) if known else ()
+    known = config.loader.name in BUILT_IN["alternatives"] and not config.loader.gpu_decode
+    alternatives = resolve("alternatives", config.loader.name)(config, order.files) if known else ()
     on_stage("starting the loader", 0, 0)
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
-        loader = stack.enter_context(resolve("loader", config.loader)(config, order.files, scratch))
+        loader = stack.enter_context(resolve("loader", config.loader.name)(config, order.files, scratch))
         on_stage("starting the device", 0, 0)
         compute = make_compute(config, clock)
         look = resolve("sampling", "loaderprobe.samplers.waits:WaitsSampler")

@@ -60,7 +60,7 @@ def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig]) -> Plan:
     """The plan for what is still to be measured of a sweep."""
     least = most = 0.0
     for config in todo:
-        given = config.compute.startswith("emulated")
+        given = config.compute.name.startswith("emulated")
         start_s = START_SECONDS + (0.0 if given else WARM_UP_SECONDS)
         screening = config.rounds * (SCREENING_SEGMENTS + (0 if given else RESIDENT_SEGMENTS))
         surely = screening + (config.rounds * (COSTLY_SEGMENTS - 1) if spec.thorough else 0)

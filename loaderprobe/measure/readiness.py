@@ -71,7 +71,7 @@ class Readiness:
     def exhausted(self, segments: int, pace: Pace, to_flush: int) -> bool:
         """True when so many cold segments need more new batches than are left."""
         least = max(pace.multiple, MIN_COLD_BATCHES)
-        batches = segments * (to_flush + self.config.batches_ahead + least)
+        batches = segments * (to_flush + self.config.loader.batches_ahead + least)
         return (
             self.access == "fresh" and isinstance(self.loader, Renewing) and self.loader.new_left() < batches
         )  # fmt: skip
@@ -98,12 +98,13 @@ class Readiness:
             once = int(left / NEW_ROUNDS) - untimed
         else:
             known = self.whole()
-            untimed += self.untimed(mode, self.config.workers * (self.config.prefetch_factor + 1))
-            once = (self.pool or (known.count // self.config.batch_size if known else 0)) - untimed
+            untimed += self.untimed(mode, self.config.loader.workers * (self.config.loader.prefetch_factor + 1))
+            once = (self.pool or (known.count // self.config.compute.batch_size if known else 0)) - untimed
             if once < least:
+                size = self.config.compute.batch_size
                 self.notes.append(
-                    f"the {(once + untimed) * self.config.batch_size} images are too few to read each once per "
-                    f"segment: {self.config.batch_size * (untimed + least)} are needed"
+                    f"the {(once + untimed) * size} images are too few to read each once per "
+                    f"segment: {size * (untimed + least)} are needed"
                 )
         once -= once % pace.multiple
         return replace(pace, max_batches=max(once, least))
@@ -119,7 +120,7 @@ class Readiness:
             self.take(self.pool)
         elif self.access == "fresh":
             if isinstance(self.loader, Renewing):
-                self.loader.repeat(max(self.last_new, self.config.batches_ahead + to_flush))
+                self.loader.repeat(max(self.last_new, self.config.loader.batches_ahead + to_flush))
                 self._supplied("again")
         else:
             self._warm(taken, pace, to_flush, cpu_s, cores)
@@ -144,18 +145,18 @@ class Readiness:
     def _supplied(self, batches: Literal["new", "again"]) -> None:
         """Drop the batches that were requested before the loader was switched to others."""
         if batches != self._supply:
-            self.take(self.config.batches_ahead)
+            self.take(self.config.loader.batches_ahead)
         self._supply = batches
 
     def _warm(self, taken: int, pace: Pace, to_flush: int, cpu_s: float, cores: float) -> None:
         known = self.whole()
         if known is None:
             return
-        size = self.config.batch_size
-        steps_needed = self.config.batches_ahead + to_flush + pace.min_batches
+        size = self.config.compute.batch_size
+        steps_needed = self.config.loader.batches_ahead + to_flush + pace.min_batches
         # A warm configuration also trains on warm files, for as long as a segment may last.
         seconds = pace.max_s if self._base_is_warm else pace.min_s
-        hands = min(max(self.config.workers, 1), cores)
+        hands = min(max(self.config.loader.workers, 1), cores)
         most = round(WARM_MARGIN * hands * seconds / cpu_s) if cpu_s > 0 else known.count
         images = min(known.count, max(steps_needed * size, most))
         self.cache.warm(known.absolute(taken * size, images))
@@ -168,12 +169,12 @@ class Readiness:
         if self.files is None:
             return None
         count = min(RESIDENCY_FILES, self.files.count)
-        ahead = (first_batch + self.config.batches_ahead) * self.config.batch_size
+        ahead = (first_batch + self.config.loader.batches_ahead) * self.config.compute.batch_size
         return self.cache.resident(self.files.absolute(ahead, count))
 
     def delivered(self, first_batch: int, batches: int) -> tuple[int | None, int | None]:
         """(bytes of the files of these batches, bytes of those that were not read since the eviction)."""
-        known, size = self.whole(), self.config.batch_size
+        known, size = self.whole(), self.config.compute.batch_size
         if known is None or self.access != "files":
             return None, None
         first, count = first_batch * size, batches * size

@@ -95,7 +95,7 @@ class Session:
     @property
     def _to_flush(self) -> int:
         """Most batches that can be made, or in progress, ahead of a switch."""
-        return self.config.workers * (self.config.prefetch_factor + 1)
+        return self.config.loader.workers * (self.config.loader.prefetch_factor + 1)
 
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
@@ -126,7 +126,7 @@ class Session:
     def _feed(self, count: int) -> Iterator[Any]:
         """`count` batches as in a segment of the configuration as asked, from files in the same cache state."""
         self._prepare(self.base_mode, replace(self._pace, min_batches=count))
-        first, size = self.taken, self.config.batch_size
+        first, size = self.taken, self.config.compute.batch_size
         self._switch(self.base_mode)
         known = self._ready.whole()
         for number in range(count):
@@ -199,7 +199,7 @@ class Session:
         clock = self.parts.clock
         self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
         self._started_ns = clock.now_ns()
-        self._pace = pace_for(workers=self.config.workers, rounds=self.config.rounds, budget_s=self.budget_s)
+        self._pace = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=self.budget_s)
         parts = self.parts.loader, self.parts.cache
         self._ready = Readiness(self.config, self.files, self.access, *parts, self._drop, self.pool, self._notes)
         self.on_stage("first batch", 0, 0)
@@ -211,7 +211,7 @@ class Session:
         if self.parts.compute.info().specified_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
             self._resident = [self.parts.compute.copy(batch) for batch in held]
-            if self.config.compile:
+            if self.config.compute.compile:
                 # The first step compiles, for minutes.
                 train_resident(self._resident, self.parts.compute, clock, Pace(max_batches=1))
             train_resident(self._resident, self.parts.compute, clock, WARM_UP)
@@ -268,7 +268,7 @@ class Session:
         pace = self._pace
         if "warm" not in (self.base_mode, mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
-        return self._ready.limit(pace, mode, self._to_flush + self.config.batches_ahead)
+        return self._ready.limit(pace, mode, self._to_flush + self.config.loader.batches_ahead)
 
     def _prepare(self, mode: Mode, pace: Pace) -> None:
         records = self.parts.loader.records()
@@ -294,7 +294,7 @@ class Session:
             activity=activity,
             round=number,
             first_batch=first_batch,
-            batch_size=self.config.batch_size,
+            batch_size=self.config.compute.batch_size,
             delivered_bytes=delivered,
             distinct_bytes=distinct,
             disk_bytes=disk_after - disk_before if disk_after is not None and disk_before is not None else None,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.runner import run_configuration
 from loaderprobe.protocols import Clock
@@ -76,9 +78,14 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
             )
 
         report(Event(stage="start"))
+        try:
+            files = run.files(config.data)
+        except DamagedRun as error:
+            run.save(_without_files(config, error))
+            continue
         order = Order(
             config=config,
-            files=run.files(config.data),
+            files=files,
             budget_s=budget_s,
             begin_ns=clock.now_ns(),
             thorough=spec.thorough,
@@ -87,3 +94,18 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
         left_s = None if spec.budget_s is None else spec.budget_s - spent_s + GRACE_S
         limit_s = spec.time_limit_s if left_s is None else min(spec.time_limit_s, left_s)
         run.save(run_one(order, clock=clock, time_limit_s=limit_s, on_event=report))
+
+
+def _without_files(config: RunConfig, error: DamagedRun) -> RunFailure:
+    """A configuration whose list of files cannot be used; the others go on."""
+    return RunFailure(
+        config=config,
+        stage="reading the run",
+        reason=error.message,
+        hint="measure its data again, into a new directory",
+        exit_code=None,
+        signal=None,
+        log=(),
+        started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        wall_s=0.0,
+    )

@@ -47,7 +47,7 @@ def record_window(
         return steps
     on_stage("profiler window")
     try:
-        return compute.profile(feed, steps=steps, warm_up=WINDOW_WARM_UP, batch_size=config.batch_size)
+        return compute.profile(feed, steps=steps, warm_up=WINDOW_WARM_UP, batch_size=config.compute.batch_size)
     except Exception as error:  # noqa: BLE001  # a profiler's trouble must not cost the measurement
         why = error.message if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {error}"
         return f"the profiler window failed: {why}"
@@ -69,7 +69,7 @@ def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segme
     step_s = seconds_a_step(segments, "warm" if config.cache == "warm" else "baseline")
     if not isinstance(compute, Profiling) or step_s is None:
         return 0.0
-    steps = max(USUAL_STEPS, 2 * config.batches_ahead) + flushed + WINDOW_WARM_UP
+    steps = max(USUAL_STEPS, 2 * config.loader.batches_ahead) + flushed + WINDOW_WARM_UP
     return min(MOST_SECONDS, 2 * steps * step_s)
 
 
@@ -88,7 +88,7 @@ def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float)
     A window of fewer than twice the batches ahead would use them up and look compute-bound. Returns the reason
     when so many steps would take longer than `limit_s`; `flushed` batches and the warm-up go before them.
     """
-    least = max(LEAST_STEPS, 2 * config.batches_ahead)
+    least = max(LEAST_STEPS, 2 * config.loader.batches_ahead)
     usual = max(USUAL_STEPS, least)
     fit = int(limit_s / step_s) - flushed - WINDOW_WARM_UP if step_s > 0 else usual
     if fit < least:

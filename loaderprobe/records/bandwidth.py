@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.verdict import Evidence
@@ -192,6 +193,13 @@ class StorageCeiling:
     """Why there is no phase."""
     kind: DeviceKind | None = None
     """None where nobody needed to know: storage held nothing back."""
+
+    def __post_init__(self) -> None:
+        for phase in self.phases:
+            if not (phase.readers >= 1 and phase.io_bytes > 0 and phase.bw_bytes > 0 and phase.files_per_s >= 0):
+                raise BadValue(f"ceiling: a phase of {phase.readers} readers has no rate")
+            if (phase.storage_bytes or 0) < 0:
+                raise BadValue(f"ceiling: a phase of {phase.readers} readers read {phase.storage_bytes} bytes")
 
     def at(self, readers: int) -> BandwidthPhase | None:
         """The phase with this number of readers."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -68,6 +68,10 @@ class FileSet:
     def __post_init__(self) -> None:
         if not len(self.paths) == len(self.classes) == len(self.size_bytes):
             raise BadValue(f"file set {self.label}: paths, classes and sizes differ in number")
+        if not self.paths:
+            raise BadValue(f"file set {self.label}: it has no file")
+        if min(*self.size_bytes, self.images_found, self.skipped_count, 0) < 0:
+            raise BadValue(f"file set {self.label}: a size or a count is below 0")
 
     @property
     def fingerprint(self) -> str:
@@ -175,87 +179,114 @@ class PartFiles:
         return [Path(path) for path in self.file_bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOptions:
-    """How a trainer runs its steps and brings batches to the device."""
-
-    precision: Precision = "auto"
-    memory_format: MemoryFormat = "channels_last"
-    """Of model and images."""
-    compile: bool = False
-    """The model goes through torch.compile."""
-    pin_memory: bool = True
-    """Batches for a GPU are put into pinned memory, from which copies do not hold up the host."""
-    side_stream: bool = False
-    """Batches are copied on a stream of their own, beside the kernels of the step before."""
-    gpu_decode: bool = False
-    """Workers hand over encoded files; the GPU decodes, crops and normalises them."""
-
-    def check_decoding(self, pipeline: Pipeline, decoder: Decoder) -> None:
-        """Raises BadValue when the GPU is to decode, and the CPU is told how to."""
-        if self.gpu_decode and decoder != "pillow":
-            raise BadValue("--decoder says who decodes on the CPU, but with --gpu-decode the GPU does")
-        if self.gpu_decode and pipeline != "imagenet":
-            raise BadValue("with --gpu-decode the GPU crops, by the imagenet pipeline only")
-
-    def changed(self) -> tuple[str, ...]:
-        """The options that are not as usual, as they are written on the command line."""
-        return tuple(_written(each.name) for each in fields(TrainOptions) if getattr(self, each.name) != each.default)
+_MOST = {"workers": 4096, "prefetch_factor": 4096, "batch_size": 2**24, "rounds": 10_000}
+"""More is a mistake or a damaged file, and takes forever to forecast."""
 
 
-def _written(name: str) -> str:
-    return "--no-pin-memory" if name == "pin_memory" else f"--{name.replace('_', '-')}"
+def _check_most(spec: object) -> None:
+    """Raises BadValue when an option is absurdly large."""
+    for name, most in _MOST.items():
+        if getattr(spec, name, 0) > most:
+            raise BadValue(f"{getattr(spec, name)} for {name.replace('_', ' ')} is more than the {most} allowed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig(TrainOptions):
-    """One configuration to measure. Two configurations with the same `key` measure the same thing."""
+class LoaderSpec:
+    """How batches are loaded, up to pinned memory."""
 
-    data: str
-    """Fingerprint of the `FileSet`."""
-    resolution: str
+    name: str = "torch"
+    """`torch`, or `package.module:Class`."""
     workers: int
     """0 is the serial loader: the training thread loads its own batches."""
-    batch_size: int
     prefetch_factor: int
     """Batches requested ahead per worker; without meaning, and 0, for the serial loader."""
-    loader: str = "torch"
     pipeline: Pipeline = "imagenet"
     decoder: Decoder = "pillow"
     tensor: TensorType = "float32"
-    compute: str
-    """`cuda`, `cpu`, `emulated:NAME`, `emulated:IMAGES_PER_S`, or `package.module:Class`."""
-    cache: CacheState = "cold"
-    rounds: int = 3
-    seed: int = 0
+    pin_memory: bool = True
+    """Batches for a GPU are put into pinned memory, from which copies do not hold up the host."""
+    gpu_decode: bool = False
+    """Workers hand over encoded files; the GPU decodes, crops and normalises them."""
 
     def __post_init__(self) -> None:
-        if self.workers < 0 or self.batch_size < 1 or self.rounds < 1:
-            raise BadValue("workers must be 0 or more, batch size and rounds 1 or more")
+        if self.workers < 0:
+            raise BadValue("workers must be 0 or more")
+        _check_most(self)
         if self.prefetch_factor < 0 or (self.workers == 0) != (self.prefetch_factor == 0):
             raise BadValue("the prefetch factor is 0 for the serial loader and 1 or more for workers")
-        self.check_decoding(self.pipeline, self.decoder)
-
-    @property
-    def key(self) -> str:
-        """The content hash that names this configuration's files and lets a sweep resume."""
-        content = asdict(self)
-        # Younger than the first runs, whose keys must stay what they were.
-        young = {"tensor", *(each.name for each in fields(TrainOptions))}
-        for each in fields(self):
-            if each.name in young and content[each.name] == each.default:
-                del content[each.name]
-        return content_hash(content)
+        if self.gpu_decode and self.decoder != "pillow":
+            raise BadValue(f"decoder {self.decoder} decodes on the CPU, but with gpu_decode the GPU does")
+        if self.gpu_decode and self.pipeline != "imagenet":
+            raise BadValue("with gpu_decode the GPU crops, by the imagenet pipeline only")
 
     @property
     def batches_ahead(self) -> int:
         """Batches that the loader has requested but not yet handed over."""
         return self.workers * self.prefetch_factor
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeSpec:
+    """What trains, how it runs its steps, and how batches are copied to it."""
+
+    name: str
+    """`cuda`, `cpu`, `emulated:NAME`, `emulated:IMAGES_PER_S`, or `package.module:Class`."""
+    batch_size: int
+    precision: Precision = "auto"
+    memory_format: MemoryFormat = "channels_last"
+    """Of model and images."""
+    compile: bool = False
+    """The model goes through torch.compile."""
+    side_stream: bool = False
+    """Batches are copied on a stream of their own, beside the kernels of the step before."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise BadValue("the batch size must be 1 or more")
+        _check_most(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """One configuration to measure. Two configurations with the same `key` measure the same thing."""
+
+    data: str
+    """Fingerprint of the `FileSet`."""
+    resolution: str
+    loader: LoaderSpec
+    compute: ComputeSpec
+    cache: CacheState = "cold"
+    rounds: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise BadValue("rounds must be 1 or more")
+        _check_most(self)
+
+    @property
+    def key(self) -> str:
+        """The content hash that names this configuration's files and lets a sweep resume.
+
+        Only of what is not as usual, so that an option that is new tomorrow leaves today's keys alone.
+        """
+        return content_hash(_unusual(self))
+
     def title(self) -> str:
         """A short name for people."""
-        loading = "serial" if self.workers == 0 else f"{self.workers} worker{'s' if self.workers > 1 else ''}"
-        return f"{self.resolution}, {loading}, {self.compute}, {self.cache}"
+        workers = self.loader.workers
+        loading = "serial" if workers == 0 else f"{workers} worker{'s' if workers > 1 else ''}"
+        return f"{self.resolution}, {loading}, {self.compute.name}, {self.cache}"
+
+
+def _unusual(spec: Any) -> dict[str, Any]:
+    """The fields of a record that have no default or another value than it, nested."""
+    values = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    return {
+        each.name: _unusual(values[each.name]) if is_dataclass(values[each.name]) else values[each.name]
+        for each in fields(spec)
+        if each.default is MISSING or values[each.name] != each.default
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,11 +38,6 @@ class Knee:
 
     keys: tuple[str, ...]
     """Of the configurations that it is drawn from, which differ in workers only."""
-    resolution: str
-    compute: str
-    cache: str
-    batch_size: int
-    prefetch_factor: int
     workers: int | None
     """None when no forecast was possible and too little was measured; `sentence` says why."""
     images_per_s: Interval | None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from loaderprobe.errors import BadValue
+from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.waits import WaitSamples
@@ -50,6 +52,9 @@ class Series:
     """On the clock of the segments."""
     values: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        check_equal_lengths(f"series {self.name}", self, ("time_ns", "values"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
@@ -90,9 +95,27 @@ class Segment:
     resident_before: float | None
     """Share of the segment's files in the page cache before it began; None when it may not be known."""
 
+    def __post_init__(self) -> None:
+        what = f"segment {self.mode} {self.activity} of round {self.round}"
+        check_equal_lengths(what, self, ("begin_ns", "ready_ns", "copied_ns", "end_ns"))
+        check_equal_lengths(what, self, ("finished_ns", "device_begin_ns"), optional=("device_begin_ns",))
+        check_at_least(what, self, _LEAST_OF_SEGMENT)
+        if not self.begin_ns:
+            raise BadValue(f"{what}: no step")
+        next_ns = (*self.begin_ns[1:], self.closed_ns)
+        check_order(what, self.begin_ns, self.ready_ns, self.copied_ns, self.end_ns, next_ns)
+        if self.closed_ns <= self.begin_ns[0]:
+            raise BadValue(f"{what}: it took no time")
+
     @property
     def steps(self) -> int:
         return len(self.begin_ns)
+
+
+_LEAST_OF_SEGMENT = {
+    "round": 0, "first_batch": -1, "batch_size": 1, "begin_ns": 0, "finished_ns": 0, "device_begin_ns": 0,
+    "thread_cpu_ns": 0, "process_cpu_ns": 0, "delivered_bytes": 0, "distinct_bytes": 0, "resident_before": 0.0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +148,13 @@ class WorkerBatches:
     lost: int = 0
     """Batches whose record was overwritten before it was read."""
 
+    def __post_init__(self) -> None:
+        # Columns that older versions did not write.
+        young = ("collate_ns", "instrument_ns", "process_cpu_ns")
+        columns = ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images", *young)
+        check_equal_lengths("worker batches", self, columns, optional=young)
+        check_at_least("worker batches", self, dict.fromkeys((*columns, "lost"), 0))
+
 
 NO_STEP = "none"
 """The compute of a loader that is judged alone."""
@@ -143,6 +173,10 @@ class ComputeInfo:
     source: str
     """Where a given rate comes from; how a measured one is made."""
 
+    def __post_init__(self) -> None:
+        if self.specified_images_per_s is not None and not self.specified_images_per_s > 0:
+            raise BadValue(f"compute {self.name}: {self.specified_images_per_s:g} images/s is no rate")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
@@ -152,6 +186,10 @@ class Alternative:
     """Another decoder, or tensors handed over as bytes."""
     cpu_s: float
     usual_cpu_s: float
+
+    def __post_init__(self) -> None:
+        if not (self.cpu_s >= 0 and self.usual_cpu_s > 0):
+            raise BadValue(f"alternative {self.name}: an image takes CPU time")
 
 
 Access = Literal["files", "parts", "fresh", "none"]
@@ -179,6 +217,9 @@ class FirstLap:
     """Of the same batches made once more, after their files had been evicted as far as they are known."""
     again_cpu_s: float
     again_read_bytes: int
+
+    def __post_init__(self) -> None:
+        check_at_least("first batches", self, dict.fromkeys(self.__dataclass_fields__, 0))
 
     @property
     def saved_s(self) -> float:
@@ -221,6 +262,11 @@ class Measurement:
     """What the GPU did in one profiler window; without it, `missing` has the reason under `gpu_timeline`."""
     notes: tuple[str, ...] = ()
     wall_s: float
+
+    def __post_init__(self) -> None:
+        check_at_least("measurement", self, {"first_batch_s": 0.0, "wall_s": 0.0})
+        if not self.cores_available > 0:
+            raise BadValue(f"measurement: {self.cores_available:g} cores cannot have measured it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

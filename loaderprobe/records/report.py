@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from loaderprobe.records.config import CacheState
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, Picture
-from loaderprobe.records.verdict import Advice, Bound, FilesWere, Interval, Rates, Speedups, StepTime, WorkerTime
+from loaderprobe.records.verdict import Advice, Bound, Interval, Verdict
 
 Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"
@@ -20,7 +21,9 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             how it is known and what binds then
 # 4  2026-11  gpu_window: why the GPU was idle, and estimates of how full it was; more counters in gpu
 # 5  2026-11  files_were; causes network, lock and wait with their rates and gains; a side without a cause
-SUMMARY_VERSION = 5
+# 6  2026-11  all options of a configuration; step_time and worker_time; a knee names its configurations by key only;
+#             figures, advice and gpu are null where nothing was measured
+SUMMARY_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,53 +53,49 @@ class RunInfo:
     pending: int
     wall_s: float
     data: tuple[DataInfo, ...]
+    damaged: tuple[DamagedFile, ...] = ()
+    """Files of the run that cannot be used; what depends on them is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationRow:
-    """One configuration in the summary. Figures are None unless `status` is `measured`."""
+    """One configuration in the summary: what was asked, what came of it, and what that says."""
 
-    key: str
-    resolution: str
-    workers: int
-    batch_size: int
-    prefetch_factor: int
-    loader: str
-    pipeline: str
-    decoder: str
-    tensor: str
-    compute: str
-    emulated: bool
-    """True when the accelerator's rate was given, not measured."""
-    cache: CacheState
-    """As it was asked for."""
+    config: RunConfig
     status: Status
     reason: str | None
-    images_per_s: Interval | None
-    rates_images_per_s: Rates | None
-    gains: Speedups | None
-    predicted_images_per_s: float | None
-    prediction_error: float | None
-    input_wait_fraction: float | None
-    accelerator_utilization: float | None
-    bytes_per_image: float | None
-    disk_read_bytes_per_s: float | None
-    cold_fraction: float | None
-    disk_ceiling_fraction: float | None
-    read_amplification: float | None
-    other_read_bytes_per_s: float | None
-    instrument_cpu_fraction: float | None
-    gpu: dict[str, float | str]
-    bound: Bound | None
-    advice: tuple[Advice, ...]
+    """Why there is no verdict."""
+    verdict: Verdict | None
+    """None unless `status` is `measured`."""
+    emulated: bool
+    """True when the accelerator's rate was given, not measured."""
     forecasts: tuple[Forecast, ...] = ()
     """Of every change that was looked at, whether worth making, not, or beyond what the data can tell."""
-    files_were: FilesWere | None = None
-    """What the reads showed; None where nothing tells, or nothing was measured."""
-    unavailable: dict[str, str] = field(default_factory=dict)
-    """Field name to reason, for figures that could not be measured."""
     gpu_window: GpuWindow | None = None
-    """One profiler window; estimates, where `gpu` has what counters measured."""
+    """One profiler window; estimates, where the verdict's `gpu` has what counters measured."""
+
+    @property
+    def key(self) -> str:
+        return self.config.key
+
+    @property
+    def bound(self) -> Bound | None:
+        return self.verdict.bound if self.verdict else None
+
+    @property
+    def images_per_s(self) -> Interval | None:
+        return self.verdict.images_per_s if self.verdict else None
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        return self.verdict.advice if self.verdict else ()
+
+    @property
+    def unavailable(self) -> dict[str, str]:
+        """The reason for every figure that does not exist; without a verdict one for all, under `*`."""
+        if self.verdict:
+            return self.verdict.unavailable
+        return {"*": self.reason} if self.reason else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +116,6 @@ class Detail:
     """What the report draws beyond the summary, for one measured configuration."""
 
     key: str
-    step_time: StepTime
-    worker_time: WorkerTime | None
     compute_device: str
     compute_source: str
     first_batch_s: float

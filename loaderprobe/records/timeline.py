@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records.checks import check_at_least, check_equal_lengths
 
 DeviceKind = Literal["kernel", "h2d", "d2h", "d2d", "memset"]
 """What the device did: a kernel, a copy from host to device, back, or within it, or filling memory."""
@@ -35,7 +36,8 @@ class DeviceRecords:
     """Blocks of the kernel over the number of SMs; None for copies."""
 
     def __post_init__(self) -> None:
-        _equal_lengths("device records", self)
+        check_equal_lengths("device records", self, tuple(self.__dataclass_fields__))
+        check_at_least("device records", self, {"name": 0})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,8 @@ class HostCalls:
     """Made by the training thread. Launches count whoever made them; syncs only by the training thread."""
 
     def __post_init__(self) -> None:
-        _equal_lengths("host calls", self)
+        check_equal_lengths("host calls", self, tuple(self.__dataclass_fields__))
+        check_at_least("host calls", self, {"name": 0})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +95,8 @@ class Timeline:
     clock_shift_ns: int = 0
     """By how much the host's clocks moved against each other during the window."""
 
-
-def _equal_lengths(what: str, columns: object) -> None:
-    names = columns.__dataclass_fields__  # type: ignore[attr-defined]  # only dataclasses are passed
-    if len({len(getattr(columns, name)) for name in names}) > 1:
-        raise BadValue(f"{what}: the columns differ in length")
+    def __post_init__(self) -> None:
+        check_equal_lengths("timeline", self, ("wait_begin_ns", "wait_end_ns"))
+        check_at_least("timeline", self, dict.fromkeys(("steps", "launches", "launches_without_record"), 0))
+        if max((*self.records.name, *self.calls.name), default=-1) >= len(self.names):
+            raise BadValue("timeline: a record has a name that is not there")

@@ -145,7 +145,7 @@ class Verdict:
     """All that is derived from one `Measurement`. Pure function of it; rebuilt at any time."""
 
     images_per_s: Interval
-    rates: Rates
+    rates_images_per_s: Rates
     gains: Speedups
     predicted_images_per_s: float | None
     prediction_error: float | None

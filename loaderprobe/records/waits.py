@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from loaderprobe.errors import BadValue
+from loaderprobe.records.checks import check_at_least, check_equal_lengths
+
 WaitKind = Literal[
     "running", "storage", "metadata", "network", "lock", "sleep", "pipe", "memory", "uninterruptible", "other"
 ]
@@ -41,3 +44,11 @@ class WaitSamples:
     """CPU time that the sampler took since it began to look."""
     wall_ns: int
     """Time over which it took that."""
+
+    def __post_init__(self) -> None:
+        check_equal_lengths("samples of waits", self, ("time_ns", "worker", "kind", "subject"))
+        least = {"time_ns": 0, "worker": 0, "kind": 0, "subject": -1, "cpu_ns": 0, "wall_ns": 0}
+        check_at_least("samples of waits", self, least)
+        last = max(self.kind, default=0), max(self.subject, default=-1)
+        if last[0] >= len(WAIT_KINDS) or last[1] >= len(self.subjects):
+            raise BadValue("samples of waits: one is of a kind or a subject that is not there")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Any
 
-from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.overview import detail_of, measured
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.render.overview import measured
 from loaderprobe.render.wording import figure, loading, rate, variation, visible
 
 WIDTH = 348
@@ -74,38 +74,36 @@ def disk_chart(rows: Sequence[ConfigurationRow], title: str, colors: dict[str, s
         {
             "workers": _workers(row),
             "line": _line(row, rows),
-            "y": row.disk_read_bytes_per_s / 1e6,
+            "y": read / 1e6,
             "low": None,
             "high": None,
-            "text": figure(row.disk_read_bytes_per_s / 1e6),
+            "text": figure(read / 1e6),
         }
         for row in measured(rows)
-        if row.disk_read_bytes_per_s is not None
+        if row.verdict and (read := row.verdict.disk_read_bytes_per_s) is not None
     ]
     return _lines(values, _order(rows), title, "MB/s read from storage", colors, None, top)
 
 
-def step_chart(report: Report, rows: Sequence[ConfigurationRow], title: str) -> str:
+def step_chart(rows: Sequence[ConfigurationRow], title: str) -> str:
     """SVG of where the time of one step goes on the training thread, ms a batch, a bar a configuration."""
 
     def parts(row: ConfigurationRow) -> Sequence[float] | None:
-        detail = detail_of(report, row)
-        if detail is None:
+        if row.verdict is None:
             return None
-        spent = detail.step_time
+        spent = row.verdict.step_time
         return spent.wait_s, spent.copy_s, spent.step_s, spent.other_s
 
     return _bars(rows, parts, STEP_COLORS, title, "ms per batch")
 
 
-def worker_chart(report: Report, rows: Sequence[ConfigurationRow], title: str) -> str:
+def worker_chart(rows: Sequence[ConfigurationRow], title: str) -> str:
     """SVG of where the time of one image goes in one worker, ms an image, a bar a configuration."""
 
     def parts(row: ConfigurationRow) -> Sequence[float] | None:
-        detail = detail_of(report, row)
-        if detail is None or detail.worker_time is None:
+        spent = row.verdict.worker_time if row.verdict else None
+        if spent is None:
             return None
-        spent = detail.worker_time
         waits = [spent.waits.get(name, 0.0) for name in ("storage", "network", "lock", "wait")]
         return spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))
 
@@ -113,16 +111,16 @@ def worker_chart(report: Report, rows: Sequence[ConfigurationRow], title: str) -
 
 
 def _line(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
-    return ", ".join(part for part in (f"{row.cache} files", variation(row, among)) if part)
+    return ", ".join(part for part in (f"{row.config.cache} files", variation(row, among)) if part)
 
 
 def _workers(row: ConfigurationRow) -> str:
-    return "serial" if row.workers == 0 else str(row.workers)
+    return str(row.config.loader.workers or "serial")
 
 
 def _order(rows: Sequence[ConfigurationRow]) -> list[str]:
     """The workers axis: every count that was asked for, measured or not, so that charts line up."""
-    return ["serial" if count == 0 else str(count) for count in sorted({row.workers for row in rows})]
+    return ["serial" if count == 0 else str(count) for count in sorted({row.config.loader.workers for row in rows})]
 
 
 def _lines(
@@ -245,8 +243,10 @@ def _bars(
 
 
 def _bar_name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
-    several = len({other.cache for other in among}) > 1
-    return ", ".join(part for part in (loading(row), row.cache if several else "", variation(row, among)) if part)
+    several = len({other.config.cache for other in among}) > 1
+    return ", ".join(
+        part for part in (loading(row), row.config.cache if several else "", variation(row, among)) if part
+    )
 
 
 def _svg(chart: Any, title: str, height: int = HEIGHT) -> str:

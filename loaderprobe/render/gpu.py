@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps, Picture
+from loaderprobe.records.options import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.overview import Group, detail_of
 from loaderprobe.render.timeline import SHADES, common_length_ns, timeline_chart
@@ -46,7 +47,7 @@ def windows(report: Report, group: Group) -> tuple[Windows, ...]:
     found: dict[str, list[ConfigurationRow]] = {}
     for row in group.rows:
         if row.gpu_window is not None:
-            found.setdefault(row.resolution, []).append(row)
+            found.setdefault(row.config.resolution, []).append(row)
     return tuple(_windows(report, group, title, rows) for title, rows in found.items())
 
 
@@ -77,8 +78,8 @@ def _side_by_side(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
     alike: dict[tuple[object, ...], dict[int, ConfigurationRow]] = {}
     for row in rows:
         if row.gpu_window and row.gpu_window.gaps:
-            same = (row.batch_size, row.loader, row.pipeline, row.decoder, row.tensor)
-            alike.setdefault(same, {}).setdefault(row.workers, row)
+            same = alike_but_for(row.config, "workers", "prefetch_factor", "rounds", "seed")
+            alike.setdefault(same, {}).setdefault(row.config.loader.workers, row)
     if not alike:
         return []
     # What was measured with the most worker counts shows best what they do.
@@ -99,7 +100,7 @@ def _table(rows: Sequence[ConfigurationRow]) -> Table:
     lines.append(("SM efficiency, estimated", tuple(_use(row, "sm_efficiency_estimated") for row in rows)))
     lines.append(("occupancy, estimated", tuple(_occupancy(row) for row in rows)))
     for name, words in MEASURED.items():
-        if any(name in row.gpu for row in rows):
+        if any(name in counters(row) for row in rows):
             lines.append((words, tuple(_measured(row, name) for row in rows)))
     all_gaps = [row.gpu_window.gaps for row in rows if row.gpu_window and row.gpu_window.gaps]
     lines += [
@@ -110,6 +111,11 @@ def _table(rows: Sequence[ConfigurationRow]) -> Table:
     if any(gaps.pageable_ns for gaps in all_gaps):
         lines.append(("… of the copies, from pageable memory", tuple(_idle(g, g.pageable_ns) for g in all_gaps)))
     return Table(head=tuple(_name(row, rows) for row in rows), lines=tuple(lines))
+
+
+def counters(row: ConfigurationRow) -> dict[str, float | str]:
+    """What the GPU's counters say; empty where nothing was measured."""
+    return row.verdict.gpu if row.verdict else {}
 
 
 def _use(row: ConfigurationRow, name: str) -> str:
@@ -126,7 +132,7 @@ def _occupancy(row: ConfigurationRow) -> str:
 
 
 def _measured(row: ConfigurationRow, name: str) -> str:
-    value = row.gpu.get(name)
+    value = counters(row).get(name)
     return percent(value) if isinstance(value, float) else MISSING
 
 
@@ -165,7 +171,7 @@ def idle_words(row: ConfigurationRow) -> str:
         for words, value in (("SM efficiency", use.sm_efficiency_estimated), ("occupancy", use.occupancy_estimated))
         if value is not None
     ]
-    measured = [f"{words} {_measured(row, name)}" for name, words in MEASURED.items() if name in row.gpu]
+    measured = [f"{words} {_measured(row, name)}" for name, words in MEASURED.items() if name in counters(row)]
     parts = [f"busy {percent(use.training_busy)}", f"idle {idle}" if idle else "", ", ".join(estimates + measured)]
     return "; ".join(part for part in (*parts, *window.doubts) if part) + "."
 

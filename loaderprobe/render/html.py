@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render import charts, gpu, overview, recommend, timeline, wording
+from loaderprobe.render import charts, figures, gpu, overview, recommend, timeline, wording
+from loaderprobe.render.figures import BY_COLUMN
 from loaderprobe.render.overview import Group
 from loaderprobe.units import format_bytes, format_duration, significant
 
@@ -43,6 +44,9 @@ class Device:
     panels: tuple[Panel, ...]
 
 
+_READ = "disk_read_bytes_per_s"
+
+
 class HtmlReport:
     """Renders a report for a browser, from a phone's width to a printed page."""
 
@@ -59,7 +63,9 @@ class HtmlReport:
             finalize=_finalized,
         )
         environment.globals.update(
-            w=wording, units={"bytes": format_bytes, "duration": format_duration, "number": significant}
+            w=wording,
+            figures=figures,
+            units={"bytes": format_bytes, "duration": format_duration, "number": significant},
         )
         return environment.get_template("report.html.jinja").render(_context(report))
 
@@ -107,15 +113,15 @@ def _devices(report: Report) -> tuple[Device, ...]:
     by_compute: dict[str, list[Group]] = {}
     for group in overview.groups(report):
         by_compute.setdefault(group.compute, []).append(group)
-    return tuple(_device(report, found) for found in by_compute.values())
+    return tuple(_device(found) for found in by_compute.values())
 
 
-def _device(report: Report, found: Sequence[Group]) -> Device:
+def _device(found: Sequence[Group]) -> Device:
     rows = [row for group in found for row in group.rows]
     first = next((group for group in found if group.ceiling_images_per_s is not None), found[0])
     by_resolution: dict[str, list[ConfigurationRow]] = {}
     for row in rows:
-        by_resolution.setdefault(row.resolution, []).append(row)
+        by_resolution.setdefault(row.config.resolution, []).append(row)
     return Device(
         name=first.heading,
         emulated=first.emulated,
@@ -124,8 +130,8 @@ def _device(report: Report, found: Sequence[Group]) -> Device:
         panels=(
             _throughput(by_resolution, rows, first),
             _disk(by_resolution, rows),
-            _steps(report, by_resolution),
-            _workers(report, by_resolution),
+            _steps(by_resolution),
+            _workers(by_resolution),
         ),
     )
 
@@ -152,7 +158,8 @@ def _throughput(by_resolution: dict[str, list[ConfigurationRow]], rows: list[Con
 
 def _disk(by_resolution: dict[str, list[ConfigurationRow]], rows: list[ConfigurationRow]) -> Panel:
     colors = charts.line_colors(rows)
-    read = [row.disk_read_bytes_per_s for row in rows if row.disk_read_bytes_per_s is not None]
+    found = [BY_COLUMN[_READ].get(row) for row in rows]
+    read = [value for value in found if value is not None]
     top = max(read, default=0.0) / 1e6 * 1.12 or None
     return Panel(
         title="Read from storage while training",
@@ -163,33 +170,33 @@ def _disk(by_resolution: dict[str, list[ConfigurationRow]], rows: list[Configura
                 f"{label}, MB/s read from storage",
                 charts.disk_chart(some, label, colors, top),
                 some,
-                without=[row for row in overview.measured(some) if row.disk_read_bytes_per_s is None],
-                field="disk_read_bytes_per_s",
+                without=[row for row in overview.measured(some) if BY_COLUMN[_READ].get(row) is None],
+                field=_READ,
             )
             for label, some in by_resolution.items()
         ),
     )
 
 
-def _steps(report: Report, by_resolution: dict[str, list[ConfigurationRow]]) -> Panel:
+def _steps(by_resolution: dict[str, list[ConfigurationRow]]) -> Panel:
     return Panel(
         title="Where a step's time goes",
         caption="On the training thread, mean of a batch. An accelerator works on while the thread waits for input.",
         legend=charts.STEP_COLORS,
         figures=tuple(
-            _figure(f"{label}, ms per batch", charts.step_chart(report, some, label), some)
+            _figure(f"{label}, ms per batch", charts.step_chart(some, label), some)
             for label, some in by_resolution.items()
         ),
     )
 
 
-def _workers(report: Report, by_resolution: dict[str, list[ConfigurationRow]]) -> Panel:
+def _workers(by_resolution: dict[str, list[ConfigurationRow]]) -> Panel:
     return Panel(
         title="Where a worker's time goes",
         caption="One image in one worker; with the serial loader, in the training thread.",
         legend=charts.WORKER_COLORS,
         figures=tuple(
-            _figure(f"{label}, ms per image in one worker", charts.worker_chart(report, some, label), some)
+            _figure(f"{label}, ms per image in one worker", charts.worker_chart(some, label), some)
             for label, some in by_resolution.items()
         ),
     )

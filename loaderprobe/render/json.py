@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import fields
+from functools import cache
+from typing import Any, get_type_hints
 
 import msgspec
 
-from loaderprobe.records.report import SUMMARY_SCHEMA, SUMMARY_VERSION, Report, Summary
+from loaderprobe.records.options import OPTIONS, options_of
+from loaderprobe.records.report import SUMMARY_SCHEMA, SUMMARY_VERSION, ConfigurationRow, Report, Summary
+from loaderprobe.records.verdict import Verdict
+
+_OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window")
+_OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _OF_ROW)
 
 
 def summary_json(report: Report) -> str:
     """The summary, indented, ending with a newline. What could not be measured is null."""
-    return msgspec.json.format(msgspec.json.encode(report.summary), indent=2).decode() + "\n"
+    summary = {each.name: getattr(report.summary, each.name) for each in fields(Summary)}
+    summary["configurations"] = [_configuration(row) for row in report.summary.configurations]
+    return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n"
+
+
+def _configuration(row: ConfigurationRow) -> dict[str, Any]:
+    """A row, flat as far as its options and the verdict go; the parts of the verdict stay records."""
+    own = {name: getattr(row, name) for name in _OF_ROW}
+    verdict = {name: getattr(row.verdict, name, None) for name in _OF_VERDICT}
+    return {"key": row.key, **options_of(row.config), **own, **verdict}
+
+
+@cache
+def summary_type() -> type[msgspec.Struct]:
+    """What `summary.json` decodes to: types from the records it is made of."""
+    row, verdict = get_type_hints(ConfigurationRow), get_type_hints(Verdict)
+    row |= {"key": str, "unavailable": dict[str, str]}
+    kinds = {"key": str, **{name: each.type for name, each in OPTIONS.items()}}
+    kinds |= {name: row[name] for name in _OF_ROW} | {name: verdict[name] | None for name in _OF_VERDICT}
+    configuration = msgspec.defstruct("Configuration", list(kinds.items()), kw_only=True)
+    whole = get_type_hints(Summary) | {"configurations": tuple[configuration, ...]}  # type: ignore[valid-type]  # made here
+    return msgspec.defstruct("Summary", list(whole.items()), kw_only=True)
 
 
 def summary_schema() -> str:
     """The JSON Schema (2020-12) of `summary.json`."""
-    _, definitions = msgspec.json.schema_components([Summary], ref_template="#/$defs/{name}")
+    _, definitions = msgspec.json.schema_components([summary_type()], ref_template="#/$defs/{name}")
     summary: dict[str, Any] = definitions.pop("Summary")
     summary["title"] = f"{SUMMARY_SCHEMA} {SUMMARY_VERSION}"
     summary["properties"]["schema"] = {"const": SUMMARY_SCHEMA}

@@ -6,47 +6,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
-from loaderprobe.render.wording import counted, label, loading, main_gains, rate, variation
+from loaderprobe.render.figures import reasons, words_of
+from loaderprobe.render.wording import (
+    counted,
+    differing,
+    label,
+    loading,
+    main_gains,
+    option_words,
+    rate,
+    unusual,
+    variation,
+)
 from loaderprobe.units import format_bytes, join_words
-
-FIGURES = {
-    "images_per_s": "images/s",
-    "rates_images_per_s": "rates",
-    "rates_images_per_s.compute": "compute alone",
-    "rates_images_per_s.loader": "loader alone",
-    "rates_images_per_s.loader_without_storage": "loader without storage",
-    "rates_images_per_s.loader_without_preprocessing": "loader without preprocess",
-    "rates_images_per_s.loader_without_transport": "loader without transport",
-    "rates_images_per_s.loader_without_network": "loader without the network",
-    "rates_images_per_s.loader_without_lock": "loader without locks",
-    "rates_images_per_s.loader_without_wait": "loader without other waits",
-    "rates_images_per_s.cpu_limit": "CPU limit",
-    "gains": "gains",
-    "gains.storage": "gain without storage",
-    "gains.preprocessing": "gain without preprocess",
-    "gains.transport": "gain without transport",
-    "gains.compute": "gain without compute",
-    "gains.network": "gain without the network",
-    "gains.lock": "gain without locks",
-    "gains.wait": "gain without other waits",
-    "predicted_images_per_s": "predicted images/s",
-    "prediction_error": "prediction_error",
-    "input_wait_fraction": "input wait",
-    "accelerator_utilization": "compute used",
-    "bytes_per_image": "bytes/image",
-    "disk_read_bytes_per_s": "disk read",
-    "cold_fraction": "cold share",
-    "disk_ceiling_fraction": "share of disk ceiling",
-    "read_amplification": "read amplification",
-    "other_read_bytes_per_s": "reads of others",
-    "instrument_cpu_fraction": "CPU taken by recording",
-    "worker_time": "worker time",
-    "gpu": "GPU counters",
-    "gpu_window": "GPU timeline",
-    "gpu_window.use.sm_efficiency_estimated": "estimated SM efficiency",
-    "gpu_window.use.occupancy_estimated": "estimated occupancy",
-}
 
 HOW_TO_READ = (
     "The verdict is an experiment, not a threshold on a share of the step time. Each resource is taken away, one at "
@@ -88,7 +62,7 @@ class Group:
     @property
     def ceiling_images_per_s(self) -> float | None:
         """Images/s of compute alone: the highest seen in the group, since the device is the same."""
-        rates = [row.rates_images_per_s.compute for row in self.rows if row.rates_images_per_s]
+        rates = [row.verdict.rates_images_per_s.compute for row in self.rows if row.verdict]
         return max((value for value in rates if value is not None), default=None)
 
     @property
@@ -102,8 +76,15 @@ class Group:
 
     @property
     def title(self) -> str:
-        """Device and cache state, as a heading."""
-        return f"{self.heading}, {self.cache} files"
+        """Device and cache state, as a heading, and the options that are not as usual in any row."""
+        return ", ".join((self.heading, f"{self.cache} files", *self.common))
+
+    @property
+    def common(self) -> list[str]:
+        """The options, in words, that have another value than usual, and the same in all rows."""
+        first = self.rows[0]
+        apart = differing(first, self.rows)
+        return [option_words(first.config, name) for name in unusual(first) if name not in apart]
 
     @property
     def heading(self) -> str:
@@ -115,19 +96,23 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdigit()
 
 
+def _group_of(row: ConfigurationRow) -> tuple[str, str]:
+    return row.config.compute.name, row.config.cache
+
+
 def groups(report: Report) -> tuple[Group, ...]:
     """The rows by device and cache state, in the order in which each first appears."""
     found: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in report.summary.configurations:
-        found.setdefault((row.compute, row.cache), []).append(row)
+        found.setdefault(_group_of(row), []).append(row)
     return tuple(_group(report, tuple(rows)) for rows in found.values())
 
 
 def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:
     details = [detail for row in rows if (detail := detail_of(report, row))]
     return Group(
-        compute=rows[0].compute,
-        cache=rows[0].cache,
+        compute=rows[0].config.compute.name,
+        cache=rows[0].config.cache,
         emulated=any(row.emulated for row in rows),
         seen=details[0].compute_device if details else "",
         source=details[0].compute_source if details else "",
@@ -138,12 +123,12 @@ def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:
 def full_label(row: ConfigurationRow, report: Report) -> str:
     """The label of a row out of its group: with device and cache state where the report has several."""
     found = groups(report)
-    group = next(group for group in found if (group.compute, group.cache) == (row.compute, row.cache))
+    group = next(group for group in found if (group.compute, group.cache) == _group_of(row))
     parts = [label(row, report.summary.configurations)]
     if group.emulated or len(found) > 1:
         parts.append(group.device)
-    if len({group.cache for group in found}) > 1:
-        parts.append(row.cache)
+    if len({group.cache for group in found}) > 1 or not OPTIONS["cache"].usual(row.config):
+        parts.append(row.config.cache)
     return ", ".join(parts)
 
 
@@ -203,25 +188,23 @@ def joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[Configuratio
     """`256x256, serial; 500x375, 2 and 4 workers`."""
     together: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in sharing:
-        together.setdefault((row.resolution, variation(row, rows)), []).append(row)
+        together.setdefault((row.config.resolution, variation(row, rows)), []).append(row)
     labels = []
     for (resolution, extra), some in together.items():
-        counts = [str(row.workers) if row.workers else "serial" for row in some]
+        workers = [row.config.loader.workers for row in some]
+        counts = [str(count) if count else "serial" for count in workers]
         loading_words = loading(some[0]) if len(some) == 1 else f"{join_words(counts)} workers"
         labels.append(", ".join(part for part in (resolution, loading_words, extra) if part))
     return "; ".join(labels)
 
 
 def missing(report: Report) -> list[tuple[str, str]]:
-    """(what, why) for each different reason why a figure does not exist."""
+    """(what, why) for each different reason why a figure does not exist, and for each damaged file without a row."""
     found: dict[str, dict[str, list[ConfigurationRow]]] = {}
     rows = measured(report.summary.configurations)
     for row in rows:
-        reasons = dict(row.unavailable)
-        if reason := row.gpu.get("unavailable"):
-            reasons.setdefault("gpu", str(reason))
-        for field, reason in reasons.items():
-            found.setdefault(reason, {}).setdefault(FIGURES.get(field, field.replace("_", " ")), []).append(row)
+        for at, reason in reasons(row).items():
+            found.setdefault(reason, {}).setdefault(words_of(at), []).append(row)
     out = []
     for reason, fields in found.items():
         touched = list({row.key: row for affected in fields.values() for row in affected}.values())
@@ -229,7 +212,7 @@ def missing(report: Report) -> list[tuple[str, str]]:
     gpu_reason = report.summary.environment.gpu_reason
     if gpu_reason and gpu_reason not in found:
         out.append(("GPU", gpu_reason))
-    return out
+    return out + _damaged(report)
 
 
 def _where(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
@@ -248,7 +231,7 @@ def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
             if row.status == status:
                 by_reason.setdefault(row.reason or "no reason recorded", []).append(row)
         for reason, rows in by_reason.items():
-            out.append((f"{joint_label(rows, group.rows)}, {group.device}, {group.cache}", reason))
+            out.append((", ".join((joint_label(rows, group.rows), group.device, group.cache, *group.common)), reason))
     return out
 
 
@@ -261,6 +244,16 @@ def notes(report: Report) -> list[tuple[str, str]]:
         for note in detail.notes if detail else ():
             found.setdefault(note, []).append(row)
     return [(_where(some, rows, report), note) for note, some in found.items()]
+
+
+def _damaged(report: Report) -> list[tuple[str, str]]:
+    """(file, what is wrong, and what is missing without it); a result that is damaged has a failed row."""
+    lost = {
+        "files": "the description of its data is missing, and so is advice on where to keep them",
+        "ceilings": "what the storage can deliver is not known",
+    }
+    found = [(each, lost.get(each.file.partition("/")[0])) for each in report.summary.run.damaged]
+    return [(each.file, f"it {each.reason}; {missing}") for each, missing in found if missing]
 
 
 def environment_facts(report: Report) -> list[tuple[str, str]]:

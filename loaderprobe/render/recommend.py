@@ -16,7 +16,7 @@ def knees(report: Report, group: Group) -> list[tuple[str, str]]:
         row = next((rows[key] for key in reversed(knee.keys) if key in rows), None)
         if row:
             extra = variation(row, group.rows)
-            found.append((", ".join(part for part in (row.resolution, extra) if part), knee.sentence))
+            found.append((", ".join(part for part in (row.config.resolution, extra) if part), knee.sentence))
     return found
 
 
@@ -24,11 +24,11 @@ def advised(group: Group) -> list[tuple[str, Advice]]:
     """(label, advice) for the fastest row of each data set, two at most; what helps nothing is said once for all."""
     fastest: dict[str, ConfigurationRow] = {}
     for row in group.rows:
-        best = fastest.get(row.resolution)
+        best = fastest.get(row.config.resolution)
         if row.images_per_s and (
             best is None or best.images_per_s is None or row.images_per_s.value > best.images_per_s.value
         ):
-            fastest[row.resolution] = row
+            fastest[row.config.resolution] = row
     found = [
         (label(row, group.rows), advice)
         for row in fastest.values()

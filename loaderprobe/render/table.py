@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import fields
 from io import StringIO
 
-from loaderprobe.records.gaps import GAP_CAUSES
-from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Advice, Rates
+from loaderprobe.records.report import Report
+from loaderprobe.records.verdict import Advice
+from loaderprobe.render.figures import flat, shown
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
@@ -28,32 +27,15 @@ from loaderprobe.render.overview import (
 from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.wording import (
     MISSING,
-    RESOURCES,
     advice_words,
     bound_words,
     factor,
-    gain_of,
     label,
     main_gains,
-    megabytes_per_s,
-    percent,
     speed,
     visible,
-    worth_making,
 )
 from loaderprobe.units import format_bytes
-
-Cell = str | int | float | bool | None
-
-_PLAIN = (
-    "key", "resolution", "workers", "batch_size", "prefetch_factor", "loader", "pipeline", "decoder", "tensor",
-    "compute", "emulated", "cache", "status", "reason",
-)  # fmt: skip
-_FIGURES = (
-    "predicted_images_per_s", "prediction_error", "input_wait_fraction", "accelerator_utilization", "bytes_per_image",
-    "disk_read_bytes_per_s", "cold_fraction", "disk_ceiling_fraction", "read_amplification", "other_read_bytes_per_s",
-    "instrument_cpu_fraction",
-)  # fmt: skip
 
 
 class CsvTable:
@@ -61,7 +43,7 @@ class CsvTable:
 
     def render(self, report: Report) -> str:
         """CSV with a header line and LF line ends."""
-        rows = [_flat(row) for row in report.summary.configurations]
+        rows = [flat(row) for row in report.summary.configurations]
         names = list(dict.fromkeys(name for row in rows for name in row))
         # The reasons stand last, whatever GPU counters a single row brings.
         names = [name for name in names if name != "unavailable"] + ["unavailable"]
@@ -70,49 +52,6 @@ class CsvTable:
         writer.writeheader()
         writer.writerows(rows)
         return out.getvalue()
-
-
-def _flat(row: ConfigurationRow) -> dict[str, Cell]:
-    cells: dict[str, Cell] = {name: getattr(row, name) for name in _PLAIN}
-    cells["bound_side"] = row.bound.side if row.bound else None
-    cells["bound_cause"] = row.bound.cause if row.bound else None
-    cells["bound_candidates"] = " ".join(row.bound.candidates) if row.bound else None
-    speed = row.images_per_s
-    cells["images_per_s"] = speed.value if speed else None
-    cells["images_per_s_low"] = speed.low if speed else None
-    cells["images_per_s_high"] = speed.high if speed else None
-    for field in fields(Rates):
-        rates = row.rates_images_per_s
-        cells[f"{field.name}_images_per_s"] = getattr(rates, field.name) if rates else None
-    for resource in RESOURCES:
-        gain = gain_of(row, resource)
-        for part in ("value", "low", "high", "how"):
-            name = f"gain_without_{resource}{'' if part == 'value' else f'_{part}'}"
-            cells[name] = getattr(gain, part) if gain else None
-    cells.update({name: getattr(row, name) for name in _FIGURES})
-    cells.update({f"gpu_{name}": value for name, value in row.gpu.items() if name != "unavailable"})
-    cells.update(_window(row))
-    cells["sentence"] = row.bound.sentence if row.bound else None
-    best = next((each for each in row.advice if worth_making(each)), None)
-    cells["advice"] = "; ".join(advice.action for advice in row.advice) or None
-    cells["best_advice_command"] = best.command or None if best else None
-    cells["best_advice_images_per_s"] = best.after.value if best else None
-    cells["best_advice_images_per_s_low"] = best.after.low if best else None
-    cells["best_advice_images_per_s_high"] = best.after.high if best else None
-    reasons = dict(row.unavailable)
-    if "unavailable" in row.gpu:
-        reasons.setdefault("gpu", str(row.gpu["unavailable"]))
-    cells["unavailable"] = "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or None
-    return cells
-
-
-def _window(row: ConfigurationRow) -> dict[str, Cell]:
-    """Shares of the profiler window; no columns where there is none."""
-    window = row.gpu_window
-    if window is None or window.gaps is None or window.use is None:
-        return {}
-    use = {f"gpu_{field.name}": getattr(window.use, field.name) for field in fields(window.use)}
-    return use | {f"gpu_idle_{cause}": window.gaps.share(cause) for cause in GAP_CAUSES}
 
 
 class MarkdownReport:
@@ -143,10 +82,10 @@ def _group_blocks(report: Report, group: Group) -> list[str]:
         [
             label(row, group.rows),
             speed(row),
-            percent(row.accelerator_utilization),
-            megabytes_per_s(row.disk_read_bytes_per_s),
-            percent(row.disk_ceiling_fraction),
-            percent(row.input_wait_fraction),
+            shown(row, "accelerator_utilization"),
+            shown(row, "disk_read_bytes_per_s"),
+            shown(row, "disk_ceiling_fraction"),
+            shown(row, "input_wait_fraction"),
             bound_words(row),
             ", ".join(f"{name} {factor(gain)}" for name, gain in main_gains(row)) or MISSING,
         ]

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.render.figures import shown
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
@@ -28,8 +29,6 @@ from loaderprobe.render.wording import (
     counted,
     factor,
     main_gains,
-    megabytes_per_s,
-    percent,
     speed,
     tone,
     variation,
@@ -133,7 +132,7 @@ def _estimated(rows: tuple[ConfigurationRow, ...]) -> str:
 
 def _table(group: Group) -> RenderableType:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
-    longest = max(len(row.resolution) for row in group.rows)
+    longest = max(len(row.config.resolution) for row in group.rows)
     table.add_column("\ndata", overflow="fold", min_width=min(longest, _DATA_COLUMNS))
     table.add_column("\nworkers", justify="right", no_wrap=True)
     table.add_column("\nimages/s", justify="right", no_wrap=True)
@@ -146,22 +145,22 @@ def _table(group: Group) -> RenderableType:
     table.add_column("gain\nwithout", overflow="fold")
     before = ""
     for row in group.rows:
-        table.add_row(*_cells(row, group, repeated=row.resolution == before))
-        before = row.resolution
+        table.add_row(*_cells(row, group, repeated=row.config.resolution == before))
+        before = row.config.resolution
     return Padding(table, (0, 0, 0, 2))
 
 
 def _cells(row: ConfigurationRow, group: Group, *, repeated: bool) -> list[Text]:
     style = STYLES.get(tone(row), "")
     extra = variation(row, group.rows)
-    data = "" if repeated else row.resolution
+    data = "" if repeated else row.config.resolution
     return [
         Text("\n".join(part for part in (data, extra) if part)),
-        Text(str(row.workers) if row.workers else "serial"),
+        Text(str(row.config.loader.workers or "serial")),
         Text(speed(row), style="bold" if row.images_per_s else ""),
-        Text(percent(row.accelerator_utilization)),
-        Text(megabytes_per_s(row.disk_read_bytes_per_s)),
-        Text(percent(row.disk_ceiling_fraction)),
+        Text(shown(row, "accelerator_utilization")),
+        Text(shown(row, "disk_read_bytes_per_s")),
+        Text(shown(row, "disk_ceiling_fraction")),
         Text(bound_words(row), style=style),
         Text(_gains(row)),
     ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.records.config import CacheState
+from loaderprobe.records.config import CacheState, RunConfig
+from loaderprobe.records.options import OPTIONS, REQUIRED
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Advice, Bound, FilesWere, Interval, Speedup
 from loaderprobe.units import join_words, significant
@@ -25,27 +26,67 @@ THEN = {
 """What limits training after a change."""
 
 
+OPTION_WORDS: dict[str, str | tuple[str, str]] = {
+    "batch_size": "batch {}",
+    "prefetch_factor": "prefetch {}",
+    "loader": "{}",
+    "pipeline": "{}",
+    "decoder": "{}",
+    "tensor": "{}",
+    "precision": "{} precision",
+    "memory_format": "{}",
+    "compile": ("not compiled", "compiled"),
+    "pin_memory": ("pageable memory", "pinned memory"),
+    "side_stream": ("copies on the training stream", "copies on a side stream"),
+    "gpu_decode": ("decoding on the CPU", "decoding on the GPU"),
+}
+"""What an option's value is called: a form to put it into, or what False and True mean; others are named."""
+STATED = ("resolution", "workers", "compute", "cache")
+"""Options that a heading or a label's beginning states."""
+
+
+def option_words(config: RunConfig, name: str) -> str:
+    """`batch 64`, `fp16 precision`, `pageable memory`, `rounds 5`."""
+    value = OPTIONS[name].of(config)
+    form = OPTION_WORDS.get(name, f"{name.replace('_', ' ')} {{}}")
+    return form.format(value) if isinstance(form, str) else form[bool(value)]
+
+
 def loading(row: ConfigurationRow) -> str:
     """`serial`, `1 worker`, `4 workers`."""
-    return "serial" if row.workers == 0 else f"{row.workers} worker{'s' if row.workers > 1 else ''}"
+    workers = row.config.loader.workers
+    return "serial" if workers == 0 else f"{workers} worker{'s' if workers > 1 else ''}"
+
+
+def differing(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
+    """The options, beyond the stated ones, of which the rows do not all have this row's value."""
+
+    def differs(name: str) -> bool:
+        compared = among
+        if name == "prefetch_factor":
+            compared = [other for other in among if other.config.loader.workers and row.config.loader.workers]
+        if name == "data":
+            compared = [other for other in among if other.config.resolution == row.config.resolution]
+        return len({OPTIONS[name].of(other.config) for other in compared}) > 1
+
+    return [name for name in OPTIONS if name not in STATED and differs(name)]
+
+
+def unusual(row: ConfigurationRow) -> list[str]:
+    """The options, beyond the stated ones, that do not have their default."""
+    return [name for name, each in OPTIONS.items() if name not in (*STATED, *REQUIRED) and not each.usual(row.config)]
 
 
 def variation(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
-    """What else sets a row apart when more than resolution and workers vary: `batch 64, prefetch 4`."""
-    parts = []
-    if len({other.batch_size for other in among}) > 1:
-        parts.append(f"batch {row.batch_size}")
-    if row.workers and len({other.prefetch_factor for other in among if other.workers}) > 1:
-        parts.append(f"prefetch {row.prefetch_factor}")
-    for field in ("loader", "pipeline", "decoder", "tensor"):
-        if len({getattr(other, field) for other in among}) > 1:
-            parts.append(getattr(row, field))
-    return ", ".join(parts)
+    """What else sets a row apart when more than resolution and workers vary: `prefetch 4, batch 64`."""
+    return ", ".join(option_words(row.config, name) for name in differing(row, among))
 
 
 def label(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
-    """`500x375, 2 workers`, and what else sets the row apart."""
-    return ", ".join(part for part in (row.resolution, loading(row), variation(row, among)) if part)
+    """`500x375, 2 workers`, and every option that sets the row apart or is not as usual."""
+    named = {*differing(row, among), *unusual(row)}
+    options = [option_words(row.config, name) for name in OPTIONS if name in named]
+    return ", ".join((row.config.resolution, loading(row), *options))
 
 
 def bound_words(row: ConfigurationRow) -> str:
@@ -77,7 +118,7 @@ def tone(row: ConfigurationRow) -> str:
 
 def gain_of(row: ConfigurationRow, resource: str) -> Speedup | None:
     """The gain of taking away `resource`; None where that was not done."""
-    gain: Speedup | None = getattr(row.gains, resource) if row.gains else None
+    gain: Speedup | None = getattr(row.verdict.gains, resource) if row.verdict else None
     return gain
 
 
@@ -133,7 +174,7 @@ def rate(images_per_s: float) -> str:
 
 def speed(row: ConfigurationRow) -> str:
     """`205 ±6`, and ` warm` where cold files were asked for and the reads were not cold."""
-    return interval(row.images_per_s) + (state_word(row.cache, row.files_were) if row.images_per_s else "")
+    return interval(row.images_per_s) + (state_word(row.config.cache, row.verdict.files_were) if row.verdict else "")
 
 
 def percent(fraction: float | None) -> str:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from loaderprobe.errors import BadValue, MissingPart, NoSpace
+from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace
 
 T = TypeVar("T")
 
 # History of the stored files:
 # 1  2026-11  first version
-SCHEMA_VERSION = 1
+# 2  2026-11  a configuration holds a loader and a compute; modes have names
+SCHEMA_VERSION = 2
+# 64 bits hold every count and every clock in ns.
+MOST_NUMBER = 2**63
+# Of a strange schema's name, in a message.
+MOST_SHOWN = 60
 
 
 def encode(kind: str, value: object) -> bytes:
@@ -26,26 +32,59 @@ def encode(kind: str, value: object) -> bytes:
 
 
 def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
-    """The value in an envelope, with all types checked. Raises BadValue naming `source`."""
+    """The value in an envelope, with all types checked. Raises DamagedRun naming `source`."""
     try:
         envelope: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise _damaged(source, error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DamagedRun(source, f"is damaged: {error}") from error
     found = (envelope.get("schema"), envelope.get("schema_version"))
     if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
-        raise BadValue(
-            f"{source} is {found[0]} version {found[1]}, not loaderprobe/{kind} version {SCHEMA_VERSION}",
-            hint="render it with the loaderprobe that wrote it",
-        )
+        shown = " version ".join(_shortened(each) for each in found)
+        reason = f"is {shown}, not loaderprobe/{kind} version {SCHEMA_VERSION}"
+        raise DamagedRun(source, reason, hint="render it with the loaderprobe that wrote it")
     try:
+        _check_numbers(envelope)
         return msgspec.convert(envelope[kind], type_)
-    except (msgspec.DecodeError, KeyError, BadValue) as error:
+    except (msgspec.DecodeError, BadValue) as error:
         # BadValue: the types are right, but the record refuses such values.
-        raise _damaged(source, error) from error
+        raise DamagedRun(source, f"is damaged: {error}") from error
+    except KeyError as error:
+        raise DamagedRun(source, f"is damaged: it has no {kind}") from error
 
 
-def _damaged(source: str, error: Exception) -> BadValue:
-    return BadValue(f"{source} is damaged: {error}", hint="delete it and measure again with --resume")
+def read(path: Path) -> bytes | None:
+    """The bytes of a stored file; None where there is none. Raises DamagedRun when it cannot be read."""
+    try:
+        # Not opened before it is known to be a file: a pipe in its place would block.
+        if not stat.S_ISREG(path.stat().st_mode):
+            what = "a directory" if path.is_dir() else "no regular file"
+            raise DamagedRun(str(path), f"cannot be read: it is {what}", hint="remove it and measure with --resume")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        hint = "check its permissions, and the disk it is on"
+        raise DamagedRun(str(path), f"cannot be read: {error.strerror}", hint=hint) from error
+
+
+def _shortened(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def _check_numbers(tree: Any) -> None:
+    """Raises BadValue for a number that no counter or clock gives: arithmetic with it would overflow."""
+    todo = [tree]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, dict):
+            todo += each.values()
+        elif isinstance(each, list) and each and not set(map(type, each)) <= {int, float}:
+            todo += each
+        else:
+            numbers = each if isinstance(each, list) else [each] if type(each) in (int, float) else []
+            if numbers and not -MOST_NUMBER <= min(numbers) <= max(numbers) <= MOST_NUMBER:
+                raise BadValue(f"a number in it is beyond {MOST_NUMBER:g}")
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -11,23 +11,27 @@ RUN/  run.json               sweep spec, environment
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import filelock
 
-from loaderprobe.errors import BadValue, ForeignDirectory, Locked, Refused
+from loaderprobe.errors import MEASURE_AGAIN, BadValue, DamagedRun, ForeignDirectory, Locked, Refused
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet, SweepSpec
+from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.store.codec import decode, encode, write_atomically, write_error
+from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
 
-T = TypeVar("T")
+R = TypeVar("R", Measurement, RunFailure)
 PARTS = ("files", "ceilings", "measurements", "failures")
+_NAME = re.compile("[0-9a-f]{16}")
+"""Keys and fingerprints, which name files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +76,19 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """A run that was made before. Raises BadValue when `path` is not one."""
         file = path / "run.json"
-        if not file.is_file():
-            raise BadValue(f"{path} is not a run: it has no run.json", hint="give the directory that a sweep wrote")
-        return cls(path, decode("run", file.read_bytes(), RunRecord, str(file)))
+        try:
+            data = read(file)
+            if data is None:
+                raise BadValue(f"{path} is not a run: it has no run.json", hint="give the directory that a sweep wrote")
+            record = decode("run", data, RunRecord, str(file))
+            for config in record.spec.configs:
+                if not _NAME.fullmatch(config.data):
+                    raise DamagedRun(str(file), f"is damaged: {config.data!r} is no fingerprint of files")
+        except DamagedRun as error:
+            if error.hint == MEASURE_AGAIN:
+                error.hint = "restore it from a copy, or measure again into a new directory"
+            raise
+        return cls(path, record)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -87,61 +101,91 @@ class RunDirectory:
             yield
 
     def files(self, fingerprint: str) -> FileSet:
-        """The file set with this fingerprint."""
+        """The file set with this fingerprint. Raises DamagedRun when it is not there or cannot be used."""
         path = self._files_path(fingerprint)
-        if not path.is_file():
-            raise BadValue(f"{path} is missing from the run", hint="measure again into a new directory")
-        return decode("files", path.read_bytes(), FileSet, str(path))
+        data = read(path)
+        if data is None:
+            raise DamagedRun(str(path), "is missing from the run", hint="measure again into a new directory")
+        found = decode("files", data, FileSet, str(path))
+        if found.fingerprint != fingerprint:
+            raise DamagedRun(str(path), "is damaged: it holds other files than its name says")
+        _check_paths(found, path)
+        return found
 
     def ceiling(self, fingerprint: str) -> StorageCeiling | None:
-        """What is known of the storage under a file set; None when it was never measured."""
+        """What is known of the storage under a file set; None when it was never measured. Raises DamagedRun."""
         path = self._ceiling_path(fingerprint)
-        return decode("ceiling", path.read_bytes(), StorageCeiling, str(path)) if path.is_file() else None
+        data = read(path)
+        found = None if data is None else decode("ceiling", data, StorageCeiling, str(path))
+        if found is not None and found.data != fingerprint:
+            raise DamagedRun(str(path), "is damaged: it is of other files than its name says")
+        return found
 
     def save_ceiling(self, ceiling: StorageCeiling) -> None:
         """Keep a ceiling; it replaces what was known of the same file set."""
         path = self._ceiling_path(ceiling.data)
-        # A run of an older version has no such folder.
-        path.parent.mkdir(exist_ok=True)
+        try:
+            # A run of an older version has no such folder.
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise write_error(error, path) from error
         write_atomically(path, encode("ceiling", ceiling))
 
     def save(self, result: Measurement | RunFailure) -> None:
         """Keep a result; a measurement replaces the failure of an earlier try."""
         if isinstance(result, Measurement):
             write_atomically(self._measurement_path(result.config.key), encode("measurement", result))
-            self._failure_path(result.config.key).unlink(missing_ok=True)
+            # One that stays has no say beside a measurement.
+            with suppress(OSError):
+                self._failure_path(result.config.key).unlink(missing_ok=True)
         else:
             write_atomically(self._failure_path(result.config.key), encode("failure", result))
 
     def has_measurement(self, key: str) -> bool:
-        """True when the configuration need not be measured again."""
-        return self._measurement_path(key).is_file()
+        """True when the configuration need not be measured again: a damaged measurement is none."""
+        return isinstance(self.result(key), Measurement)
 
-    def result(self, key: str) -> Measurement | RunFailure | None:
-        """What is known of a configuration; None when it was never tried."""
-        measured, failed = self._measurement_path(key), self._failure_path(key)
-        if measured.is_file():
-            return decode("measurement", measured.read_bytes(), Measurement, str(measured))
-        if failed.is_file():
-            return decode("failure", failed.read_bytes(), RunFailure, str(failed))
-        return None
+    def result(self, key: str) -> Measurement | RunFailure | DamagedFile | None:
+        """What is known of a configuration; None when it was never tried.
+
+        A damaged measurement has no say where a failure stands beside it: that is of a later try.
+        """
+        measured = self._result("measurement", Measurement, self._measurement_path(key), key)
+        if isinstance(measured, Measurement):
+            return measured
+        failed = self._result("failure", RunFailure, self._failure_path(key), key)
+        return failed if isinstance(failed, RunFailure) else measured or failed
+
+    def damaged(self, error: DamagedRun) -> DamagedFile:
+        """A file of this run that cannot be used, as a value."""
+        return DamagedFile(file=str(Path(error.file).relative_to(self.path)), reason=error.reason)
 
     def write(self, name: str, text: str) -> Path:
         """Write a derived file, such as `summary.json`, and return its path."""
         write_atomically(self.path / name, text.encode())
         return self.path / name
 
+    def _result(self, kind: str, type_: type[R], path: Path, key: str) -> R | DamagedFile | None:
+        try:
+            data = read(path)
+            found = None if data is None else decode(kind, data, type_, str(path))
+            if found is not None and found.config.key != key:
+                raise DamagedRun(str(path), "is damaged: it is of another configuration than its name says")
+        except DamagedRun as error:
+            return self.damaged(error)
+        return found
+
     def _files_path(self, fingerprint: str) -> Path:
-        return self.path / "files" / f"{fingerprint}.json"
+        return self.path / "files" / _file_name(fingerprint)
 
     def _ceiling_path(self, fingerprint: str) -> Path:
-        return self.path / "ceilings" / f"{fingerprint}.json"
+        return self.path / "ceilings" / _file_name(fingerprint)
 
     def _measurement_path(self, key: str) -> Path:
-        return self.path / "measurements" / f"{key}.json"
+        return self.path / "measurements" / _file_name(key)
 
     def _failure_path(self, key: str) -> Path:
-        return self.path / "failures" / f"{key}.json"
+        return self.path / "failures" / _file_name(key)
 
 
 @contextmanager
@@ -153,6 +197,21 @@ def lock_directory(path: Path) -> Iterator[None]:
             yield
     except filelock.Timeout as error:
         raise Locked(f"another loaderprobe is writing {path}", hint="wait for it to end, or use --out") from error
+
+
+def _file_name(name: str) -> str:
+    """The name of a file of a run. Raises BadValue for what is no key and no fingerprint: it may lead elsewhere."""
+    if not _NAME.fullmatch(name):
+        raise BadValue(f"{name!r} names no file of a run", hint="restore run.json from a copy")
+    return f"{name}.json"
+
+
+def _check_paths(files: FileSet, source: Path) -> None:
+    """Raises DamagedRun for a file that is not under the root of its set."""
+    inside = Path(files.root).is_absolute() and "\0" not in files.root
+    for name in files.paths:
+        if not inside or "\0" in name or name.startswith("/") or ".." in name.split("/"):
+            raise DamagedRun(str(source), f"is damaged: {name!r} is not under {files.root!r}")
 
 
 def _foreign(path: Path) -> bool:

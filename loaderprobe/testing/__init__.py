@@ -1,6 +1,5 @@
 """Fakes and record builders, for the tests of this product and of anything plugged into it."""
 
-from loaderprobe.testing.bandwidth import example_bandwidth
 from loaderprobe.testing.fakes import (
     FakeClock,
     FakePageCache,
@@ -11,7 +10,6 @@ from loaderprobe.testing.fakes import (
 )
 from loaderprobe.testing.machine import example_environment, example_location
 from loaderprobe.testing.profiled import ProfiledCompute
-from loaderprobe.testing.reports import example_report, example_row
 
 __all__ = [
     "FakeClock",
@@ -19,11 +17,8 @@ __all__ = [
     "ProfiledCompute",
     "ScriptedLoader",
     "Service",
-    "example_bandwidth",
     "example_config",
     "example_environment",
     "example_files",
     "example_location",
-    "example_report",
-    "example_row",
 ]

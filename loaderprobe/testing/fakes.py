@@ -8,8 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
 from loaderprobe.records.measurement import Mode, WorkerBatches
+from loaderprobe.records.options import with_options
 
 INSTRUMENT_NS = 20_000
 """CPU time that a fake loader says its recording takes a batch."""
@@ -117,7 +118,7 @@ class ScriptedLoader:
         """All of them."""
         return frozenset(
             {"baseline", "warm", "cached_samples", "no_transport"}
-            if self.config.workers
+            if self.config.loader.workers
             else {"baseline", "warm", "cached_samples"}
         )
 
@@ -139,7 +140,7 @@ class ScriptedLoader:
 
     def batches(self) -> Iterator[Any]:
         """Batches of the right length, at the right time; in mode T only their length."""
-        ahead = self.config.batches_ahead
+        ahead = self.config.loader.batches_ahead
         for number in range(ahead):
             self._asked_ns[number] = self.clock.now_ns()
         number = 0
@@ -154,15 +155,15 @@ class ScriptedLoader:
             self.clock.work(self.service.receive_s if handed_over else 0.0)
             if ahead:
                 self._asked_ns[number + ahead] = self.clock.now_ns()
-            whole = SimpleNamespace(shape=(self.config.batch_size,)), None
-            yield whole if handed_over else self.config.batch_size
+            whole = SimpleNamespace(shape=(self.config.compute.batch_size,)), None
+            yield whole if handed_over else self.config.compute.batch_size
             number += 1
 
     def _start_ns(self, number: int) -> int:
-        return max(self._asked_ns[number], self._free_ns.get(number % max(self.config.workers, 1), 0))
+        return max(self._asked_ns[number], self._free_ns.get(number % max(self.config.loader.workers, 1), 0))
 
     def _make(self, number: int) -> None:
-        size, service = self.config.batch_size, self.service
+        size, service = self.config.compute.batch_size, self.service
         start_ns = self._begun_ns[number] = self._start_ns(number)
         del self._asked_ns[number]
         paths = self.files.absolute(number * size, size)
@@ -172,7 +173,7 @@ class ScriptedLoader:
         delay_s = 0.0 if self._mode == "cached_samples" else size * service.run_delay_s
         collate_s = 0.0 if self._mode == "no_transport" else size * service.collate_s
         wall_s = cpu_s + delay_s + collate_s + len(cold) * service.blocked_s
-        worker = number % max(self.config.workers, 1)
+        worker = number % max(self.config.loader.workers, 1)
         self._free_ns[worker] = start_ns + round(wall_s * 1e9)
         self._ready_ns[number] = self._free_ns[worker], self._mode != "no_transport"
         read = sum(self.files.size_bytes[0] for _ in cold)
@@ -210,16 +211,13 @@ def example_files(count: int = 4096, size_bytes: int = 100_000) -> FileSet:
 
 
 def example_config(**changes: Any) -> RunConfig:
-    """Two workers on an emulated accelerator; `changes` replace fields."""
-    fields: dict[str, Any] = {
-        "data": "0" * 16,
-        "resolution": "500x375",
-        "workers": 2,
-        "batch_size": 16,
-        "prefetch_factor": 2,
-        "compute": "emulated:1000",
-    }
-    fields.update(changes)
-    if fields["workers"] == 0:
-        fields["prefetch_factor"] = 0
-    return RunConfig(**fields)
+    """Two workers on an emulated accelerator; `changes` are to options by their names, such as `workers`."""
+    if changes.get("workers") == 0:
+        changes["prefetch_factor"] = 0
+    usual = RunConfig(
+        data="0" * 16,
+        resolution="500x375",
+        loader=LoaderSpec(workers=2, prefetch_factor=2),
+        compute=ComputeSpec(name="emulated:1000", batch_size=16),
+    )
+    return with_options(usual, **changes)

@@ -57,7 +57,7 @@ def run(
             first = -1 if mode == "resident" else len(rows)
             segments.append(_segment(mode, "train" if trained else "loader_only", number, first, rate, spent_s))
             if mode != "resident":
-                rows += [_row(by_mode[mode], config.workers, first + step) for step in range(STEPS)]
+                rows += [_row(by_mode[mode], config.loader.workers, first + step) for step in range(STEPS)]
     columns = list(zip(*rows, strict=True))
     measured = any("resident" in each for each in rounds)
     fields: dict[str, Any] = {

@@ -11,7 +11,7 @@ from loaderprobe.analyze.forecast.point import Point
 from loaderprobe.analyze.forecast.service import Law, Service, Storage
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
-from loaderprobe.testing.bandwidth import example_phase
+from tests.examples.bandwidth import example_phase
 
 
 @dataclass(frozen=True, kw_only=True)

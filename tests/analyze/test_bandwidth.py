@@ -10,8 +10,7 @@ import pytest
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
 from loaderprobe.records.measurement import Missing
-from loaderprobe.testing import example_bandwidth
-from loaderprobe.testing.bandwidth import FILE_BYTES, example_phase
+from tests.examples.bandwidth import FILE_BYTES, example_bandwidth, example_phase
 
 FLAT = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}
 RISING = {1: 8.8e6, 2: 17.6e6, 4: 34.7e6, 8: 68e6, 16: 104e6}

@@ -54,6 +54,7 @@ class Texts(Numbers):
         return torch.zeros(8 << (index // 4 % 4))
 
 
+@pytest.mark.alone  # its rates are compared
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(judge: Judge, workers: int) -> None:
     """It used to be told to buy an accelerator of two million images/s in a first epoch that is input-bound."""
@@ -67,6 +68,7 @@ def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(judge: Judge, w
     assert any("in the first epoch" in note for note in found.notes)
 
 
+@pytest.mark.alone  # its rates are compared
 def test_one_that_is_too_small_for_that_is_judged_on_later_epochs(judge: Judge) -> None:
     """And says so, with the rate of the first."""
     found = judge(DataLoader(Keeping(64), batch_size=4, num_workers=1))

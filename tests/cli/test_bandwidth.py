@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from loaderprobe import api
 from loaderprobe.cli.app import app
-from loaderprobe.testing import example_bandwidth
 from tests.conftest import Run
+from tests.examples.bandwidth import example_bandwidth
 
 QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")

@@ -207,7 +207,7 @@ def test_a_failing_configuration_is_reported_and_the_others_go_on(
     """With a loader whose worker is killed, the serial row fails too or not, but each has a row; the code is 4."""
     done = loaderprobe(
         "sweep", photographs.root, "--workers", 1, "--no-serial", "--compute", "emulated:100,emulated:200", *SMALL,
-        "--loader", "tests.plants:KilledWorker", "--out", tmp_path / "run", "--json",
+        "--loader", "tests.planted.loaders:KilledWorker", "--out", tmp_path / "run", "--json",
     )  # fmt: skip
     assert done.returncode == 4
     rows = json.loads(done.stdout)["configurations"]
@@ -224,7 +224,7 @@ def start_hanging(tmp_path: Path, photographs: FileSet) -> tuple[subprocess.Pope
     os.mkfifo(tmp_path / "alive")
     command = [
         sys.executable, "-m", "loaderprobe.cli", "sweep", str(data), "--workers", "1", "--compute", "emulated:100",
-        "--loader", "tests.plants:Hanging", "--out", str(tmp_path / "run"), *map(str, SMALL),
+        "--loader", "tests.planted.loaders:Hanging", "--out", str(tmp_path / "run"), *map(str, SMALL),
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     pipe = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)

@@ -14,13 +14,14 @@ from loaderprobe.compute.resnet import FORMATS, Trainer
 from loaderprobe.compute.torch import CpuCompute, CudaCompute
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, TrainOptions
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec
+from loaderprobe.testing import example_config
 
 
 def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
     """Weights change with a step, and its end is stamped."""
     clock = SystemClock()
-    device = CpuCompute("", clock)
+    device = CpuCompute("", clock, example_config(compute="cpu"))
     before = [parameter.detach().clone() for parameter in device._trainer.parameters()]
     device.step(device.copy((torch.randn(2, 3, 224, 224), torch.tensor([1, 2]))))
     (finished,) = device.finish()
@@ -34,7 +35,7 @@ def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
 def test_without_a_gpu_the_error_says_what_still_works() -> None:
     """The next step names the CPU and an emulated accelerator."""
     with pytest.raises(MissingPart) as caught:
-        CudaCompute("", SystemClock())
+        CudaCompute("", SystemClock(), example_config(compute="cuda"))
     assert "emulated:mlperf-h100" in caught.value.hint
 
 
@@ -43,7 +44,7 @@ def test_without_a_gpu_the_error_says_what_still_works() -> None:
 def test_cuda_steps_end_in_order_on_the_host_clock() -> None:
     """Event times rise, and lie before the synchronisation that read them."""
     clock = SystemClock()
-    device = CudaCompute("", clock)
+    device = CudaCompute("", clock, example_config(compute="cuda"))
     batch = device.copy((torch.randn(8, 3, 224, 224), torch.arange(8)))
     for _ in range(5):
         device.step(batch)
@@ -56,7 +57,9 @@ def test_bytes_are_normalised_on_the_device_as_floats_are_in_the_workers() -> No
     """Training sees the same numbers, whichever way they were handed over."""
     pixels = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
     worker = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION)])
-    images, _ = CpuCompute("", SystemClock()).copy((pixels, torch.zeros(2, dtype=torch.int64)))
+    images, _ = CpuCompute("", SystemClock(), example_config(compute="cpu")).copy(
+        (pixels, torch.zeros(2, dtype=torch.int64))
+    )
     assert torch.allclose(images, worker(pixels), atol=1e-5)
 
 
@@ -71,7 +74,7 @@ def test_rocm_has_no_window_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("options", [{"precision": "bf16"}, {"memory_format": "contiguous"}, {"precision": "fp32"}])
 def test_options_of_the_cpu_train(options: dict[str, Any]) -> None:
     """Whichever is asked for is used, and weights change; the thread of the backward pass is known then."""
-    trainer = Trainer(torch.device("cpu"), TrainOptions(**options))
+    trainer = Trainer(torch.device("cpu"), ComputeSpec(name="cpu", batch_size=2, **options))
     seen: list[Any] = []
     trainer._model.conv1.register_forward_hook(lambda module, given, made: seen.append((given[0], made)))
     before = trainer.parameters()[0].detach().clone()
@@ -95,7 +98,7 @@ def test_a_compiled_model_is_the_one_that_trains(monkeypatch: pytest.MonkeyPatch
         return forward
 
     monkeypatch.setattr(torch, "compile", compiled)
-    trainer = Trainer(torch.device("cpu"), TrainOptions(compile=True))
+    trainer = Trainer(torch.device("cpu"), ComputeSpec(name="cpu", batch_size=2, compile=True))
     trainer.train_step(trainer.copy((torch.randn(2, 3, 64, 64), torch.tensor([1, 2]))))
     assert len(calls) == 1
     assert "torch.compile" in trainer.words()

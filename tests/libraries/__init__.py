@@ -1,1 +1,1 @@
-"""Loaders of other libraries; run by scripts/bench_libraries."""
+"""Loaders of other libraries; run by scripts/bench libraries."""

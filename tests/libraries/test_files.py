@@ -16,7 +16,7 @@ from tests.libraries import data
 from tests.libraries.conftest import Tried
 from tests.libraries.data import BATCH, COUNT, Read, images
 
-WHY = "scripts/bench_libraries installs it"
+WHY = "scripts/bench libraries installs it"
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
 

@@ -13,7 +13,7 @@ from tests.api.samples import Shared
 from tests.libraries.conftest import Tried
 from tests.libraries.data import BATCH
 
-WHY = "scripts/bench_libraries installs it"
+WHY = "scripts/bench libraries installs it"
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
 

@@ -15,6 +15,7 @@ from loaderprobe.loaders import torch as torch_loader
 from loaderprobe.loaders.images import EncodedFiles, ImageFiles, decode
 from loaderprobe.loaders.torch import TorchLoader, image_loader, shared_memory_needed
 from loaderprobe.records.config import Decoder, FileSet, Pipeline
+from loaderprobe.records.options import with_options
 from loaderprobe.testing import example_config
 
 
@@ -99,8 +100,8 @@ def test_bytes_are_handed_over_where_they_are_asked_for(photographs: FileSet, tm
         images, _ = next(loader.batches())
     assert images.dtype == torch.uint8
     assert images.shape == (4, 3, 224, 224)
-    assert shared_memory_needed(replace(config, workers=1, prefetch_factor=2)) * 4 == shared_memory_needed(
-        replace(config, workers=1, prefetch_factor=2, tensor="float32")
+    assert shared_memory_needed(with_options(config, workers=1, prefetch_factor=2)) * 4 == shared_memory_needed(
+        with_options(config, workers=1, prefetch_factor=2, tensor="float32")
     )
 
 
@@ -119,7 +120,7 @@ def test_files_stay_encoded_for_a_gpu_that_decodes(photographs: FileSet, tmp_pat
             loader.switch("no_transport")
             assert any(isinstance(batch, int) for batch in islice(batches, 7))
     largest = max(photographs.size_bytes)
-    needed = shared_memory_needed(replace(config, workers=2, prefetch_factor=2), largest)
+    needed = shared_memory_needed(with_options(config, workers=2, prefetch_factor=2), largest)
     assert needed == 4 * largest * (4 + 1 + 2)
 
 

@@ -64,7 +64,7 @@ def measure_fake() -> Measure:
     ) -> Measurement:
         clock, cache, files = FakeClock(), page_cache or FakePageCache(), files or example_files()
         config = example_config(data=files.fingerprint, **changes)
-        name, argument = split_name(config.compute)
+        name, argument = split_name(config.compute.name)
         made = SynchronousCompute if name == "emulated-sync" else EmulatedCompute
         compute: Compute = made(argument, clock)
         session = scripted_session(service, clock, compute, config, files, cache, thorough=thorough)

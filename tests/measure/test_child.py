@@ -9,12 +9,17 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction, segments_of
 from loaderprobe.records.config import FileSet
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import Measurement, RunFailure, Segment
 from loaderprobe.system.device import locate
 from tests.conftest import MeasureReal
 
 
-@pytest.fixture
+def _cold(measurement: Measurement) -> list[Segment]:
+    """The segments on cold files, of the loader only and of training."""
+    return [segment for segment in measurement.segments if segment.mode == "baseline"]
+
+
+@pytest.fixture(scope="module")
 def on_disk(photographs: FileSet) -> FileSet:
     """The photographs, where reads are counted."""
     location = locate(Path(photographs.root))
@@ -23,23 +28,43 @@ def on_disk(photographs: FileSet) -> FileSet:
     return photographs
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_cold_reads_agree_with_the_files_consumed(on_disk: FileSet, measure_real: MeasureReal, workers: int) -> None:
-    """Bytes that the workers read from storage are the sizes of the files, within 5 %."""
-    measurement = measure_real(on_disk, workers=workers)
+@pytest.fixture(scope="module")
+def two_workers(photographs: FileSet, measure_real: MeasureReal) -> Measurement:
+    """Two workers on cold files."""
+    measurement = measure_real(photographs, workers=2)
     assert isinstance(measurement, Measurement)
-    share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "baseline"])
+    return measurement
+
+
+@pytest.fixture(scope="module")
+def serial(on_disk: FileSet, measure_real: MeasureReal) -> Measurement:
+    """The serial loader on cold files, in three rounds."""
+    measurement = measure_real(on_disk, workers=0, rounds=3)
+    assert isinstance(measurement, Measurement)
+    return measurement
+
+
+@pytest.mark.usefixtures("on_disk")
+def test_cold_reads_of_workers_agree_with_the_files_consumed(two_workers: Measurement) -> None:
+    """Bytes that the workers read from storage are the sizes of the files, within 5 %."""
+    share = cold_fraction(two_workers, _cold(two_workers))
     assert share == pytest.approx(1.0, abs=0.05)
 
 
-def test_cold_reads_agree_with_the_device(on_disk: FileSet, measure_real: MeasureReal) -> None:
+@pytest.mark.alone  # one measurement with the test below
+def test_cold_reads_of_the_serial_loader_agree_with_the_files_consumed(serial: Measurement) -> None:
+    """Bytes that the serial loader reads from storage are the sizes of the files, within 5 %."""
+    share = cold_fraction(serial, _cold(serial))
+    assert share == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.alone  # the device counts everybody's reads
+def test_cold_reads_agree_with_the_device(serial: Measurement) -> None:
     """What the device reports to have read is what was delivered, within 10 % (serial: nothing is read ahead).
 
     Others may use the disk meanwhile, which only adds: the quietest segment counts.
     """
-    measurement = measure_real(on_disk, workers=0, rounds=3)
-    assert isinstance(measurement, Measurement)
-    cold = [s for s in measurement.segments if s.mode == "baseline"]
+    cold = _cold(serial)
     if any(s.disk_bytes is None for s in cold):
         pytest.skip("the device of the temporary directory is not visible")
     assert min((s.disk_bytes or 0) / (s.delivered_bytes or 1) for s in cold) == pytest.approx(1.0, abs=0.10)
@@ -60,22 +85,20 @@ def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: 
     assert isinstance(measurement, Measurement)
     assert measurement.compute.specified_images_per_s is None
     judged = verdict(measurement)
-    assert judged.rates.compute is not None
+    assert judged.rates_images_per_s.compute is not None
     assert judged.step_time.step_s > judged.step_time.copy_s > 0
     assert segments_of(measurement, "resident", "train")
 
 
-def test_samplers_saw_the_workers(photographs: FileSet, measure_real: MeasureReal) -> None:
+def test_samplers_saw_the_workers(two_workers: Measurement) -> None:
     """Worker CPU and machine CPU are series; what is not there has a reason."""
-    measurement = measure_real(photographs)
-    assert isinstance(measurement, Measurement)
-    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in measurement.series}
-    assert "no GPU" in next(m.reason for m in measurement.missing if m.name == "gpu_utilization")
+    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in two_workers.series}
+    assert "no GPU" in next(m.reason for m in two_workers.missing if m.name == "gpu_utilization")
 
 
 def test_a_killed_worker_becomes_a_failure(photographs: FileSet, measure_real: MeasureReal) -> None:
     """A worker killed by SIGKILL is named as such, with the out-of-memory killer as the first suspect."""
-    failure = measure_real(photographs, loader="tests.plants:KilledWorker")
+    failure = measure_real(photographs, loader="tests.planted.loaders:KilledWorker")
     assert isinstance(failure, RunFailure)
     assert "a loader worker" in failure.reason
     assert "killed by SIGKILL" in failure.reason

@@ -42,12 +42,12 @@ class Runner:
         self.clock.sleep(10)
         on_event(Event(stage="half", done=1, total=2))
         config = order.config
-        if config.workers in self.fails:
+        if config.loader.workers in self.fails:
             return RunFailure(
                 config=config, stage="half", reason="it broke", hint="", exit_code=1, signal=None, log=(),
                 started_utc="", wall_s=10.0,
             )  # fmt: skip
-        return self.measure_fake(Service(cpu_s=0.001), files=FILES, workers=config.workers)
+        return self.measure_fake(Service(cpu_s=0.001), files=FILES, workers=config.loader.workers)
 
 
 def test_results_are_kept_and_failures_do_not_stop_the_sweep(
@@ -66,7 +66,7 @@ def test_resuming_measures_only_what_is_missing(run_directory: RunDirectory, mea
     runner = Runner(clock, measure_fake, fails=(1,))
 
     def interrupted(order: Order, **options: Any) -> Measurement | RunFailure:
-        if order.config.workers == 2:
+        if order.config.loader.workers == 2:
             raise KeyboardInterrupt
         return runner(order, **options)
 
@@ -75,7 +75,7 @@ def test_resuming_measures_only_what_is_missing(run_directory: RunDirectory, mea
     again = Runner(clock, measure_fake)
     reopened = RunDirectory.open(run_directory.path)
     sweep(reopened, clock=clock, on_progress=lambda _: None, run_one=again)
-    assert [order.config.workers for order in again.orders] == [1, 2]
+    assert [order.config.loader.workers for order in again.orders] == [1, 2]
     assert pending(reopened) == []
     assert not list((run_directory.path / "failures").iterdir())
 
@@ -95,3 +95,17 @@ def test_progress_grows_and_tells_the_time_left(run_directory: RunDirectory, mea
     sweep(run_directory, clock=clock, on_progress=heard.append, run_one=Runner(clock, measure_fake))
     assert [p.share for p in heard] == pytest.approx([0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6])
     assert heard[-1].left_s == pytest.approx(5.0)
+
+
+def test_configurations_without_their_files_fail_and_the_others_go_on(
+    run_directory: RunDirectory, measure_fake: Measure
+) -> None:
+    """A damaged list of files costs the configurations that need it; none of them is tried."""
+    (path,) = (run_directory.path / "files").iterdir()
+    path.write_bytes(b"{")
+    clock = FakeClock()
+    runner = Runner(clock, measure_fake)
+    sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=runner)
+    assert runner.orders == []
+    found = [run_directory.result(config.key) for config in run_directory.record.spec.configs]
+    assert all(isinstance(each, RunFailure) and str(path) in each.reason for each in found)

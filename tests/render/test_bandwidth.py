@@ -12,8 +12,8 @@ from loaderprobe.records.bandwidth import BandwidthReport, Feed
 from loaderprobe.records.measurement import Missing
 from loaderprobe.render.bandwidth import bandwidth_json, render_bandwidth
 from loaderprobe.render.wording import MISSING
-from loaderprobe.testing import example_bandwidth, example_location
-from loaderprobe.testing.bandwidth import example_latency, example_phase
+from loaderprobe.testing import example_location
+from tests.examples.bandwidth import example_bandwidth, example_latency, example_phase
 
 
 def flat(text: str) -> str:

@@ -10,7 +10,7 @@ from loaderprobe.records.report import Report
 from loaderprobe.records.verdict import Bound
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.overview import EMULATED_NOTE, HOW_TO_READ
-from loaderprobe.testing import example_report, example_row
+from tests.examples.reports import example_report, example_row, with_changes
 
 EVIL = '<script>alert("1")</script>'
 VOID = {"meta", "link", "br", "col", "img", "input", "hr"}
@@ -132,7 +132,7 @@ def evil_report() -> Report:
         bound=Bound(side="input", cause="storage", candidates=(), sentence=EVIL, evidence=()),
         unavailable={"gains.transport": EVIL},
     )
-    failed = replace(row, key="f", status="failed", reason=EVIL, bound=None, images_per_s=None, loader="torch")
+    failed = with_changes(row, status="failed", reason=EVIL, loader="torch")
     report = example_report([row, failed])
     data = replace(report.summary.run.data[0], root=f"/data/{EVIL}\udcff", skipped=(EVIL,), skipped_count=1)
     run = replace(report.summary.run, name=EVIL, command=EVIL, data=(data,))
@@ -159,10 +159,10 @@ def test_report_without_measurements_renders() -> None:
     assert "svg" not in Page(HtmlReport().render(example_report([]))).tags
 
 
-def test_row_without_detail_has_no_time_bars() -> None:
-    """A row whose step times are not there keeps its throughput chart and says nothing about time."""
-    report = replace(example_report([example_row()]), details=())
-    assert Page(HtmlReport().render(report)).tags.count("svg") == 2
+def test_row_without_worker_times_has_no_bars_of_them() -> None:
+    """It keeps the charts of its rate, its disk and its steps, and nothing is drawn of its workers."""
+    report = replace(example_report([example_row(worker_time=None)]), details=())
+    assert Page(HtmlReport().render(report)).tags.count("svg") == 3
 
 
 def test_gpu_counters_are_shown_with_their_source() -> None:

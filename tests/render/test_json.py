@@ -7,9 +7,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from loaderprobe.records.report import SUMMARY_VERSION, Summary
-from loaderprobe.render.json import summary_json, summary_schema
-from loaderprobe.testing import example_report
+from loaderprobe.records.report import SUMMARY_VERSION
+from loaderprobe.render.json import summary_json, summary_schema, summary_type
+from tests.examples.reports import example_report, example_row
 
 
 def validator() -> Any:
@@ -53,11 +53,24 @@ def test_missing_field_is_refused() -> None:
 
 
 def test_round_trip() -> None:
-    """The JSON decodes to the same summary and ends with one newline."""
+    """The JSON decodes to the type that its schema is made of, and to what it was made of; it ends with one newline."""
     report = example_report()
     text = summary_json(report)
-    assert msgspec.json.decode(text, type=Summary) == report.summary
+    decoded: Any = msgspec.json.decode(text, type=summary_type())
+    assert decoded.environment == report.summary.environment
+    for got, row in zip(decoded.configurations, report.summary.configurations, strict=True):
+        assert (got.key, got.bound, got.images_per_s) == (row.key, row.bound, row.images_per_s)
     assert text.endswith("}\n")
+
+
+def test_what_was_not_measured_is_null_with_a_reason() -> None:
+    """A failed configuration has its options, no figure, and one reason for all."""
+    (row,) = json.loads(summary_json(example_report([example_row(status="failed", reason="it broke")])))[
+        "configurations"
+    ]
+    assert (row["workers"], row["compute"], row["status"]) == (2, "emulated:mlperf-h100", "failed")
+    assert row["images_per_s"] is row["bound"] is row["step_time"] is None
+    assert row["unavailable"] == {"*": "it broke"}
 
 
 def test_schema_is_titled_and_has_no_address() -> None:

@@ -9,7 +9,7 @@ from loaderprobe.records.verdict import Bound
 from loaderprobe.render.overview import counts, groups, most_important, sentences
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.wording import MISSING, bound_words, interval
-from loaderprobe.testing import example_report, example_row
+from tests.examples.reports import example_report, example_row
 
 
 def flat(text: str) -> str:
@@ -84,7 +84,7 @@ def test_no_colour_unless_asked() -> None:
 
 def test_escape_sequences_in_names_are_defused() -> None:
     """A path cannot send commands to the terminal."""
-    row = example_row(status="failed", bound=None, images_per_s=None, reason="cannot read \x1b[2Ja\udcff.jpg")
+    row = example_row(status="failed", reason="cannot read \x1b[2Ja\udcff.jpg")
     text = TerminalReport().render(example_report([row]))
     assert "\x1b" not in text
     assert "\\x1b[2Ja\\udcff.jpg" in text
@@ -109,10 +109,7 @@ def test_interrupted_run_says_so() -> None:
 
 def test_skipped_rows_share_their_reason() -> None:
     """Configurations that were skipped for one reason take one line, not one each."""
-    rows = [
-        example_row(key=str(workers), workers=workers, status="skipped", reason="no time left", bound=None)
-        for workers in (1, 2, 4)
-    ]
+    rows = [example_row(workers=workers, status="skipped", reason="no time left") for workers in (1, 2, 4)]
     text = flat(TerminalReport().render(example_report(rows)))
     assert text.count("no time left") == 1
     assert "1024x768, 1, 2 and 4 workers, emulated accelerator: mlperf-h100, cold: no time left" in text
@@ -134,14 +131,14 @@ def test_empty_report_renders() -> None:
 
 def test_rows_that_share_a_sentence_share_a_line() -> None:
     """The same sentence is printed once, with all the configurations that it holds for."""
-    rows = [example_row(key=str(workers), workers=workers) for workers in (1, 2, 4)]
+    rows = [example_row(workers=workers) for workers in (1, 2, 4)]
     ((labels, _),) = sentences(rows)
     assert labels == "1024x768, 1, 2 and 4 workers"
 
 
 def test_what_varies_is_in_the_label() -> None:
     """Rows that differ in batch size only can be told apart."""
-    rows = [example_row(key=str(batch), batch_size=batch) for batch in (32, 64)]
+    rows = [example_row(batch_size=batch) for batch in (32, 64)]
     text = TerminalReport().render(example_report(rows))
     assert "batch 32" in text
     assert "batch 64" in text
@@ -161,7 +158,7 @@ def test_most_important_is_firm_input_with_most_to_gain() -> None:
     """An undecided row with a large gain does not lead; the firm input verdict with the largest gain does."""
     row = most_important(example_report())
     assert row is not None
-    assert (row.resolution, row.workers, row.emulated) == ("1024x768", 2, True)
+    assert (row.config.resolution, row.config.loader.workers, row.emulated) == ("1024x768", 2, True)
 
 
 def test_either_within_input_keeps_its_side() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
 
@@ -21,8 +23,9 @@ from loaderprobe.render.overview import groups
 from loaderprobe.render.table import CsvTable, MarkdownReport
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.timeline import common_length_ns, timeline_chart, typical_begin_ns
-from loaderprobe.testing import example_report, timelines
 from tests.analyze.runs import Cost, alike, run
+from tests.examples import timelines
+from tests.examples.reports import example_report, with_changes
 from tests.render.test_html import Page
 from tests.render.test_json import validator
 
@@ -43,10 +46,10 @@ def drawn(timeline: Timeline) -> Picture:
 def with_windows(*made: Timeline) -> Report:
     """The example, in which the first so many rows of 500x375 were profiled."""
     report = example_report()
-    chosen = [r for r in report.summary.configurations if r.resolution == "500x375" and r.status == "measured"]
+    chosen = [r for r in report.summary.configurations if r.config.resolution == "500x375" and r.status == "measured"]
     # The example has two worker counts on each device; here they are one device with as many counts as windows.
     rows = tuple(
-        replace(chosen[0], key=f"k{number}", workers=2 * number, gpu_window=seen(each).window)
+        with_changes(chosen[0], workers=2 * number, prefetch_factor=2, gpu_window=seen(each).window)
         for number, each in enumerate(made)
     )
     details = tuple(
@@ -155,7 +158,7 @@ def test_measured_and_estimated_have_their_own_names() -> None:
     """A counter's occupancy is never shown as the estimate, nor the other way round."""
     report = with_windows(timelines.starved())
     (row,) = report.summary.configurations
-    counted = replace(row, gpu={"sm_occupancy": 0.21, "source": "NVML"})
+    counted = with_changes(row, gpu={"sm_occupancy": 0.21, "source": "NVML"})
     html = Page(HtmlReport().render(replace(report, summary=replace(report.summary, configurations=(counted,)))))
     words = re.sub(r"\s+", " ", html.text)
     assert re.search(r"occupancy, estimated\s*50 %", words)
@@ -187,7 +190,8 @@ def test_without_a_window_there_is_no_word_of_one() -> None:
     report = example_report()
     assert "GPU timeline" not in HtmlReport().render(report)
     assert "GPU of" not in TerminalReport().render(report) + MarkdownReport().render(report)
-    assert "gpu_idle" not in CsvTable().render(report)
+    lines = csv.DictReader(StringIO(CsvTable().render(report)))
+    assert {line["gpu_idle_input"] for line in lines} == {""}
 
 
 def test_other_forms_tell_it_in_words() -> None:

@@ -13,7 +13,7 @@ from loaderprobe.storage.files import LARGE_BLOCK_BYTES
 from loaderprobe.storage.phase import Course
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing.bandwidth import example_phase
+from tests.examples.bandwidth import example_phase
 
 
 def _files(folder: Path) -> FileSet:

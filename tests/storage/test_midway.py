@@ -12,7 +12,7 @@ from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.phase import Course
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing.bandwidth import example_phase
+from tests.examples.bandwidth import example_phase
 
 
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:

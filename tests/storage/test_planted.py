@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from loaderprobe.records.config import FileSet
-from loaderprobe.testing.slow_disk import SlowDisk
 from tests.conftest import Run
-from tests.slow_disks import PlantDisk, random_files
+from tests.planted.files import random_files
+from tests.planted.fixtures import PlantDisk
+from tests.planted.slow_disk import SlowDisk
 
 PROGRAM = (sys.executable, "-m", "loaderprobe.cli")
 

@@ -23,7 +23,7 @@ from loaderprobe.storage.supply import Supply
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakePageCache, example_location
-from loaderprobe.testing.bandwidth import example_phase
+from tests.examples.bandwidth import example_phase
 
 
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:

@@ -16,9 +16,11 @@ from loaderprobe.testing import example_config
 CONFIG = example_config()
 
 
-def _altered(**changes: object) -> bytes:
+def _altered(cache: str = "cold", **changes: object) -> bytes:
+    """With another cache state, and changes to the loader."""
     envelope = json.loads(encode("config", CONFIG))
-    envelope["config"].update(changes)
+    envelope["config"]["cache"] = cache
+    envelope["config"]["loader"].update(changes)
     return json.dumps(envelope).encode()
 
 
@@ -34,7 +36,9 @@ def test_a_record_comes_back_and_says_what_it_is() -> None:
 def test_another_version_is_refused_with_both_versions(version: object) -> None:
     """The error names the file, its version and ours, and who can read it."""
     envelope = json.loads(encode("config", CONFIG)) | {"schema_version": version}
-    with pytest.raises(BadValue, match=rf"x\.json is loaderprobe/config version {version}, .* version 1") as caught:
+    with pytest.raises(
+        BadValue, match=rf"x\.json is loaderprobe/config version {version}, .* version {SCHEMA_VERSION}"
+    ) as caught:
         decode("config", json.dumps(envelope).encode(), RunConfig, "x.json")
     assert "that wrote it" in caught.value.hint
 

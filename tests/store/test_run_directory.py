@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.errors import BadValue, ForeignDirectory, Locked, MissingPart, NoSpace
+from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Locked, MissingPart, NoSpace
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import SweepSpec
+from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import Service, example_config, example_environment, example_files
-from loaderprobe.testing.bandwidth import example_phase
+from tests.examples.bandwidth import example_phase
 from tests.measure.conftest import Measure, measure_fake
 
 __all__ = ["measure_fake"]
@@ -83,9 +84,10 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None
     ("data", "says"),
     [
         (b'{"schema": "loaderprobe/run", "schema_version": 99, "run": {}}', "version 99"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {}}', "loaderprobe/run version 1, not"),
         (b'{"schema": "somebody/else", "schema_version": 1}', "somebody/else"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {"created_utc": 3}}', "damaged"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 1}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 2, "run": {"created_utc": 3}}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 2}', "damaged"),
         (b"{", "damaged"),
     ],
 )
@@ -127,3 +129,41 @@ def test_an_envelope_of_another_kind_is_refused() -> None:
     """A measurement is no run."""
     with pytest.raises(BadValue, match="loaderprobe/measurement"):
         decode("run", encode("measurement", FAILURE), RunRecord, "x.json")
+
+
+def test_a_damaged_measurement_is_measured_again(run: RunDirectory, measure_fake: Measure) -> None:
+    """It does not count as measured, its place is named, and a later failure says more than the damage."""
+    run.save(measure_fake(Service(cpu_s=0.001), files=FILES))
+    assert run.has_measurement(CONFIG.key)
+    path = run.path / "measurements" / f"{CONFIG.key}.json"
+    path.write_bytes(path.read_bytes()[:-10])
+    assert not run.has_measurement(CONFIG.key)
+    found = run.result(CONFIG.key)
+    assert isinstance(found, DamagedFile) and found.file == f"measurements/{CONFIG.key}.json"
+    run.save(FAILURE)
+    assert run.result(CONFIG.key) == FAILURE
+    run.save(measure_fake(Service(cpu_s=0.001), files=FILES))
+    assert run.has_measurement(CONFIG.key)
+
+
+@pytest.mark.parametrize("name", ["../../aside", "", "x", "0" * 17, "0" * 15 + "/", "0" * 16 + "\n"])
+def test_only_a_key_names_a_file(run: RunDirectory, name: str) -> None:
+    """Whatever stands in a stored record, no path outside the run is made of it."""
+    for ask in (run.result, run.files, run.ceiling):
+        with pytest.raises(BadValue, match="names no file of a run"):
+            ask(name)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"root": "here"}, {"paths": ("../secret",)}, {"paths": ("/etc/passwd",)}, {"paths": ("a\0b",)}]
+)
+def test_files_are_those_of_their_name_and_under_their_root(run: RunDirectory, changes: dict[str, object]) -> None:
+    """A list whose content does not fit its name is refused, and so is one that leads out of its folder."""
+    one = {"paths": ("a",), "classes": (0,), "size_bytes": (1,)}
+    odd = replace(FILES, **(one | changes))  # type: ignore[arg-type]  # by name
+    (run.path / "files" / f"{odd.fingerprint}.json").write_bytes(encode("files", odd))
+    with pytest.raises(DamagedRun, match="is not under"):
+        run.files(odd.fingerprint)
+    (run.path / "files" / f"{CONFIG.data}.json").write_bytes(encode("files", odd))
+    with pytest.raises(DamagedRun, match="other files than its name says"):
+        run.files(CONFIG.data)

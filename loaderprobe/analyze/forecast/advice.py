@@ -101,7 +101,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     by_workers = around.workers or worker_forecasts((point, *others), around.storage)
     config = measurement.config
-    taken = cores_are_taken(found, workers=config.workers, cores_available=measurement.cores_available)
+    taken = cores_are_taken(found, workers=config.loader.workers, cores_available=measurement.cores_available)
     made = (
         *_workers(point, by_workers, taken=taken),
         *_prefetch(fitted, measurement, found),
@@ -109,7 +109,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         *(_alternative(fitted, each) for each in measurement.alternatives),
         *_accelerators(fitted, around.accelerators),
     )
-    also = examples(fitted, config.batch_size, measurement.compute.specified_images_per_s)
+    also = examples(fitted, config.compute.batch_size, measurement.compute.specified_images_per_s)
     before = _measured(point)
     considered = _one_accelerator(made)
     worth = [
@@ -140,7 +140,7 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
 
 def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list[Option]:
     """The smallest prefetch factor that is within 2 % of the best."""
-    before = measurement.config.prefetch_factor
+    before = measurement.config.loader.prefetch_factor
     rounds = _batch_seconds(measurement, found)
     made = {n: prefetch(fitted, n, before, rounds) for n in PREFETCH_FACTORS if n > before}
     rates = {number: each.images_per_s.value for number, each in made.items() if each.images_per_s}

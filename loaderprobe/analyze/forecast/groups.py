@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from loaderprobe.analyze.forecast.advice import Place, Recommendation, Surroundings, recommend
 from loaderprobe.analyze.forecast.knee import find_knee, worker_forecasts
@@ -12,9 +12,9 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rule import cores_are_taken
 from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.records.config import RunConfig
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.options import alike_but_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +43,17 @@ def recommend_groups(
 
 def _groups(measured: Sequence[Measurement]) -> list[list[Measurement]]:
     """The serial loader has no prefetch factor, and so belongs to the groups of all."""
-    alike: dict[RunConfig, list[Measurement]] = {}
+    alike: dict[tuple[object, ...], list[Measurement]] = {}
     for each in measured:
-        alike.setdefault(replace(each.config, workers=0, prefetch_factor=0, rounds=1, seed=0), []).append(each)
+        same = alike_but_for(each.config, "workers", "prefetch_factor", "rounds", "seed")
+        alike.setdefault(same, []).append(each)
     groups = []
     for members in alike.values():
-        factors = dict.fromkeys(each.config.prefetch_factor for each in members if each.config.workers) or {0: None}
-        groups += [[each for each in members if each.config.prefetch_factor in (0, factor)] for factor in factors]
+        loaders = [each.config.loader for each in members]
+        factors = dict.fromkeys(loader.prefetch_factor for loader in loaders if loader.workers) or {0: None}
+        groups += [
+            [each for each in members if each.config.loader.prefetch_factor in (0, factor)] for factor in factors
+        ]
     return groups
 
 
@@ -59,7 +63,8 @@ def _recommend_group(group: Sequence[Measurement], known: Known) -> tuple[dict[s
     found: dict[str, Experiments] = {each.config.key: run_experiments(each, storage.ceiling) for each in group}
     points = {each.config.key: point_of(each, found[each.config.key]) for each in group}
     good = {key: point for key, point in points.items() if isinstance(point, Point)}
-    taken = min((each.config.workers for each in group if _cores_are_taken(each, found[each.config.key])), default=None)
+    busy = [each.config.loader.workers for each in group if _cores_are_taken(each, found[each.config.key])]
+    taken = min(busy, default=None)
     by_workers = {
         number: each
         for number, each in (worker_forecasts(tuple(good.values()), storage) if good else {}).items()
@@ -73,8 +78,9 @@ def _recommend_group(group: Sequence[Measurement], known: Known) -> tuple[dict[s
         accelerators=known.accelerators,
     )
     recommendations = {each.config.key: recommend(each, found[each.config.key], around) for each in group}
-    return recommendations, find_knee(group[-1].config, tuple(good), by_workers, taken) if good else None
+    return recommendations, find_knee(tuple(good), by_workers, taken) if good else None
 
 
 def _cores_are_taken(measurement: Measurement, found: Experiments) -> bool:
-    return cores_are_taken(found, workers=measurement.config.workers, cores_available=measurement.cores_available)
+    workers = measurement.config.loader.workers
+    return cores_are_taken(found, workers=workers, cores_available=measurement.cores_available)

@@ -10,7 +10,6 @@ from loaderprobe.analyze.forecast.changes import MOST_WORKERS_A_CORE, refused, w
 from loaderprobe.analyze.forecast.fit import fit
 from loaderprobe.analyze.forecast.point import Point
 from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.records.config import RunConfig
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.verdict import Binding, Interval
 from loaderprobe.units import significant
@@ -44,8 +43,8 @@ def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, For
     return found
 
 
-def find_knee(config: RunConfig, keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | None = None) -> Knee:
-    """The knee of these forecasts; `config` is one of the configurations behind them.
+def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | None = None) -> Knee:
+    """The knee of these forecasts; `keys` name the configurations behind them.
 
     `taken` is the smallest number of workers that was seen to use all cores: more of them are not forecast.
     """
@@ -62,11 +61,6 @@ def find_knee(config: RunConfig, keys: Sequence[str], forecasts: dict[int, Forec
             binds = "cores"
     return Knee(
         keys=tuple(keys),
-        resolution=config.resolution,
-        compute=config.compute,
-        cache=config.cache,
-        batch_size=config.batch_size,
-        prefetch_factor=config.prefetch_factor,
         workers=chosen,
         images_per_s=None if chosen is None else rates[chosen],
         how="estimated" if chosen is None else forecasts[chosen].how,

@@ -79,10 +79,10 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
     alone = [] if given else list(rates_by_round(measurement, "resident", "train").values())
     from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
     return Point(
-        workers=config.workers,
-        batch_size=config.batch_size,
+        workers=config.loader.workers,
+        batch_size=config.compute.batch_size,
         synchronous=measurement.compute.synchronous,
-        on_cpu=config.compute == "cpu",
+        on_cpu=config.compute.name == "cpu",
         loader=median(loader),
         loader_spread=_spread(loader),
         training=median(training),
@@ -91,9 +91,9 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
         compute_spread=_spread(alone) if alone else 0.0,
         cpu_s=per_image.cpu_s,
         blocked_s=per_image.blocked_s,
-        idle_s=max(0.0, max(config.workers, 1) / median(loader) - cost.wall_s / cost.images),
+        idle_s=max(0.0, max(config.loader.workers, 1) / median(loader) - cost.wall_s / cost.images),
         bytes_per_image=_bytes_per_image(drains) * min(1.0, 1.0 if cold is None else cold),
-        parent_s=found.overhead_s / config.batch_size,
+        parent_s=found.overhead_s / config.compute.batch_size,
         cores=measurement.cores_available,
         from_storage=from_storage,
         performed=_performed(measurement, found),

@@ -29,7 +29,7 @@ def _action(measurement: Measurement, found: Experiments, name: str) -> str:
         return f"take the lock{of} for less time, or give each worker its own"
     if name == "wait":
         return f"remove the wait{of} from the data set, or let it overlap with work"
-    workers = max(1, measurement.config.workers) * MORE_WORKERS
+    workers = max(1, measurement.config.loader.workers) * MORE_WORKERS
     return (
         f"keep more requests{of} in flight: num_workers={workers}, or asynchronous reads in the data set; "
         "larger objects or a local cache take fewer of them"

@@ -133,7 +133,7 @@ def disagreement(gaps: Gaps, utilization: float | None) -> str | None:
 
 def _too_short(measurement: Measurement, timeline: Timeline) -> str | None:
     """A window that could live off batches that were ready before it began."""
-    least = 2 * measurement.config.batches_ahead
+    least = 2 * measurement.config.loader.batches_ahead
     if timeline.steps >= least:
         return None
     return (

@@ -26,7 +26,7 @@ def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
         gone.add("warm")
     if measurement.access != "files":
         gone.add("cached_samples")
-    if not measurement.config.workers:
+    if not measurement.config.loader.workers:
         gone.add("no_transport")
     return tuple(mode for mode in MODE_WITHOUT.values() if mode in measurement.modes and mode not in gone)
 

@@ -67,7 +67,7 @@ class DiskUse:
 
 def disk_use(measurement: Measurement, segments: Sequence[Segment], ceiling: StorageCeiling | None) -> DiskUse:
     """The disk's side of some segments of a measurement."""
-    readers = max(1, measurement.config.workers)
+    readers = max(1, measurement.config.loader.workers)
     cost = worker_cost(measurement.worker_batches, segments)
     seconds = sum(segment_seconds(segment) for segment in segments)
     counted = measurement.storage_counts_reads and cost is not None and seconds > 0

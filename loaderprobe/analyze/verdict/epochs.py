@@ -33,4 +33,4 @@ def epochs(measurement: Measurement) -> Epochs | None:
     if measurement.access == "fresh":
         again = rates_by_round(measurement, "warm", "loader_only")
         return Epochs(first=rate, later=median(list(again.values())) if again else None, judged="first")
-    return Epochs(first=max(1, measurement.config.workers) * lap.images / lap.wall_s, later=rate, judged="later")
+    return Epochs(first=max(1, measurement.config.loader.workers) * lap.images / lap.wall_s, later=rate, judged="later")

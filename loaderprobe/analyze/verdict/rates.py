@@ -110,7 +110,7 @@ def rates_by_round(measurement: Measurement, mode: Mode, activity: Activity) -> 
     """Images/s of each round that has such a segment."""
     synchronous = measurement.compute.synchronous or activity == "loader_only"
     return {
-        segment.round: segment_rate(segment, synchronous=synchronous, workers=measurement.config.workers)
+        segment.round: segment_rate(segment, synchronous=synchronous, workers=measurement.config.loader.workers)
         for segment in segments_of(measurement, mode, activity)
     }
 
@@ -165,7 +165,7 @@ def cores_in_training(measurement: Measurement, segments: Iterable[Segment]) -> 
     seconds = sum(segment_seconds(segment) for segment in chosen)
     if cost is None or cost.process_cpu_s is None or None in own or not seconds:
         return None
-    workers_s = cost.process_cpu_s if measurement.config.workers else 0.0
+    workers_s = cost.process_cpu_s if measurement.config.loader.workers else 0.0
     return (workers_s + sum(each or 0 for each in own) / NS) / seconds
 
 

@@ -1,6 +1,6 @@
 """The rule: the cause is the resource whose removal gains most, or we say that we cannot tell.
 
-Chosen in experiments before this code was written; `scripts/bench_verdict` shows how often this code is right.
+Chosen in experiments before this code was written; `scripts/bench verdict` shows how often this code is right.
 """
 
 from __future__ import annotations

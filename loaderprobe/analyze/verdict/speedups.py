@@ -60,7 +60,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         ceiling_gain=seen.ceiling_gain,
         cost=cost,
         overhead_s=seen.overhead_s,
-        batch_size=measurement.config.batch_size,
+        batch_size=measurement.config.compute.batch_size,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in ("preprocessing", "transport") if asked and how.get(n) == "estimated"),
         bounds=_bounds(seen, taken),
@@ -91,7 +91,7 @@ class _Seen:
     @classmethod
     def of(cls, measurement: Measurement, drains: Sequence[Segment]) -> _Seen:
         base = base_mode(measurement)
-        overhead_s = parent_overhead_s(drains) if measurement.config.workers else 0.0
+        overhead_s = parent_overhead_s(drains) if measurement.config.loader.workers else 0.0
         loader = rates_by_round(measurement, base, "loader_only")
         alone = _compute_rates(measurement, loader)
         return cls(
@@ -205,8 +205,8 @@ def in_training(
 
 def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
     return Loop(
-        workers=measurement.config.workers,
-        batch_size=measurement.config.batch_size,
+        workers=measurement.config.loader.workers,
+        batch_size=measurement.config.compute.batch_size,
         synchronous=measurement.compute.synchronous,
         compute_images_per_s=compute,
         overhead_s=overhead_s,
@@ -224,7 +224,7 @@ def _compute_rates(measurement: Measurement, loader: Mapping[int, float]) -> dic
 
 
 def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling | None) -> estimate.Limits:
-    workers = measurement.config.workers
+    workers = measurement.config.loader.workers
     phase, _ = ceiling_phase(measurement, ceiling, max(workers, 1))
     drains = segments_of(measurement, base_mode(measurement), "loader_only")
     images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes)
@@ -235,7 +235,7 @@ def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling
     return estimate.Limits(
         workers=workers,
         cores=measurement.cores_available,
-        parent_s=overhead_s / measurement.config.batch_size,
+        parent_s=overhead_s / measurement.config.compute.batch_size,
         storage_images_per_s=phase.bw_bytes / bytes_per_image if phase and bytes_per_image else math.inf,
     )
 

@@ -90,7 +90,7 @@ def _said(judgement: Judgement, found: Experiments, figures: Figures, config: Ru
         return f"The CPU binds: {runs} {rate} images/s and its cores are taken, so more workers will not help; {tail}."
     if judgement.cause in ("network", "lock", "wait"):
         return f"{_SUBJECT[judgement.cause]} binds: {runs} {rate} images/s; {_waited(resource, found)}; {tail}."
-    serial = " in the training thread" if config.workers == 0 and resource == "preprocessing" else ""
+    serial = " in the training thread" if config.loader.workers == 0 and resource == "preprocessing" else ""
     return (
         f"{NOUN[resource].capitalize()}{serial} binds: {runs} {rate} images/s"
         f"{'' if figures.alone else f', {_share(figures)} of what the {figures.accelerator} can do'}; {tail}"

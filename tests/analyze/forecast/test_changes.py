@@ -27,7 +27,6 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.bandwidth import KindOfDevice
 from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Alternative
-from loaderprobe.testing import example_config
 from tests.analyze.scripted import Truth
 
 BANKED, SERIAL, LATENCY = Truth(), Truth(law="serial"), Truth(law="latency", latency_s=0.02)
@@ -275,7 +274,7 @@ def test_a_prefetch_forecast_needs_batches() -> None:
 )
 def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, binds: str) -> None:
     """Workers stop helping at the disk, the cores, the accelerator or the training thread, and that is named."""
-    found = find_knee(example_config(), ["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
+    found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
     assert (found.workers, found.binds) == (knee, binds)
     assert found.how == ("measured" if knee < 3 else "estimated")
 
@@ -283,6 +282,6 @@ def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, binds: str) 
 def test_a_rate_that_still_rises_has_no_end() -> None:
     """Where the most workers that may be judged are the best, nothing is said to bind."""
     truth = replace(LATENCY, cores=4.0)
-    found = find_knee(example_config(), ["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
+    found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
     assert (found.workers, found.binds) == (8, None)
     assert "still rises" in found.sentence

@@ -17,8 +17,8 @@ from loaderprobe.analyze.gpu.intervals import total
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps
 from loaderprobe.records.timeline import DeviceKind, Timeline
-from loaderprobe.testing import timelines
-from loaderprobe.testing.timelines import TimelineScript
+from tests.examples import timelines
+from tests.examples.timelines import TimelineScript
 
 END, BEGIN, LATENCY = 60, 1_000, 4
 

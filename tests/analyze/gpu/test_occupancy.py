@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.gpu.occupancy import use_of
-from loaderprobe.testing import timelines
-from loaderprobe.testing.timelines import TimelineScript
+from tests.examples import timelines
+from tests.examples.timelines import TimelineScript
 
 kernel = st.tuples(
     st.integers(-10, 60), st.integers(0, 30), st.sampled_from((0.125, 0.5, 2.0)), st.booleans(), st.booleans()

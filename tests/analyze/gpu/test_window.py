@@ -17,8 +17,9 @@ from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.records.timeline import Rejected, Timeline
 from loaderprobe.records.verdict import Bound
-from loaderprobe.testing import example_environment, timelines
+from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES, Cost, alike, run
+from tests.examples import timelines
 
 WINDOW_NS = timelines.STEPS * 40_000_000
 shares = st.lists(st.integers(0, 1000), min_size=8, max_size=8).filter(lambda parts: sum(parts) > 0)

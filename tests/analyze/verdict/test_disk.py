@@ -12,7 +12,7 @@ from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.testing import Service
-from loaderprobe.testing.bandwidth import example_phase
+from tests.examples.bandwidth import example_phase
 from tests.measure.conftest import Measure, measure_fake
 
 __all__ = ["measure_fake"]

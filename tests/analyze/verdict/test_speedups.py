@@ -15,8 +15,8 @@ from loaderprobe.analyze.verdict.rule import OPEN_LEAD, WORTH
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.testing.bandwidth import example_phase
 from tests.analyze.runs import BATCH, FILE_BYTES, FILES, Cost, alike, reordered, run, scaled
+from tests.examples.bandwidth import example_phase
 
 SLOW_DISK = Cost(cpu_s=0.002, blocked_s=0.006)
 UNCOUNTED: dict[str, Any] = {"storage_counts_reads": False, "storage_kind": "fuse"}

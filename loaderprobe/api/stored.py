@@ -1,0 +1,60 @@
+"""A stored run: what stands in it beside its results, and what measuring more of it would import."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loaderprobe.errors import DamagedRun
+from loaderprobe.measure.sweep import pending
+from loaderprobe.plugins import foreign_module, split_name
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import FileSet
+from loaderprobe.records.damage import DamagedFile
+from loaderprobe.store.run_directory import RunDirectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesideResults:
+    """The file sets and ceilings of a run, as far as they can be read."""
+
+    files: tuple[FileSet, ...]
+    ceilings: dict[str, StorageCeiling]
+    """By fingerprint of the files; one that cannot be read has no phase, and says why."""
+    damaged: tuple[DamagedFile, ...]
+
+
+def beside_results(run: RunDirectory, fingerprints: Sequence[str]) -> BesideResults:
+    """Read the file sets of these fingerprints and the ceilings of the storage under them."""
+    files: list[FileSet] = []
+    ceilings: dict[str, StorageCeiling] = {}
+    damaged: list[DamagedFile] = []
+    for each in fingerprints:
+        try:
+            files.append(run.files(each))
+        except DamagedRun as error:
+            damaged.append(run.damaged(error))
+        try:
+            found = run.ceiling(each)
+        except DamagedRun as error:
+            damaged.append(run.damaged(error))
+            found = StorageCeiling(data=each, phases=(), missing=f"{damaged[-1].file} {error.reason}")
+        if found is not None:
+            ceilings[each] = found
+    return BesideResults(files=tuple(files), ceilings=ceilings, damaged=tuple(damaged))
+
+
+def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
+    """Modules outside loaderprobe that measuring the rest of a run imports: the run names them, not the command line.
+
+    Imports nothing. Raises BadValue for a loader or a compute that is not known.
+    """
+    modules: dict[str, None] = {}
+    for config in pending(run):
+        for module in (
+            foreign_module("loader", config.loader.name),
+            foreign_module("compute", split_name(config.compute.name)[0]),
+        ):
+            if module is not None:
+                modules[module] = None
+    return tuple(modules)

@@ -1,0 +1,1 @@
+"""The generator of data sets that storage and decoders take for ImageNet."""

@@ -1,0 +1,108 @@
+"""The settings and the content of a generated set.
+
+SET/  spec.json       all that its files depend on; written before the first of them
+      pool.npz        the encoded base images that they are derived from
+      train/          the files
+      journal.jsonl   files that are known to be complete, while the set is being generated
+      manifest.json   written last, so that its presence means complete
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from loaderprobe.datasets.generate.oddities import OddityName
+from loaderprobe.store.codec import decode, encode, write_atomically
+
+SPEC = "spec.json"
+POOL = "pool.npz"
+MANIFEST = "manifest.json"
+KIND = "image-set"
+Layout = Literal["folder", "shards"]
+"""folder: one directory per class, as torchvision's ImageFolder reads. shards: tar files, as WebDataset reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSpec:
+    """All that the files of a set depend on; their number is not part of it, so a set can grow."""
+
+    resolution: str
+    """`500x375`, or `imagenet` for ImageNet's own mixture."""
+    classes: int
+    seed: int
+    pictures: int
+    """Base images in the pool."""
+    mean_bytes: int | None = None
+    """Of a file, as asked for."""
+    oddities: tuple[OddityName, ...] = ()
+    layout: Layout = "folder"
+    shard_images: int = 1
+    """Images in one file: a shard, or 1."""
+    generator: str = "free-bits-1"
+    pool_sha256: str = ""
+    """Digest of the pool; empty in a requested spec."""
+
+    def asks_for(self) -> SetSpec:
+        """The spec as requested, without what was found when the set was made."""
+        return replace(self, pool_sha256="")
+
+    def name(self, index: int) -> str:
+        """Of an image, without suffix: `n00000003_13`."""
+        return f"n{index % self.classes:08}_{index}"
+
+    def path(self, number: int) -> str:
+        """Path of file `number`: `train/n00000003/n00000003_13.JPEG`, or `train/shard-000013.tar`."""
+        if self.layout == "shards":
+            return f"train/shard-{number:06}.tar"
+        return f"train/n{number % self.classes:08}/{self.name(number)}.JPEG"
+
+    def files(self, images: int) -> int:
+        """Number of files for so many images."""
+        return -(-images // self.shard_images)
+
+    def images_in(self, number: int, images: int) -> range:
+        """The images in file `number` of a set of so many."""
+        return range(number * self.shard_images, min((number + 1) * self.shard_images, images))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The files of a complete set, by number."""
+
+    spec: SetSpec
+    images: int
+    size_bytes: tuple[int, ...]
+    xxh3: tuple[str, ...]
+    """128-bit XXH3 digests of the files, in hex."""
+    odd_images: dict[OddityName, int] = field(default_factory=dict)
+    """Number of images with each requested oddity."""
+
+
+def read_spec(directory: Path) -> SetSpec | None:
+    """The spec of the set in `directory`; None when there is none. Raises BadValue for one that cannot be read."""
+    path = directory / SPEC
+    return decode(f"{KIND}-spec", path.read_bytes(), SetSpec, str(path)) if path.is_file() else None
+
+
+def is_generated(directory: Path) -> bool:
+    """True for a complete generated set; another program's `manifest.json` does not count."""
+    path = directory / MANIFEST
+    return path.is_file() and f'"loaderprobe/{KIND}"'.encode() in path.read_bytes()[:200]
+
+
+def read_manifest(directory: Path) -> Manifest | None:
+    """The manifest of the set in `directory`; None when it is not complete."""
+    path = directory / MANIFEST
+    return decode(KIND, path.read_bytes(), Manifest, str(path)) if path.is_file() else None
+
+
+def write_spec(directory: Path, spec: SetSpec) -> None:
+    """Mark `directory` as a generated set before the first file is written."""
+    write_atomically(directory / SPEC, encode(f"{KIND}-spec", spec))
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Mark the set as complete."""
+    write_atomically(directory / MANIFEST, encode(KIND, manifest))

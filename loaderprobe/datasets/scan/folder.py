@@ -1,0 +1,197 @@
+"""The files of a folder that take part in a run: a random sample in which every file decodes."""
+
+from __future__ import annotations
+
+import os
+import random
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from PIL import Image
+
+from loaderprobe.datasets.generate.manifest import read_manifest
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.records.config import IMAGE_SUFFIXES, FileSet, SkippedFile
+from loaderprobe.units import join_words
+
+NAMED_SKIPS = 20
+THREADS = 4
+OnImages = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class _Skips:
+    """Counts unusable files by reason, and names the first few."""
+
+    count: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    named: list[SkippedFile] = field(default_factory=list)
+
+    def add(self, path: str, reason: str) -> None:
+        self.count += 1
+        self.reasons[reason.partition(":")[0]] += 1
+        if len(self.named) < NAMED_SKIPS:
+            # A name that is not UTF-8 cannot be stored as it is.
+            self.named.append(SkippedFile(path=path.encode(errors="replace").decode(), reason=reason))
+
+    def summary(self) -> str:
+        """`skipped: 3 not an image and 1 empty`."""
+        reasons = join_words([f"{count} {reason}" for reason, count in self.reasons.most_common()])
+        return f"skipped: {reasons}" if self.count else "there are no files in it"
+
+
+def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> FileSet:
+    """At most `sample` images under `root`, in random order by `seed`; the class is the first directory.
+
+    Images are looked for under `root/train` when that exists. Files that are not images, are empty,
+    unreadable or damaged are counted and named; only as many are decoded as the sample needs. Raises BadValue
+    when `root` is not a directory or no image is left, MissingPart without read permission.
+    """
+    base = _image_root(root.absolute())
+    skips = _Skips()
+    found = sorted(_images_under(base, skips))
+    random.Random(seed).shuffle(found)
+    skipped_by_name = skips.count
+    chosen = _decodable(base, found, sample, skips, progress)
+    if not chosen:
+        raise BadValue(
+            f"{base} holds no usable image ({skips.summary()})",
+            hint=f"first: {skips.named[0].path}, {skips.named[0].reason}" if skips.named else "give a folder of images",
+        )
+    classes = {name: number for number, name in enumerate(sorted({_class_of(path) for path in found}))}
+    return FileSet(
+        label="as-found",
+        root=str(base),
+        generated=False,
+        paths=tuple(path for path, _ in chosen),
+        classes=tuple(classes[_class_of(path)] for path, _ in chosen),
+        size_bytes=tuple(size for _, size in chosen),
+        images_found=len(found) - (skips.count - skipped_by_name),
+        skipped_count=skips.count,
+        skipped=tuple(skips.named),
+    )
+
+
+def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
+    """At most `sample` images of a complete generated set, in random order by `seed`.
+
+    The manifest is trusted except for sizes: a missing or incomplete file raises BadValue.
+    """
+    manifest = read_manifest(directory)
+    if manifest is None:
+        raise BadValue(f"{directory} holds no complete generated data set", hint="run `loaderprobe generate` again")
+    if manifest.spec.layout == "shards":
+        raise BadValue(
+            f"{directory} holds tar shards, which these loaders do not read",
+            hint="generate a folder of images: --layout folder",
+        )
+    indices = list(range(manifest.images))
+    random.Random(seed).shuffle(indices)
+    chosen = indices[:sample]
+    spec = manifest.spec
+    for index in chosen:
+        path = directory / spec.path(index)
+        if not path.is_file() or path.stat().st_size != manifest.size_bytes[index]:
+            raise BadValue(
+                f"{path} is missing or differs from the generated file",
+                hint=f"remove {directory} and generate it again",
+            )
+    return FileSet(
+        label=spec.resolution,
+        root=str(directory.absolute()),
+        generated=True,
+        paths=tuple(spec.path(index) for index in chosen),
+        classes=tuple(index % spec.classes for index in chosen),
+        size_bytes=tuple(manifest.size_bytes[index] for index in chosen),
+        images_found=len(indices),
+    )
+
+
+def _image_root(root: Path) -> Path:
+    """`root/train` when that is a directory, as in ImageNet, else `root`."""
+    train = root / "train"
+    try:
+        return train if train.is_dir() else root
+    except PermissionError as error:
+        raise MissingPart(f"no permission to read {root}", hint="run as a user with read permission") from error
+
+
+def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
+    """Paths, relative to `base`, of the regular files with an image's name. Links to directories are followed once."""
+    try:
+        os.scandir(base).close()
+    except PermissionError as error:
+        raise MissingPart(f"no permission to read {base}", hint="run as a user with read permission") from error
+    except OSError as error:
+        raise BadValue(f"{base} is not a folder of images: {error.strerror}", hint="give a directory") from error
+    seen: set[tuple[int, int]] = set()
+
+    def unreadable(error: OSError) -> None:
+        skips.add(os.path.relpath(error.filename, base), f"cannot be read: {error.strerror}")
+
+    for directory, names, files in os.walk(base, onerror=unreadable, followlinks=True):
+        status = Path(directory).stat()
+        if (status.st_dev, status.st_ino) in seen:
+            # A link to a directory that was visited already.
+            names.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        # The same choice on every file system: of two links to one directory, the first by name counts.
+        names.sort()
+        prefix = "" if directory == str(base) else os.path.relpath(directory, base) + os.sep
+        for name in sorted(files):
+            if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:  # noqa: PTH122  # a million times: pathlib is slow
+                yield prefix + name
+            else:
+                skips.add(prefix + name, "not an image")
+
+
+def _decodable(
+    base: Path, found: list[str], sample: int, skips: _Skips, progress: OnImages
+) -> list[tuple[str, int]]:  # fmt: skip
+    """The first `sample` images that decode, with their sizes; damaged ones are replaced by the next."""
+    good: list[tuple[str, int]] = []
+    position = 0
+    with ThreadPoolExecutor(THREADS) as threads, warnings.catch_warnings():
+        # Pillow warns of odd metadata in the middle of the progress display, although the file decodes.
+        warnings.simplefilter("ignore")
+        while len(good) < sample and position < len(found):
+            batch = found[position : position + min(256, sample - len(good))]
+            position += len(batch)
+            for path, (size, trouble) in zip(batch, threads.map(lambda p: _examine(base / p), batch), strict=True):
+                if trouble:
+                    skips.add(path, trouble)
+                else:
+                    good.append((path, size))
+            progress(len(good), min(sample, len(found)))
+    return good
+
+
+def _examine(path: Path) -> tuple[int, str | None]:
+    """(size in bytes, what is wrong or None). Draft mode reads every byte but skips most of the arithmetic."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return 0, "its name is not UTF-8, so it cannot be stored in a record"
+    try:
+        if not path.is_file():
+            return 0, "not a regular file"
+        size = path.stat().st_size
+        if size == 0:
+            return 0, "empty"
+        with Image.open(path) as image:
+            image.draft("RGB", (max(1, image.width // 8), max(1, image.height // 8)))
+            image.load()
+    except PermissionError:
+        return 0, "no read permission"
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return 0, f"damaged: {error}".replace(str(path), path.name)
+    return size, None
+
+
+def _class_of(path: str) -> str:
+    return path.split(os.sep, 1)[0] if os.sep in path else ""

@@ -1,0 +1,196 @@
+"""The table of figures: each one's column, unit, words and place in the summary; and a row of cells made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from loaderprobe.records.gaps import GAP_CAUSES, GapCause
+from loaderprobe.records.options import options_of
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent, worth_making
+
+Cell = str | int | float | bool | None
+Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
+
+INTERVAL = ("value", "low", "high")
+SPEEDUP = (*INTERVAL, "how")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure of a configuration."""
+
+    column: str
+    """Its name in flat tables, with the unit in it."""
+    unit: Unit
+    words: str
+    at: str
+    """Its place in `summary.json`, by which `unavailable` has the reason when there is none."""
+    get: Callable[[ConfigurationRow], Any]
+    """The figure, or a record of `parts`; None where it does not exist."""
+    parts: tuple[str, ...] = ()
+
+    def cells(self, row: ConfigurationRow) -> dict[str, Cell]:
+        """The column, and one more for each further part."""
+        found = self.get(row)
+        if not self.parts:
+            return {self.column: found}
+        first, *others = self.parts
+        return {
+            self.column: getattr(found, first, None),
+            **{f"{self.column}_{part}": getattr(found, part, None) for part in others},
+        }
+
+
+def _value(row: ConfigurationRow, at: str) -> Any:
+    """What stands at a place of the summary: in the verdict, or in the row itself."""
+    found: Any = row if at.startswith("gpu_window.") else row.verdict
+    for name in at.split("."):
+        if found is not None:
+            found = found.get(name) if isinstance(found, dict) else getattr(found, name)
+    return found
+
+
+def _figure(at: str, unit: Unit, words: str, column: str = "", parts: tuple[str, ...] = ()) -> Figure:
+    return Figure(column=column or at, unit=unit, words=words, at=at, get=partial(_value, at=at), parts=parts)
+
+
+def _rate(name: str, words: str) -> Figure:
+    return _figure(f"rates_images_per_s.{name}", "images/s", words, f"{name}_images_per_s")
+
+
+def _gain(resource: str) -> Figure:
+    words = {"network": "the network", "lock": "locks", "wait": "other waits"}
+    return _figure(
+        f"gains.{resource}", "times", f"gain without {words.get(resource, resource)}",
+        f"gain_without_{resource}", SPEEDUP,
+    )  # fmt: skip
+
+
+def _idle_share(row: ConfigurationRow, cause: GapCause) -> float | None:
+    gaps = row.gpu_window.gaps if row.gpu_window else None
+    return gaps.share(cause) if gaps else None
+
+
+def _idle(cause: GapCause) -> Figure:
+    return Figure(
+        column=f"gpu_idle_{cause}", unit="fraction", words=f"GPU idle: {cause}", at=f"gpu_window.gaps.{cause}_ns",
+        get=partial(_idle_share, cause=cause),
+    )  # fmt: skip
+
+
+def _use(name: str, words: str) -> Figure:
+    return _figure(f"gpu_window.use.{name}", "fraction", words, f"gpu_{name}")
+
+
+FIGURES: tuple[Figure, ...] = (
+    _figure("images_per_s", "images/s", "images/s", parts=INTERVAL),
+    _rate("compute", "compute alone"),
+    _rate("loader", "loader alone"),
+    _rate("loader_without_storage", "loader without storage"),
+    _rate("loader_without_preprocessing", "loader without preprocessing"),
+    _rate("loader_without_transport", "loader without transport"),
+    _rate("cpu_limit", "CPU limit"),
+    _rate("loader_without_network", "loader without the network"),
+    _rate("loader_without_lock", "loader without locks"),
+    _rate("loader_without_wait", "loader without other waits"),
+    *(_gain(resource) for resource in RESOURCES),
+    _figure("predicted_images_per_s", "images/s", "predicted images/s"),
+    _figure("prediction_error", "fraction", "prediction error"),
+    _figure("input_wait_fraction", "fraction", "input wait"),
+    _figure("accelerator_utilization", "fraction", "compute used"),
+    _figure("bytes_per_image", "bytes", "bytes/image"),
+    _figure("disk_read_bytes_per_s", "bytes/s", "disk read"),
+    _figure("cold_fraction", "fraction", "cold share"),
+    _figure("disk_ceiling_fraction", "fraction", "share of disk ceiling"),
+    _figure("read_amplification", "times", "read amplification"),
+    _figure("other_read_bytes_per_s", "bytes/s", "reads of others"),
+    _figure("instrument_cpu_fraction", "fraction", "CPU taken by recording"),
+    _figure("step_time.wait_s", "s", "step: waiting for the batch", "step_wait_s_per_batch"),
+    _figure("step_time.copy_s", "s", "step: handing over the copy", "step_copy_s_per_batch"),
+    _figure("step_time.step_s", "s", "step: handing over the step", "step_step_s_per_batch"),
+    _figure("step_time.other_s", "s", "step: the rest", "step_other_s_per_batch"),
+    _figure("worker_time.cpu_s", "s", "worker: CPU", "worker_cpu_s_per_image"),
+    _figure("worker_time.run_delay_s", "s", "worker: waiting for a core", "worker_run_delay_s_per_image"),
+    _figure("worker_time.blocked_s", "s", "worker: blocked", "worker_blocked_s_per_image"),
+    *(
+        _figure(f"worker_time.waits.{name}", "s", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
+        for name in ("storage", "network", "lock", "wait")
+    ),
+    _use("training_busy", "GPU busy with training"),
+    _use("kernel_busy", "GPU busy"),
+    _use("sm_efficiency_estimated", "estimated SM efficiency"),
+    _use("occupancy_estimated", "estimated occupancy"),
+    _use("occupancy_coverage", "share of kernels with an estimated occupancy"),
+    *(_idle(cause) for cause in GAP_CAUSES),
+)
+BY_COLUMN = {each.column: each for each in FIGURES}
+# Several figures that are missing for one reason.
+_TOGETHER = {
+    "rates_images_per_s": "rates",
+    "gains": "gains",
+    "worker_time": "worker time",
+    "gpu": "GPU counters",
+    "gpu_window": "GPU timeline",
+}
+_WORDS = {each.at: each.words for each in FIGURES} | _TOGETHER
+
+
+def words_of(at: str) -> str:
+    """How people read the name of a figure, or of several, that `unavailable` gives a reason for."""
+    return _WORDS.get(at, at.replace("_", " "))
+
+
+def shown(row: ConfigurationRow, column: str) -> str:
+    """A figure as reports show it: shares in percent, bytes/s in MB/s without the unit."""
+    chosen = BY_COLUMN[column]
+    value = chosen.get(row)
+    if chosen.unit == "fraction":
+        return percent(value)
+    return megabytes_per_s(value) if chosen.unit == "bytes/s" else figure(value)
+
+
+def reasons(row: ConfigurationRow) -> dict[str, str]:
+    """Why figures of a row do not exist, by their place in the summary."""
+    found = dict(row.unavailable)
+    if row.verdict and (reason := row.verdict.gpu.get("unavailable")):
+        found.setdefault("gpu", str(reason))
+    return found
+
+
+def flat(row: ConfigurationRow) -> dict[str, Cell]:
+    """One cell for each option of the configuration and each figure, named with its unit; the rest is words.
+
+    The columns are the same for every row, but for the GPU's counters: those are what this GPU has.
+    """
+    bound, verdict = row.bound, row.verdict
+    cells: dict[str, Cell] = {"key": row.key, **options_of(row.config)}
+    cells |= {"emulated": row.emulated, "status": row.status, "reason": row.reason}
+    cells["bound_side"] = bound.side if bound else None
+    cells["bound_cause"] = bound.cause if bound else None
+    cells["bound_candidates"] = " ".join(bound.candidates) if bound else None
+    cells["files_were"] = verdict.files_were if verdict else None
+    for each in FIGURES:
+        cells |= each.cells(row)
+    counters = verdict.gpu if verdict else {}
+    cells |= {f"gpu_{name}": value for name, value in counters.items() if name != "unavailable"}
+    cells["sentence"] = bound.sentence if bound else None
+    cells |= _advice(row)
+    cells["unavailable"] = "; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) or None
+    return cells
+
+
+def _advice(row: ConfigurationRow) -> dict[str, Cell]:
+    """All of it in words, and the best of it in figures."""
+    best = next((each for each in row.advice if worth_making(each)), None)
+    after = best.after if best else None
+    return {
+        "advice": "; ".join(advice.action for advice in row.advice) or None,
+        "best_advice_command": best.command or None if best else None,
+        "best_advice_images_per_s": after.value if after else None,
+        "best_advice_images_per_s_low": after.low if after else None,
+        "best_advice_images_per_s_high": after.high if after else None,
+    }

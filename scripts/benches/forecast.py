@@ -1,0 +1,281 @@
+"""How far are forecasts from what is then measured on planted disks? Some 11 minutes, as root.
+
+`forecast_disks` says what is measured. From each visit to the disks is forecast: more workers than two, from
+one and two; each other accelerator; and the faster disk of the same kind, from the slower. How much faster it is, and
+of what kind, `loaderprobe bandwidth` said of both. Each forecast is held against what *other* visits measured
+there, so that its error holds what the machine changes meanwhile, as does the error beside it: that of one visit's
+rate taken for another's (repeat). Rows where the accelerator's own rate is all there is to it, by forecast as by
+measurement, are counted apart: that rate is given, so they would only make both errors small.
+
+With --keep the raw measurements stay, and what is there already is not measured again; --from judges what was kept,
+and measures nothing. Ends with code 1 when the median or the 95th percentile of errors is over 1.2 times that of
+repeats, or the printed ranges hold less than 90 % of the outcomes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from loaderprobe.analyze.forecast.changes import accelerator, disk, refused
+from loaderprobe.analyze.forecast.fit import Fit, fit
+from loaderprobe.analyze.forecast.knee import worker_forecasts
+from loaderprobe.analyze.forecast.point import Point, point_of
+from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.verdict.rates import rates_by_round
+from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.validity import base_mode
+from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
+from loaderprobe.records.forecast import Forecast
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.stats import median, quantile
+from loaderprobe.store.codec import decode
+from scripts.benches.forecast_disks import ACCELERATORS, DISKS, WORKERS, Disk, measure, measure_visit
+from scripts.benches.harness import parser_of_kept, raw_results
+
+FITTED = (1, 2)
+TIMES_REPEAT = 1.2
+HELD_AT_LEAST = 0.9
+# Nearer than this to the accelerator's own rate, the accelerator was the limit.
+GIVEN = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A configuration."""
+
+    disk: str
+    workers: int
+    accelerator: str
+
+    def __str__(self) -> str:
+        return f"{self.disk} n{self.workers} a{self.accelerator}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A forecast beside what was measured at another time, and what was measured there when it was made."""
+
+    place: Place
+    source: str
+    forecast: Forecast
+    measured: float
+    before: float | None
+
+    @property
+    def error(self) -> float:
+        assert self.forecast.images_per_s
+        return abs(self.forecast.images_per_s.value / self.measured - 1)
+
+    @property
+    def held(self) -> bool:
+        assert self.forecast.images_per_s
+        return self.forecast.images_per_s.low <= self.measured <= self.forecast.images_per_s.high
+
+    @property
+    def open(self) -> bool:
+        """False where the accelerator is the limit, by forecast as by measurement: its rate was given."""
+        assert self.forecast.images_per_s
+        rates = (self.measured, self.forecast.images_per_s.value, self.before or 0.0)
+        return any(abs(rate / float(self.place.accelerator) - 1) > GIVEN for rate in rates)
+
+    @property
+    def repeat(self) -> float | None:
+        return None if self.before is None else abs(self.before / self.measured - 1)
+
+
+class Kept:
+    """All that a folder holds: the measurements of each visit, and what the probe found."""
+
+    def __init__(self, folder: Path) -> None:
+        self._found: dict[int, dict[Place, Measurement]] = {}
+        self.storage = {each.name: _storage(folder, each) for each in DISKS}
+        for each in DISKS:
+            for workers in WORKERS:
+                for name in ACCELERATORS:
+                    place = Place(disk=each.name, workers=workers, accelerator=name)
+                    self._read(folder, place)
+
+    def _read(self, folder: Path, place: Place) -> None:
+        for file in folder.glob(f"{place.disk}-n{place.workers}-a{place.accelerator}.v*.json"):
+            visit = int(file.stem.rpartition(".v")[2])
+            found = decode("measurement", file.read_bytes(), Measurement, str(file))
+            self._found.setdefault(visit, {})[place] = found
+
+    @property
+    def visits(self) -> list[int]:
+        return sorted(self._found)
+
+    def measured(self, visit: int) -> dict[Place, Measurement]:
+        return self._found[visit]
+
+    def rate(self, place: Place, visit: int) -> float | None:
+        found = self._found[visit].get(place)
+        return median(list(rates_by_round(found, base_mode(found), "train").values())) if found else None
+
+    def point(self, place: Place, visit: int) -> Point | str:
+        found = self._found[visit].get(place)
+        return point_of(found, run_experiments(found, self.storage[place.disk].ceiling)) if found else "not measured"
+
+    def points(self, disk: str, name: str, visit: int, among: tuple[int, ...] = WORKERS) -> tuple[Point, ...]:
+        """Those that can be fitted, of the configurations that differ in workers only."""
+        places = [Place(disk=disk, workers=workers, accelerator=name) for workers in among]
+        found = [self.point(place, visit) for place in places]
+        return tuple(point for point in found if isinstance(point, Point))
+
+    def fit(self, place: Place, visit: int) -> Fit | str:
+        """As a sweep fits it: with all numbers of workers."""
+        point = self.point(place, visit)
+        if isinstance(point, str):
+            return point
+        return fit(self.points(place.disk, place.accelerator, visit), point, self.storage[place.disk])
+
+    def outcomes(self, place: Place, visit: int, source: str, forecast: Forecast) -> Iterator[Outcome]:
+        """Against every other visit."""
+        for other in self.visits:
+            rate = self.rate(place, other)
+            if other != visit and rate is not None:
+                before = self.rate(place, visit)
+                yield Outcome(place=place, source=f"{source} v{visit}", forecast=forecast, measured=rate, before=before)
+
+
+def _storage(folder: Path, disk: Disk) -> Storage:
+    """What a sweep would know: the kind, and what readers got where reads from storage are counted."""
+    file = folder / f"{disk.name}.bandwidth.json"
+    if not file.exists():
+        return Storage()
+    found = decode("bandwidth", file.read_bytes(), BandwidthReport, str(file))
+    return Storage(ceiling=StorageCeiling(data=disk.name, phases=found.ladder, kind=found.kind))
+
+
+def unmeasured_workers(kept: Kept) -> Iterator[Outcome]:
+    for visit in kept.visits:
+        for name in {(place.disk, place.accelerator) for place in kept.measured(visit)}:
+            known = kept.points(*name, visit, FITTED)
+            made = worker_forecasts(known, kept.storage[name[0]]) if known else {}
+            for workers in WORKERS:
+                place = Place(disk=name[0], workers=workers, accelerator=name[1])
+                if workers > max(FITTED) and place in kept.measured(visit):
+                    forecast = made.get(workers) or refused("workers", str(workers), "nothing could be fitted")
+                    yield from kept.outcomes(place, visit, "1, 2 workers", forecast)
+
+
+def unmeasured_accelerators(kept: Kept) -> Iterator[Outcome]:
+    for visit in kept.visits:
+        for place in kept.measured(visit):
+            found = kept.fit(place, visit)
+            for name in ACCELERATORS:
+                if name != place.accelerator:
+                    target = Place(disk=place.disk, workers=place.workers, accelerator=name)
+                    forecast = (
+                        refused("accelerator", name, found)
+                        if isinstance(found, str)
+                        else accelerator(found, float(name))
+                    )
+                    yield from kept.outcomes(target, visit, f"a{place.accelerator}", forecast)
+
+
+def unmeasured_disks(kept: Kept) -> Iterator[Outcome]:
+    pairs = [(a, b) for a in DISKS for b in DISKS if a.kind == b.kind and a.mb_per_s < b.mb_per_s]
+    for slow, fast in pairs:
+        factor = _factor(kept.storage[slow.name], kept.storage[fast.name])
+        for visit in kept.visits:
+            for place in kept.measured(visit):
+                if place.disk == slow.name:
+                    found = kept.fit(place, visit)
+                    target = Place(disk=fast.name, workers=place.workers, accelerator=place.accelerator)
+                    forecast = (
+                        refused("disk_speed", fast.name, found) if isinstance(found, str) else disk(found, factor)
+                    )
+                    yield from kept.outcomes(target, visit, slow.name, forecast)
+
+
+def _factor(slow: Storage, fast: Storage) -> float:
+    rates = [
+        max((phase.bw_bytes for phase in each.ceiling.phases), default=1.0) if each.ceiling else 1.0
+        for each in (slow, fast)
+    ]
+    return rates[1] / rates[0]
+
+
+def show(what: str, outcomes: list[Outcome]) -> bool:
+    """Print one line; False where the errors are larger than may be."""
+    forecast = [each for each in outcomes if each.forecast.images_per_s]
+    made = [each for each in forecast if each.open]
+    if not made:
+        print(f"{what:13} none made of {len(outcomes)}")
+        return False
+    errors = [each.error for each in made]
+    repeats = [each.repeat for each in made if each.repeat is not None]
+    held = sum(each.held for each in made) / len(made)
+    good = held >= HELD_AT_LEAST and all(
+        quantile(errors, share) <= TIMES_REPEAT * quantile(repeats, share) for share in (0.5, 0.95)
+    )
+    print(
+        f"{what:13}{len(made):4} made, {len(forecast) - len(made)} where the accelerator's given rate was all, "
+        f"{len(outcomes) - len(forecast)} refused; error median {median(errors):6.1%}, "
+        f"p95 {quantile(errors, 0.95):6.1%}; repeat median {median(repeats):6.1%}, p95 {quantile(repeats, 0.95):6.1%}; "
+        f"range held {held:4.0%}  {'good' if good else 'NOT SHOWN'}"
+    )
+    return good
+
+
+def show_each(what: str, each: Outcome) -> None:
+    found = each.forecast.images_per_s
+    words = f"{found.value:7.1f} ({found.low:.1f} to {found.high:.1f})" if found else f"{each.forecast.refused}"
+    off = f"error {each.error:6.1%}{'' if each.held else ' NOT HELD'}" if found else ""
+    repeat = f"{each.repeat:6.1%}" if each.repeat is not None else "-"
+    print(
+        f"{what:12} {each.place!s:22} from {each.source:16} measured {each.measured:7.1f}, forecast {words:28} "
+        f"repeat {repeat} {off}"
+    )
+
+
+def report(kept: Kept, everything: bool) -> bool:
+    for disk_name, storage in kept.storage.items():
+        if storage.ceiling and storage.ceiling.kind:
+            print(f"{disk_name}: {storage.ceiling.kind.kind} by the probe, {_best(storage) / 1e6:.1f} MB/s")
+    found = {
+        "workers": list(unmeasured_workers(kept)),
+        "disk speeds": list(unmeasured_disks(kept)),
+        "accelerators": list(unmeasured_accelerators(kept)),
+    }
+    if everything:
+        for what, outcomes in found.items():
+            for each in outcomes:
+                show_each(what, each)
+    good = [show(what, outcomes) for what, outcomes in found.items()]
+    return all(good)
+
+
+def _best(storage: Storage) -> float:
+    return max((phase.bw_bytes for phase in storage.ceiling.phases), default=0.0) if storage.ceiling else 0.0
+
+
+def options() -> argparse.Namespace:
+    found = parser_of_kept(__doc__)
+    found.add_argument("--visits", default="1,2", help="which visits to make; at least two are needed to judge")
+    found.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    return found.parse_args()
+
+
+def main() -> int:
+    chosen = options()
+    if chosen.child:
+        name, visit, folder, out = chosen.child
+        measure_visit(name, int(visit), Path(folder), Path(out))
+        return 0
+    visits = [int(number) for number in chosen.visits.split(",")]
+    with raw_results(chosen, lambda out: measure(out, visits)) as (source, _):
+        kept = Kept(source)
+        if len(kept.visits) < 2:
+            print("fewer than two visits were measured, so there is nothing to judge")
+            return 1
+        return 0 if report(kept, chosen.all) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""What benches share: photographs, planted disks, children, raw results, runs in turn, spreads, options.
+
+`scripts/bench` runs a bench as a module from the repository root; so are its children, which inherit that folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.stats import half_width, mean, quantile
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.units import parse_resolution
+from tests.planted.slow_disk import CannotPlant, slow_disk
+
+LATENCY_S = 0.010
+"""Of each request to a latency disk."""
+
+T = TypeVar("T")
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """Options of one bench; its docstring is the description."""
+    name = Path(sys.argv[0]).stem
+    return argparse.ArgumentParser(
+        prog=f"scripts/bench {name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
+    """With the options of a bench that keeps raw results, for `raw_results`."""
+    found = parser(doc)
+    found.add_argument("--keep", type=Path, help="keep the raw results in this folder")
+    found.add_argument("--from", dest="source", type=Path, help="judge what was kept there, and measure nothing")
+    found.add_argument("--all", action="store_true", help="show all of every row")
+    return found
+
+
+def photographs(root: Path, resolution: str, count: int) -> Path:
+    """A generated set of four classes in a folder of `root`, which is named after the resolution."""
+    request = SetRequest(resolution=parse_resolution(resolution), classes=4)
+    return generate(root, request, count=count, processes=2, progress=lambda *_: None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plant:
+    """A folder with data, on a slow disk or on this machine's own."""
+
+    folder: Path
+    command: Callable[[Sequence[str]], list[str]] = list
+    """Wraps a command so that its processes meet the disk's limit."""
+    unlimited: str = ""
+    """The file of the group of processes that do not meet the limit; empty where everybody does."""
+
+
+def planted(
+    undo: ExitStack, name: str, kind: str, limit: float, *, fill: Callable[[Path], None], scratch: Path, **options: Any
+) -> Plant | None:
+    """A slow disk that lasts as long as `undo`; None where none can be planted, and the reason is printed.
+
+    `limit` is in bytes/s, and in s a request for a latency disk; `options` are those of `slow_disk`.
+    """
+    given = {"latency_s" if kind == "latency" else "bytes_per_s": limit, **options}
+    try:
+        disk = undo.enter_context(slow_disk(kind=kind, fill=fill, scratch=scratch, **given))  # type: ignore[arg-type]
+    except CannotPlant as error:
+        print(f"{name}: left out: {error}", flush=True)
+        return None
+    print(f"{name}: {disk.how}", flush=True)
+    unlimited = str(disk.members.parent.parent / disk.members.name) if disk.members else ""
+    return Plant(folder=disk.folder, command=disk.command, unlimited=unlimited)
+
+
+def child(module: str, *arguments: object) -> list[str]:
+    """The command of a bench's module, in a process of its own."""
+    return [sys.executable, "-m", f"scripts.benches.{module}", *map(str, arguments)]
+
+
+def ran(command: Sequence[str], name: str, limit_s: float) -> bool:
+    """Run it in a process group of its own, which does not outlive its limit; True when it came to its end."""
+    with subprocess.Popen(command, start_new_session=True) as process:
+        code = None
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            print(f"{name}: left out: it took more than {limit_s:g} s")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if code:
+        print(f"{name}: left out: its process failed with code {code}")
+    return code == 0
+
+
+def answer(command: Sequence[str], *, quiet: bool = False) -> Any:
+    """The JSON that a process prints on standard output. Raises SystemExit where the process fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE if quiet else None, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with code {done.returncode}\n{(done.stderr or b'').decode()}")
+    return json.loads(done.stdout)
+
+
+class Progress:
+    """Says on standard error how far a bench is."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._begin_s = self._last_s = time.monotonic()
+
+    def done(self, name: str) -> None:
+        now_s = time.monotonic()
+        self._done += 1
+        took = f"{now_s - self._last_s:.0f} s, {(now_s - self._begin_s) / 60:.1f} min in all"
+        print(f"{self._done} of {self._total}: {name}, {took}", file=sys.stderr, flush=True)
+        self._last_s = now_s
+
+
+@contextmanager
+def raw_results(chosen: argparse.Namespace, measure: Callable[[Path], bool]) -> Iterator[tuple[Path, bool]]:
+    """(The folder of raw results, whether all of them are there): that of `--from`, or measured now into `--keep`."""
+    if chosen.source:
+        yield chosen.source, True
+        return
+    # As Ctrl-C does: unwinding takes away disks and folders.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-bench-raw-") as scratch:
+        folder = (chosen.keep or Path(scratch)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        begin_s = time.monotonic()
+        complete = measure(folder)
+        print(f"{cores_available():g} cores, {(time.monotonic() - begin_s) / 60:.1f} minutes")
+        yield folder, complete
+
+
+def alternated(runs: Mapping[str, Callable[[], T]], number: int) -> dict[str, T]:
+    """What each gives, run in the order given in rounds of even number, and in the opposite one in odd rounds."""
+    return {name: runs[name]() for name in (reversed(list(runs)) if number % 2 else runs)}
+
+
+def spread(values: Sequence[float], digits: int = 3) -> str:
+    """Median, range and mean of one figure a round; ratios, mostly."""
+    middle, low, high = (f"{quantile(values, share):.{digits}f}" for share in (0.5, 0.1, 0.9))
+    return (
+        f"median {middle}, 10 to 90 % of {len(values)} rounds {low} to {high} "
+        f"(all {min(values):.{digits}f} to {max(values):.{digits}f}), "
+        f"mean {mean(values):.{digits}f} +- {half_width(values):.{digits}f}"
+    )
+
+
+def cpu_ns(pids: Sequence[int]) -> int:
+    """CPU time of all threads of these processes, as the scheduler counts it."""
+    threads = [thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)

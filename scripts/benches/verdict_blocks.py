@@ -1,0 +1,280 @@
+"""What `verdict` measures: loaders on slow disks, each with several emulated accelerators in turn.
+
+One process measures one block: a loader, whose rounds for the verdict and rounds for the truth alternate inside
+one iterator. What it saw is cut into two `Measurement`s for each accelerator: what the verdict asked for itself,
+and the truth.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import v2
+
+from loaderprobe.api.user_loader import Asked, measure_loader
+from loaderprobe.compute.emulated import EmulatedCompute
+from loaderprobe.compute.step import NoCompute
+from loaderprobe.measure import session
+from loaderprobe.plugins import resolve
+from loaderprobe.protocols import Clock, NextRound
+from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment
+from loaderprobe.records.options import with_options
+from loaderprobe.store.codec import encode, write_atomically
+
+DiskKind = Literal["banked", "serial", "latency", "warm"]
+Variant = Literal["plain", "lazy", "burn", "heavy"]
+Plan = tuple[tuple[Mode, Activity], ...]
+
+BATCH_SIZE = 8
+BURN_S = 0.006
+HEAVY_SIDE = 768
+DRAINS_OF_VERDICT = 100
+"""Added to the round of the verdict's own drains where they stand beside the truth, for rules that need them."""
+_TRANSFORM = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One loader on one disk, and the accelerators (images/s, or `none`) that it is to feed."""
+
+    disk: DiskKind
+    mb_per_s: float
+    """Of a banked or serial disk; 0 for the others."""
+    resolution: str
+    workers: int
+    variant: Variant
+    accelerators: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        rate = f"{self.mb_per_s:g}" if self.mb_per_s else ""
+        return f"{self.disk}{rate}-{self.resolution}-n{self.workers}-{self.variant}"
+
+
+def _block(text: str) -> Block:
+    disk, rate, resolution, workers, variant, accelerators = text.split()
+    return Block(
+        disk=disk,  # type: ignore[arg-type]  # a table of this file
+        mb_per_s=float(rate),
+        resolution=resolution,
+        workers=int(workers),
+        variant=variant,  # type: ignore[arg-type]
+        accelerators=tuple(accelerators.split(",")),
+    )
+
+
+BLOCKS = tuple(
+    _block(line)
+    for line in """\
+banked   6 256x256 0 plain 50,150,none
+banked   6 256x256 1 lazy  150,400,none
+banked  16 500x375 2 plain 50,150,none
+banked  16 256x256 4 plain 150,400,none
+banked  16 256x256 2 burn  150,400,none
+banked  16 256x256 2 heavy 150,400,none
+serial   6 256x256 2 lazy  150,400,none
+serial  16 500x375 0 plain 50,150,400
+serial  16 256x256 4 plain 150,400,none
+serial  16 256x256 1 burn  150,400,none
+latency  0 256x256 1 plain 50,150,none
+latency  0 256x256 2 plain 150,400,none
+latency  0 500x375 4 lazy  150,400,none
+latency  0 256x256 4 burn  50,150,none
+warm     0 500x375 0 plain 150,400,none
+warm     0 256x256 1 plain 150,400,none
+warm     0 500x375 4 plain 150,400,none
+warm     0 256x256 2 burn  50,150,400
+warm     0 256x256 1 heavy 150,400,none
+warm     0 256x256 2 heavy 150,400,none
+""".splitlines()
+)
+
+
+class Photographs(Dataset[tuple[Any, ...]]):
+    """Photographs as anyone reads them: at once, or as the decoder asks; with more CPU, or large tensors beside."""
+
+    def __init__(self, folder: Path, variant: Variant) -> None:
+        self._files = sorted(folder.rglob("*.JPEG"))
+        self._variant = variant
+        self._heavy = torch.rand(3, HEAVY_SIDE, HEAVY_SIDE) if variant == "heavy" else None
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        file = self._files[index]
+        if self._variant == "lazy":
+            with file.open("rb") as opened:
+                return _TRANSFORM(Image.open(opened).convert("RGB")), index
+        data = file.read_bytes()
+        if self._variant == "burn":
+            end_s = time.thread_time() + BURN_S
+            while time.thread_time() < end_s:
+                pass
+        image = _TRANSFORM(Image.open(io.BytesIO(data)).convert("RGB"))
+        return (image, index) if self._heavy is None else (image, index, self._heavy)
+
+
+class Rack:
+    """Several devices behind one: each training segment is run by the next in turn."""
+
+    synchronous = False
+
+    def __init__(self, names: Sequence[str], clock: Clock) -> None:
+        self.devices = {name: NoCompute(clock) if name == "none" else EmulatedCompute(name, clock) for name in names}
+        self.turns: deque[str] = deque(names)
+
+    def info(self) -> ComputeInfo:
+        return self.devices[self.turns[0]].info()
+
+    def copy(self, batch: Any) -> Any:
+        return batch
+
+    def step(self, batch: Any) -> None:
+        # In mode T only the number of samples arrives; the device is to train on as many.
+        self.devices[self.turns[0]].step(np.empty(batch) if isinstance(batch, int) else batch)
+
+    def finish(self) -> tuple[int, ...]:
+        finished = self.devices[self.turns[0]].finish()
+        self.turns.rotate(-1)
+        return finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one round was for: the segments of each accelerator, and who had which training segment."""
+
+    truth: bool
+    asked: dict[str, Plan]
+    trained: tuple[str, ...]
+
+
+class Director:
+    """Decides the rounds of a block: the verdict's own, as the standard asks, and in between those of the truth.
+
+    A drain that several accelerators ask for in one round is measured once. The truth has rounds of its own for
+    each accelerator, so that all its parts see the same machine.
+    """
+
+    def __init__(self, accelerators: Sequence[str], truth_rounds: int, standard: NextRound) -> None:
+        self._accelerators = accelerators
+        self._truth_rounds = truth_rounds
+        self._standard = standard
+        self._plans = self._all_plans()
+        self._seen: Measurement | None = None
+        self._rack: Rack | None = None
+        self.parts: list[Part] = []
+
+    def rack(self, clock: Clock) -> Rack:
+        self._rack = Rack(self._accelerators, clock)
+        return self._rack
+
+    def __call__(self, measurement: Measurement, *, thorough: bool) -> Plan:
+        self._seen = measurement
+        return next(self._plans, ())
+
+    def _all_plans(self) -> Iterator[Plan]:
+        open_still, number = list(self._accelerators), 0
+        while open_still or number < self._truth_rounds:
+            asked = {name: tuple(self._standard(self.verdict_of(name), thorough=False)) for name in open_still}
+            open_still = [name for name in open_still if asked[name]]
+            if open_still:
+                yield self._verdict_round({name: asked[name] for name in open_still}, turn=number)
+            if number < self._truth_rounds:
+                for name in self._accelerators:
+                    yield self._truth_round(name)
+            number += 1
+
+    def _verdict_round(self, asked: dict[str, Plan], turn: int) -> Plan:
+        drains = dict.fromkeys(each for plan in asked.values() for each in plan if each[1] == "loader_only")
+        trains = {name: [each for each in plan if each[1] == "train"] for name, plan in asked.items()}
+        names = [name for name in asked if trains[name]]
+        order = names[turn % len(names) :] + names[: turn % len(names)] if names else []
+        if len({each for plan in trains.values() for each in plan}) > 1 or any(len(p) > 1 for p in trains.values()):
+            raise ValueError(f"training in several modes in one round cannot be told apart: {trains}")
+        return self._begin(Part(truth=False, asked=asked, trained=tuple(order)), drains, [trains[n][0] for n in order])
+
+    def _truth_round(self, name: str) -> Plan:
+        assert self._seen
+        base: Mode = "warm" if self._seen.config.cache == "warm" else "baseline"
+        modes = [
+            base,
+            *(mode for mode in ("warm", "cached_samples", "no_transport") if mode != base and mode in self._seen.modes),
+        ]
+        trains: list[tuple[Mode, Activity]] = [(mode, "train") for mode in modes]
+        drains: list[tuple[Mode, Activity]] = [(base, "loader_only")]
+        part = Part(truth=True, asked={name: (*drains, *trains)}, trained=(name,) * len(trains))
+        return self._begin(part, drains, trains)
+
+    def _begin(self, part: Part, drains: Any, trains: Any) -> Plan:
+        assert self._rack
+        self.parts.append(part)
+        self._rack.turns = deque(part.trained or self._accelerators)
+        return (*drains, *trains)
+
+    def verdict_of(self, name: str) -> Measurement:
+        """What the standard asked for on behalf of one accelerator, as if nothing else had been measured."""
+        return self._cut(name, lambda part, _: not part.truth and name in part.asked, drains_too=False)
+
+    def truth_of(self, name: str) -> Measurement:
+        """The performed gains of one accelerator, and beside them all drains of the verdict's rounds."""
+        return self._cut(name, lambda part, _: part.truth and name in part.asked, drains_too=True)
+
+    def _cut(self, name: str, wanted: Callable[[Part, int], bool], *, drains_too: bool) -> Measurement:
+        assert self._seen
+        assert self._rack
+        segments: list[Segment] = []
+        rounds = 0
+        for number, part in enumerate(self.parts):
+            found = [segment for segment in self._seen.segments if segment.round == number]
+            if wanted(part, number):
+                segments += [replace(s, round=rounds) for s in _of(name, part, found)]
+                rounds += 1
+            elif drains_too and not part.truth:
+                segments += [replace(s, round=DRAINS_OF_VERDICT + number) for s in found if s.activity == "loader_only"]
+        info = self._rack.devices[name].info()
+        config = with_options(self._seen.config, compute=info.name)
+        return replace(self._seen, config=config, compute=info, segments=tuple(segments))
+
+    def finished(self, measurement: Measurement) -> None:
+        self._seen = measurement
+
+
+def _of(name: str, part: Part, segments: Sequence[Segment]) -> Iterator[Segment]:
+    """The segments of one round that were measured for one accelerator."""
+    trained = iter(part.trained)
+    for segment in segments:
+        whose = next(trained) if segment.activity == "train" else name
+        if whose == name and (segment.mode, segment.activity) in part.asked[name]:
+            yield segment
+
+
+def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int) -> None:
+    """Measure one block in this process; two files for each accelerator go to `out`."""
+    warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are meant
+    # The truth takes rounds beyond those that a verdict may take.
+    session.MOST_ROUNDS = 1000
+    loader = DataLoader(
+        Photographs(folder, block.variant), batch_size=BATCH_SIZE, shuffle=True, num_workers=block.workers
+    )
+    director = Director(block.accelerators, truth_rounds, resolve("rounds", "standard"))
+    asked = Asked(cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director)
+    found = measure_loader(loader, director.rack, asked, lambda *_: None)
+    if isinstance(found.files, str):
+        raise SystemExit(f"{block.name}: {found.files}")
+    director.finished(found.measurement)
+    for name in block.accelerators:
+        stem = f"{block.name}-{'a' if name != 'none' else ''}{name}"
+        write_atomically(out / f"{stem}.verdict.json", encode("measurement", director.verdict_of(name)))
+        write_atomically(out / f"{stem}.truth.json", encode("measurement", director.truth_of(name)))

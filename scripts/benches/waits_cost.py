@@ -1,0 +1,108 @@
+"""What looking at the workers' waits costs, by CPU time.
+
+A DataLoader whose workers compute all the time, and another whose workers wait most of it, run in rounds: with the
+sampler and without it in turn, which of the two first changing from round to round. CPU time is counted by the
+scheduler in ns. Printed: CPU time of the sampler over wall time, a share of one core; per look at one worker; and
+the workers' batches per CPU second with the sampler over those without.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
+from loaderprobe.samplers.waits import RATE_HZ, WaitsSampler
+from loaderprobe.stats import median
+from scripts.benches.harness import alternated, cpu_ns, parser, spread
+
+BATCH = 8
+
+
+class Work(Dataset[torch.Tensor]):
+    """Samples that take CPU time, or that wait and take little."""
+
+    def __init__(self, spin: int, wait_s: float) -> None:
+        self.spin, self.wait_s = spin, wait_s
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.wait_s:
+            time.sleep(self.wait_s)
+        total = 0
+        for number in range(self.spin):
+            total += number
+        return torch.tensor(total)
+
+
+def batches_per_cpu_s(batches: Iterator[Any], pids: Sequence[int], seconds: float) -> float:
+    before, end, count = cpu_ns(pids), time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        next(batches)
+        count += 1
+    return count / ((cpu_ns(pids) - before) / 1e9)
+
+
+def sampled(batches: Iterator[Any], pids: Sequence[int], seconds: float, scratch: Path) -> tuple[float, WaitSamples]:
+    with WaitsSampler(lambda: [(pid, pid) for pid in pids], scratch) as sampler:
+        speed = batches_per_cpu_s(batches, pids, seconds)
+    samples = sampler.samples()
+    if isinstance(samples, str):
+        raise SystemExit(samples)
+    return speed, samples
+
+
+def kinds(samples: Sequence[WaitSamples]) -> str:
+    seen = [WAIT_KINDS[kind] for each in samples for kind in each.kind]
+    return ", ".join(f"{seen.count(kind) / len(seen):.0%} {kind}" for kind in WAIT_KINDS if kind in seen)
+
+
+def report(name: str, work: Work, workers: int, rounds: int, seconds: float) -> None:
+    loader = iter(DataLoader(work, batch_size=BATCH, num_workers=workers, prefetch_factor=2))
+    pids = [worker.pid for worker in loader._workers]  # type: ignore[attr-defined]  # torch tells it nowhere else
+    ratios: list[float] = []
+    seen: list[WaitSamples] = []
+    with tempfile.TemporaryDirectory() as scratch:
+
+        def with_sampler() -> float:
+            speed, samples = sampled(loader, pids, seconds, Path(scratch))
+            seen.append(samples)
+            return speed
+
+        runs = {"without": lambda: batches_per_cpu_s(loader, pids, seconds), "with": with_sampler}
+        runs["without"]()
+        for number in range(rounds):
+            speeds = alternated(runs, number)
+            ratios.append(speeds["with"] / speeds["without"])
+    shares = [each.cpu_ns / each.wall_ns for each in seen]
+    looks = [each.cpu_ns / len(each.kind) / 1e3 for each in seen]
+    print(
+        f"{name}, {workers} workers, {rounds} rounds of {seconds:g} s at {RATE_HZ:g} Hz ({kinds(seen)})\n"
+        f"  sampler: {median(shares):.2%} of a core (median; {min(shares):.2%} to {max(shares):.2%}), "
+        f"{median(looks):.0f} us a look at a worker ({min(looks):.0f} to {max(looks):.0f})\n"
+        f"  batches per CPU second of the workers, with / without: {spread(ratios, 4)}"
+    )
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=10)
+    options.add_argument("--seconds", type=float, default=5.0)
+    options.add_argument("--workers", type=int, default=2)
+    asked = options.parse_args()
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    report("computing", Work(20_000, 0.0), asked.workers, asked.rounds, asked.seconds)
+    report("waiting", Work(200, 0.002), asked.workers, asked.rounds, asked.seconds)
+
+
+if __name__ == "__main__":
+    main()

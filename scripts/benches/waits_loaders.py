@@ -1,0 +1,116 @@
+"""The loaders and steps of `waits`, fresh for each run."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, RandomSampler
+
+from scripts.benches.waits_locks import lock_of
+from scripts.benches.waits_readers import READERS
+from scripts.benches.waits_rows import Row
+from scripts.benches.waits_samples import BATCH_SIZE, PHOTOGRAPHS, Work
+from scripts.benches.waits_texts import MEAN_LENGTH, TEXTS, LengthGrouped, pad
+
+STEP_THREADS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a row finds its data."""
+
+    folder: Path
+    """Holds the row's format."""
+    url: str = ""
+    lock: Any = None
+
+
+class _SharedSleep:
+    """A lock that the workers share, and a call under it that takes its time."""
+
+    def __init__(self, work: Work, lock: Any) -> None:
+        self._sleeps = 0.0 if work.without == "wait" else work.wait_s
+        self._lock = None if work.without == "lock" else lock
+
+    def __enter__(self) -> None:
+        if self._lock:
+            self._lock.acquire()
+        time.sleep(self._sleeps)
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock:
+            self._lock.release()
+
+
+@contextmanager
+def place_of(row: Row, folder: Path, url: str) -> Iterator[Place]:
+    """With the lock held by someone, while it is used."""
+    if row.lock == "shared":
+        yield Place(folder=folder, lock=multiprocessing.get_context("fork").Lock())
+        return
+    with lock_of(row.lock, folder) as lock:
+        yield Place(folder=folder, url=url, lock=lock)
+
+
+def make_loader(row: Row, place: Place, without: str = "") -> DataLoader[Any]:
+    """As anyone would write it; without one resource for the truth."""
+    count = TEXTS if row.reader == "text" else PHOTOGRAPHS
+    work = Work(count=count, burn_s=row.burn_ms / 1e3, wait_s=row.wait_ms / 1e3, lock=place.lock, without=without)
+    if row.lock == "shared":
+        work = replace(
+            work, lock=_SharedSleep(work, place.lock), wait_s=0.0, without="" if without == "lock" else without
+        )
+    common: dict[str, Any] = {
+        "num_workers": row.workers,
+        "multiprocessing_context": row.start if row.workers else None,
+    }
+    reader = READERS[row.reader]
+    dataset = reader.make(place.folder, work, *([place.url] if reader.remote else []))
+    if row.reader == "text":
+        return DataLoader(dataset, batch_sampler=LengthGrouped(), collate_fn=pad, **common)
+    if row.order == "replacement":
+        common["sampler"] = RandomSampler(dataset, replacement=True, num_samples=PHOTOGRAPHS)
+    elif not reader.iterable:
+        common["shuffle"] = True
+    return DataLoader(dataset, batch_size=BATCH_SIZE, **common)
+
+
+def make_step(row: Row) -> Callable[[Any], Any] | None:
+    """An accelerator that is waited for, or a real step that shares the cores; None for the loader alone."""
+    if row.step == "none":
+        return None
+    if row.step == "conv":
+        return _conv_step(int(row.step_ms))
+    seconds = row.step_ms / 1e3
+    if row.step == "tokens":
+        return lambda batch: time.sleep(seconds * batch.numel() / (MEAN_LENGTH * BATCH_SIZE))
+    return lambda batch: time.sleep(seconds)
+
+
+def _conv_step(width: int) -> Callable[[Any], Any]:
+    torch.set_num_threads(STEP_THREADS)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, width, 7, stride=4),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(width, 2 * width, 3, stride=2),
+        torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(2 * width, 10),
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step(batch: Any) -> None:
+        images, numbers = batch
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), numbers % 10).backward()  # type: ignore[no-untyped-call]  # torch does not type it
+        optimizer.step()
+
+    return step

@@ -1,0 +1,152 @@
+"""The rows of `waits`: which loader, on which disk, with which step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from scripts.benches.waits_readers import READERS
+
+DISKS: dict[str, float] = {"banked6": 6e6, "banked16": 16e6, "banked20": 20e6, "latency": 0.0, "fast": 0.0}
+"""Bytes/s of a banked disk; 0 for the others."""
+
+Start = Literal["fork", "spawn", "forkserver"]
+Step = Literal["none", "sleep", "conv", "tokens"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One loader on one disk with one step."""
+
+    disk: str
+    reader: str
+    workers: int
+    burn_ms: float = 0.0
+    """CPU time a sample, beside decoding."""
+    wait_ms: float = 0.0
+    """Slept in each sample."""
+    lock: str = ""
+    """`flock` or `writer`: held by another process; `shared`: by the workers, while they sleep."""
+    start: Start = "fork"
+    step: Step = "none"
+    step_ms: float = 0.0
+    """Of a batch: slept, or times the first layer's width for `conv`."""
+    order: Literal["shuffled", "replacement"] = "shuffled"
+    texts: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def name(self) -> str:
+        return "-".join((self.disk, self.reader, f"n{self.workers}", *self.texts))
+
+    @property
+    def format(self) -> str:
+        return READERS[self.reader].format
+
+    @property
+    def remote(self) -> bool:
+        return READERS[self.reader].remote
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What can be taken away from it."""
+        there = {
+            "storage": not self.remote,
+            "network": self.remote,
+            "preprocessing": True,
+            "lock": bool(self.lock),
+            "wait": bool(self.wait_ms),
+            "compute": self.step != "none",
+        }
+        return tuple(name for name, is_there in there.items() if is_there)
+
+
+def _row(line: str) -> Row:
+    disk, reader, workers, *texts = line.split()
+    given: dict[str, object] = {}
+    for text in texts:
+        key, _, value = text.rpartition("=")
+        if key in ("burn", "wait"):
+            given[f"{key}_ms"] = float(value)
+        elif key in ("sleep", "conv", "tokens"):
+            given |= {"step": key, "step_ms": float(value)}
+        elif key == "lock":
+            given["lock"] = value
+        else:
+            given["order" if value == "replacement" else "start"] = value
+    own = tuple(text.replace("=", "") for text in texts)
+    return Row(disk=disk, reader=reader, workers=int(workers), texts=own, **given)  # type: ignore[arg-type]
+
+
+ROWS = tuple(
+    _row(line)
+    for line in """\
+banked16 python     0
+banked16 python     1
+banked16 python     2
+banked16 python     4
+banked16 python     2 spawn
+banked16 python     2 forkserver
+banked16 python     2 replacement
+banked16 native     2
+banked16 cv2        2
+banked16 lazy       2
+banked16 mmap       2
+banked16 lmdb       2
+banked16 hdf5       2
+banked16 hdf5each   2
+banked16 arrow      2
+banked16 tar        2
+banked16 webdataset 2
+banked16 sqlite     2
+banked16 zarr       2
+banked16 cached     2
+banked16 python     2 sleep=20
+banked16 lmdb       2 sleep=150
+banked16 tar        2 sleep=150
+banked16 python     0 burn=6
+banked6  native     0
+banked6  memmap     2
+banked6  lmdb       4
+banked6  arrow      1 sleep=20
+banked6  pool       1
+banked6  ahead      1
+banked6  python     0 sleep=50
+banked20 python     1 burn=25
+banked20 native     2 burn=25
+banked20 cv2        4 burn=25
+banked20 lmdb       2 burn=25
+banked20 arrow      1 burn=25
+banked20 tar        2 burn=25
+banked20 sqlite     0 burn=25
+banked20 ahead      1 burn=25
+banked20 python     2 sleep=43
+latency  python     1
+latency  native     2
+latency  hdf5       2
+latency  memmap     1
+latency  python     2 burn=60
+latency  python     2 burn=10
+fast     python     0 burn=10
+fast     cached     2 burn=20
+fast     lazy       2 sleep=100
+fast     python     0 sleep=100
+fast     http       1
+fast     http       2
+fast     http       4
+fast     http       2 burn=60
+fast     s3         2
+fast     s3         0
+fast     s3         2 sleep=150
+fast     s3narrow   2
+fast     locked     2 lock=flock
+fast     locked     2 lock=writer
+fast     python     2 wait=20
+fast     native     0 wait=20
+fast     python     4 wait=5 lock=shared
+fast     text       2 tokens=40
+fast     text       2 burn=20 tokens=10
+fast     python     2 burn=30 conv=32
+fast     memmap     2 conv=64
+fast     native     2 burn=4 conv=16
+""".splitlines()
+)

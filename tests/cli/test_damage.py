@@ -1,0 +1,191 @@
+"""Damaged runs on the command line: exit codes, what is shown, and what is never imported or opened."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loaderprobe import api
+from loaderprobe.cli import main
+from loaderprobe.store.codec import encode
+from loaderprobe.store.run_directory import RunDirectory
+from tests.stored import stored_run
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command in this process: (exit code, standard output, standard error on one line)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setenv("COLUMNS", "300")
+        monkeypatch.setattr(sys, "argv", ["loaderprobe", *map(str, arguments)])
+        code = main()
+        shown = capsys.readouterr()
+        return code, shown.out, " ".join(shown.err.split())
+
+    return run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A run of three measurements and a failure."""
+    return stored_run(tmp_path / "run")
+
+
+def measurement_path(run: RunDirectory) -> Path:
+    """Of its second configuration."""
+    return run.path / "measurements" / f"{run.record.spec.configs[1].key}.json"
+
+
+def altered(path: Path, change: Callable[[dict[str, object]], object]) -> bytes:
+    """A stored file with its record changed by `change`."""
+    tree = json.loads(path.read_bytes())
+    (kind,) = tree.keys() - {"schema", "schema_version"}
+    change(tree[kind])
+    return json.dumps(tree).encode()
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], bytes], str]] = {
+    "cut": (lambda path: path.read_bytes()[:2000], "is damaged"),
+    "empty": (lambda path: b"", "is damaged"),
+    "no UTF-8": (lambda path: path.read_bytes().replace(b"500x375", b"500\xff375"), "is damaged"),
+    "other schema": (lambda path: encode("files", {}), "is loaderprobe/files version 1"),
+    "other version": (lambda path: path.read_bytes().replace(b'_version":1', b'_version":7'), "version 7"),
+    "type": (lambda path: altered(path, lambda m: m.update(wall_s="long")), "Expected `float`"),
+    "infinite": (lambda path: path.read_bytes().replace(b'"wall_s":5.0', b'"wall_s":1e400'), "out of range"),
+    "absurd": (lambda path: path.read_bytes().replace(b'"wall_s":5.0', b'"wall_s":1e300'), "beyond"),
+    "negative": (lambda path: altered(path, lambda m: m.update(wall_s=-1.0)), "wall_s is -1.0"),
+    "columns": (lambda path: altered(path, lambda m: m["worker_batches"]["cpu_ns"].pop()), "differ in length"),  # type: ignore[index]  # plain JSON
+    "another's": (lambda path: altered(path, lambda m: m["config"].update(seed=9)), "another configuration"),  # type: ignore[attr-defined]  # plain JSON
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_measurement_is_a_failed_row_and_the_rest_is_shown(cli: Cli, run: RunDirectory, damage: str) -> None:
+    """Exit code 4; the row names the file and what is wrong; the other rows are as before."""
+    before = json.loads(cli("report", run.path, "--json")[1])["configurations"]
+    path = measurement_path(run)
+    make, says = DAMAGES[damage]
+    data = make(path)
+    assert data != path.read_bytes()
+    path.write_bytes(data)
+    code, out, err = cli("report", run.path, "--json")
+    assert (code, err) == (4, "")
+    after = json.loads(out)["configurations"]
+    assert after[1]["status"] == "failed" and f"measurements/{path.name}" in after[1]["reason"]
+    assert says in after[1]["reason"]
+    assert [row["status"] for row in after] == ["measured", "failed", "measured", "failed"]
+    assert [row["images_per_s"] for row in (after[0], after[2])] == [row["images_per_s"] for row in before[::2]]
+
+
+def test_an_undamaged_run_with_a_failed_row_is_a_whole_report(cli: Cli, run: RunDirectory) -> None:
+    """Exit code 0: everything that was stored is shown."""
+    assert cli("report", run.path)[0] == 0
+
+
+def test_what_stands_in_the_place_of_a_file_is_said(
+    cli: Cli, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory, a pipe (which must not block) and a file without permission are rows with a reason."""
+    path = measurement_path(run)
+    data = path.read_bytes()
+    path.unlink()
+    path.mkdir()
+    assert "it is a directory" in cli("report", run.path, "--csv")[1]
+    path.rmdir()
+    os.mkfifo(path)
+    assert "it is no regular file" in cli("report", run.path, "--csv")[1]
+    path.unlink()
+    path.write_bytes(data)
+    usual = Path.read_bytes
+
+    def denied(file: Path) -> bytes:
+        if file == path:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return usual(file)
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    code, out, _ = cli("report", run.path, "--csv")
+    assert code == 4 and "cannot be read: Permission denied" in out
+
+
+@pytest.mark.parametrize("part", ["files", "ceilings", "failures"])
+def test_other_damaged_files_are_named(cli: Cli, run: RunDirectory, part: str) -> None:
+    """Exit code 4, and the file stands in the report."""
+    (path,) = (run.path / part).iterdir()
+    path.write_bytes(b"\xff")
+    code, out, _ = cli("report", run.path, "--md")
+    assert code == 4 and f"{part}/{path.name}" in out
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"\xff", b'{"schema": "\x1b[2J"}', b"[" * 100_000, b'{"schema":1e400}', None]
+)
+def test_without_run_json_there_is_no_report(cli: Cli, run: RunDirectory, data: bytes | None) -> None:
+    """Exit code 2 with the file's name and a next step, and no control character on the terminal."""
+    path = run.path / "run.json"
+    if data is None:
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_bytes(data)
+    for command in (("report", run.path), ("sweep", "--resume", run.path)):
+        code, out, err = cli(*command)
+        assert (code, out) == (2, "")
+        assert "run.json" in err and "try:" in err and "Traceback" not in err and "\x1b[2J" not in err
+
+
+def test_a_name_in_a_run_leads_nowhere_else(cli: Cli, run: RunDirectory) -> None:
+    """A fingerprint with `../` in it is refused with run.json, and the file it points at is not opened."""
+    aside = run.path.parent / "aside.json"
+    aside.write_bytes(next((run.path / "files").iterdir()).read_bytes())
+    path = run.path / "run.json"
+    path.write_bytes(path.read_bytes().replace(run.record.spec.configs[0].data.encode(), b"../../aside"))
+    code, out, err = cli("report", run.path)
+    assert (code, out) == (2, "") and "no fingerprint" in err
+
+
+def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loaders and computes of somebody's own, known or not, are only words; resuming says what it will import."""
+    (tmp_path / "surprise.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run = stored_run(tmp_path / "run", loader="surprise:Loader")
+    code, out, _ = cli("report", run.path, "--csv")
+    assert code == 0 and "surprise:Loader" in out and "surprise" not in sys.modules
+    monkeypatch.setattr(api, "sweep", lambda *_: None)
+    _, _, err = cli("sweep", "--resume", run.path, "--quiet")
+    assert "its module surprise is going to be imported" in err and "surprise" not in sys.modules
+
+
+def test_a_run_with_a_name_that_nobody_knows_is_shown_and_not_resumed(cli: Cli, tmp_path: Path) -> None:
+    """`report` shows it; `--resume` ends with exit code 2 before it begins."""
+    run = stored_run(tmp_path / "run", loader="gone")
+    assert cli("report", run.path)[0] == 0
+    code, out, err = cli("sweep", "--resume", run.path)
+    assert (code, out) == (2, "") and "there is no loader named 'gone'" in err
+
+
+def test_a_full_disk_does_not_hide_what_was_measured(
+    cli: Cli, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is printed, the old summary stays whole, the error names the file and what to do."""
+    run.write("summary.json", "old")
+    monkeypatch.setattr(api, "sweep", lambda *_: None)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, out, err = cli("sweep", "--resume", run.path, "--json")
+    assert code == 5 and "no space left" in err and "summary.json" in err and "try:" in err
+    assert len(json.loads(out)["configurations"]) == 4
+    assert (run.path / "summary.json").read_text() == "old"
+    assert not list(run.path.glob(".*.part"))

@@ -1,0 +1,227 @@
+"""What loaders and storage see of a generated set."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from shutil import which
+
+import numpy as np
+import pytest
+from PIL import Image, JpegImagePlugin
+
+from loaderprobe.datasets.generate.manifest import read_manifest
+from loaderprobe.datasets.generate.pool import PoolRequest, build_pool
+from loaderprobe.datasets.generate.verify import verify_set
+from tests.datasets.conftest import Make, tree
+
+SMALL, MIXED, LARGE = 380, 100, 20
+DECODED = SMALL + MIXED + LARGE
+
+
+def _files(resolution: tuple[int, int] | None, pictures: int, count: int) -> list[bytes]:
+    asked = PoolRequest(resolution=resolution, seed=0, pictures=pictures, mean_bytes=None)
+    pool = build_pool(asked, map, lambda *_: None)
+    return [pool.image(0, index, ()) for index in range(count)]
+
+
+@pytest.fixture(scope="module")
+def files() -> list[bytes]:
+    """500 images of the real mixture's qualities and samplings: small ones, those of the mixture itself, large ones."""
+    return _files((120, 90), 24, SMALL) + _files(None, 8, MIXED) + _files((1024, 768), 2, LARGE)
+
+
+def _pillow(data: bytes) -> tuple[int, ...]:
+    image = Image.open(io.BytesIO(data))
+    image.load()
+    return image.size
+
+
+def _torchvision(data: bytes) -> tuple[int, ...]:
+    torch = pytest.importorskip("torch")
+    read = pytest.importorskip("torchvision.io")
+    with warnings.catch_warnings():
+        # That torchvision's decoders will move says nothing about a file.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        image = read.decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+    return (image.shape[2], image.shape[1])
+
+
+def _simplejpeg(data: bytes) -> tuple[int, ...]:
+    image = pytest.importorskip("simplejpeg").decode_jpeg(data, strict=True)
+    return (image.shape[1], image.shape[0])
+
+
+def _opencv(data: bytes) -> tuple[int, ...]:
+    image = pytest.importorskip("cv2").imdecode(np.frombuffer(data, np.uint8), 1)
+    return (image.shape[1], image.shape[0])
+
+
+def _djpeg(data: bytes) -> tuple[int, ...]:
+    if which("djpeg") is None:
+        pytest.skip("djpeg is not installed")
+    done = subprocess.run(["djpeg", "-strict", "-pnm"], input=data, capture_output=True, check=True)
+    assert done.stderr == b""
+    width, height = map(int, done.stdout.split()[1:3])
+    return (width, height)
+
+
+@pytest.mark.parametrize("decode", [_pillow, _torchvision, _simplejpeg, _opencv, _djpeg])
+def test_every_decoder_takes_every_file_without_a_warning(
+    files: list[bytes], decode: Callable[[bytes], tuple[int, ...]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """500 files, each of the size that its header says; nothing is said on standard error, where libjpeg warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(decode(data) == Image.open(io.BytesIO(data)).size for data in files)
+    assert capfd.readouterr().err == ""
+
+
+def test_qualities_and_samplings_are_a_mixture_and_nothing_is_progressive(files: list[bytes]) -> None:
+    """Four in five are sampled in full, two thirds have quality 96, as in ImageNet."""
+    images = [Image.open(io.BytesIO(data)) for data in files[:SMALL]]
+    samplings = [JpegImagePlugin.get_sampling(image) for image in images]
+    assert samplings.count(0) / SMALL == pytest.approx(0.8, abs=0.05)
+    assert {0, 2} <= set(samplings)
+    assert not any("progressive" in image.info for image in images)
+
+
+def _blocks(files: list[bytes], size: int) -> float:
+    """Ratio that storage saves which keeps each aligned block once."""
+    blocks = [data[start : start + size] for data in files for start in range(0, len(data), size)]
+    return len(blocks) / len(set(blocks))
+
+
+def _chunks(files: list[bytes]) -> float:
+    """Ratio that storage saves which cuts where the content says (FastCDC, 2 KiB on average) and keeps each once."""
+    fastcdc = pytest.importorskip("fastcdc")
+    seen: set[bytes] = set()
+    total = unique = 0
+    for data in files:
+        for chunk in fastcdc.fastcdc(data, min_size=512, avg_size=2048, max_size=16384):
+            part = data[chunk.offset : chunk.offset + chunk.length]
+            total += len(part)
+            if part not in seen:
+                seen.add(part)
+                unique += len(part)
+    return total / unique
+
+
+def _long_window(files: list[bytes]) -> float:
+    """Compression by zstd with a window of 128 MiB, which finds what is repeated far apart."""
+    zstandard = pytest.importorskip("zstandard")
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=27, enable_ldm=True)
+    data = b"".join(files)
+    return len(data) / len(zstandard.ZstdCompressor(compression_params=parameters).compress(data))
+
+
+@pytest.fixture(scope="module")
+def of_one_picture() -> list[bytes]:
+    """1,000 files of 110 kB, all varied from one picture: the hardest case."""
+    asked = PoolRequest(resolution=(500, 375), seed=0, pictures=1, mean_bytes=110_000)
+    pool = build_pool(asked, map, lambda *_: None)
+    return [pool.image(0, index, ()) for index in range(1000)]
+
+
+@pytest.mark.parametrize("saved", [lambda files: _blocks(files, 4096), _chunks, _long_window])
+def test_a_thousand_files_of_one_picture_share_nothing(
+    of_one_picture: list[bytes], saved: Callable[[list[bytes]], float]
+) -> None:
+    """Deduplication by blocks or by content, and compression, save under 1 %."""
+    assert saved(of_one_picture) < 1.01
+
+
+def test_imagefolder_takes_the_set(two_hundred: Path) -> None:
+    """torchvision's ImageFolder finds every image, in its class."""
+    datasets = pytest.importorskip("torchvision.datasets")
+    folder = datasets.ImageFolder(two_hundred / "train")
+    assert (len(folder), len(folder.classes)) == (200, 4)
+
+
+def test_shards_hold_the_same_images_in_the_form_of_webdataset(tmp_path: Path, make: Make) -> None:
+    """NAME.jpg with the very bytes of the folder's NAME.JPEG, then NAME.cls with the class; times are zero."""
+    folder = tree(make(tmp_path / "folder", count=25))
+    shards = make(tmp_path / "shards", count=25, layout="shards", shard_images=10)
+    found: dict[str, bytes] = {}
+    names = sorted(path.name for path in (shards / "train").iterdir())
+    assert names == ["shard-000000.tar", "shard-000001.tar", "shard-000002.tar"]
+    for name in names:
+        with tarfile.open(shards / "train" / name) as tar:
+            members = tar.getmembers()
+            assert {(member.mtime, member.uid, member.mode) for member in members} == {(0, 0, 0o644)}
+            assert [Path(member.name).suffix for member in members] == [".jpg", ".cls"] * (len(members) // 2)
+            for member in members:
+                file = tar.extractfile(member)
+                assert file is not None
+                found[member.name] = file.read()
+    images = {Path(name).stem: data for name, data in folder.items() if name.endswith(".JPEG")}
+    assert {Path(name).stem: data for name, data in found.items() if name.endswith(".jpg")} == images
+    assert all(int(found[f"{name}.cls"]) == int(name[1:9]) for name in images)
+
+
+def test_shards_grow_by_the_last_one(tmp_path: Path, make: Make) -> None:
+    """The last shard was not full, so it is written again; the others stay; the whole equals one made at once."""
+    options = {"layout": "shards", "shard_images": 10}
+    directory = make(tmp_path / "grown", count=25, **options)
+    first = (directory / "train/shard-000000.tar").stat().st_ino
+    make(tmp_path / "grown", count=47, **options)
+    assert (directory / "train/shard-000000.tar").stat().st_ino == first
+    assert tree(directory) == tree(make(tmp_path / "whole", count=47, **options))
+
+
+def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
+    """A flipped bit, a lost file and a longer one are named with what is wrong; a whole set has nothing."""
+    directory = make(tmp_path)
+    assert verify_set(directory, lambda *_: None) == ()
+    flipped, lost, longer = (path for path in sorted(directory.rglob("*.JPEG"))[:3])
+    data = bytearray(flipped.read_bytes())
+    data[500] ^= 1
+    flipped.write_bytes(data)
+    lost.unlink()
+    longer.write_bytes(longer.read_bytes() + b"x")
+    told: list[tuple[int, int]] = []
+    found = {damage.path: damage.trouble for damage in verify_set(directory, lambda *now: told.append(now))}
+    paths = [path.relative_to(directory).as_posix() for path in (flipped, lost, longer)]
+    assert found.keys() == set(paths)
+    assert "content" in found[paths[0]]
+    assert "No such file" in found[paths[1]]
+    assert "bytes, not" in found[paths[2]]
+    assert told[-1] == (70, 70)
+
+
+def test_an_incomplete_set_is_damaged(tmp_path: Path, make: Make) -> None:
+    """Without a manifest there is nothing to hold files against, and that is what is wrong."""
+    directory = make(tmp_path)
+    (directory / "manifest.json").unlink()
+    (damage,) = verify_set(directory, lambda *_: None)
+    assert (damage.path, "not complete" in damage.trouble) == ("manifest.json", True)
+
+
+def test_shards_whose_growth_was_interrupted_are_whole_again_at_their_old_number(tmp_path: Path, make: Make) -> None:
+    """The last shard may be a longer one by then: it is noticed, and made again."""
+
+    def stop(done: int, _: int) -> None:
+        if done >= 40:
+            raise KeyboardInterrupt
+
+    options = {"layout": "shards", "shard_images": 10}
+    directory = make(tmp_path, count=25, **options)
+    whole = tree(directory)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, count=47, progress=stop, **options)
+    make(tmp_path, count=25, **options)
+    assert verify_set(directory, lambda *_: None) == ()
+    assert {name: data for name, data in tree(directory).items() if name in whole and "json" not in name} == {
+        name: data for name, data in whole.items() if "json" not in name
+    }
+
+
+def test_oddities_are_counted_in_the_manifest(tmp_path: Path, make: Make) -> None:
+    """How many of each kind are among the images."""
+    manifest = read_manifest(make(tmp_path, oddities=("grey", "icc")))
+    assert manifest is not None
+    assert manifest.odd_images == {"grey": 2, "icc": 10}

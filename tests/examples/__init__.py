@@ -1,0 +1,1 @@
+"""Records that tests read: reports, bandwidth figures and timelines of a made-up machine."""

@@ -1,0 +1,281 @@
+"""Really slow disks, for tests and benchmarks: planted, verified, and gone afterwards whatever happens.
+
+They are slow in one of three ways:
+
+- banked: all readers share a rate, and idle time is credit, up to `bank_s`. A loop device throttled in a cgroup
+  (version 1, else 2), where a real page cache and the kernel's counters see every read; else FUSE.
+- serial: all readers share a rate, and idle time is lost. FUSE with a single queue, which a read occupies for its
+  size over the rate.
+- latency: each request takes so long, however many are under way, and bytes are not limited. FUSE. A file read
+  in one call takes one request per 128 KiB begun; read in small calls it takes more, as the kernel's read-ahead
+  grows to that. Two cores serve 3000 requests/s at most (measured): readers beyond that times the latency wait.
+
+A guardian process owns what this takes, and undoes it even when this process is killed. Run as a program,
+`python -m tests.planted.slow_disk` reads a folder directly and reports the reads: so is a plant verified.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import mmap
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.units import format_duration, format_rate
+from tests.planted.slow_guardian import Kind, Order, Planted, Way
+
+PIECE_BYTES = 1 << 17
+BURST_S = 0.3
+"""Left out of a measured rate: credit that was banked before it."""
+RATE_S = 1.5
+CONTROL_S = 0.3
+READERS = 8
+"""Enough that the disk always has something to do, so that its rate is measured and not that of the readers."""
+LATENCY_READS = 20
+ROOT = Path(__file__).parents[2]
+"""Where `python -m` finds this package, whatever the folder of the caller."""
+ATTEMPTS = 2
+"""A machine that is busy with something else may spoil one measurement."""
+STOP_DEADLINE_S = 60.0
+
+
+class CannotPlant(MissingPart):
+    """No slow disk here: `reasons` says what each way of planting met, or what the one planted measured."""
+
+    def __init__(self, kind: str, reasons: Sequence[str]) -> None:
+        super().__init__(f"no {kind} disk can be planted here: {'; '.join(reasons)}")
+        self.reasons = tuple(reasons)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowDisk:
+    """A folder on storage that is as slow as stated; its files are cold when it is handed out."""
+
+    folder: Path
+    how: str
+    """`cgroup v1 blkio on a loop device`, `cgroup v2 io.max on a loop device` or `FUSE ...`."""
+    kind: Kind
+    bytes_per_s: float | None
+    """Shared by all readers; None for a latency disk."""
+    latency_s: float | None
+    """Of each read request, however many are under way; None for the others."""
+    bank_s: float
+    """Idle time that counts as credit, at most: the disk may be ahead of its rate by this many seconds."""
+    measured: float
+    """What verified it: bytes/s, or the median s of a request."""
+    members: Path | None
+    """The file of the limited cgroup that takes process ids; None when the limit is for everybody."""
+    passed_over: tuple[str, ...]
+    """Why ways of planting that come before this one did not work."""
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """`argv`, wrapped so that its process and the children of that meet the limit.
+
+        Whatever of it still runs when the disk goes is killed if the limit is a cgroup's; if not, it gets
+        errors from its reads.
+        """
+        if self.members is None:
+            return list(argv)
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.members), *argv]
+
+
+class Read(NamedTuple):
+    """One read of at most PIECE_BYTES: when it ended, in s since the first began, its size and its duration."""
+
+    end_s: float
+    size_bytes: int
+    seconds: float
+
+
+@contextmanager
+def slow_disk(
+    *,
+    kind: Kind,
+    fill: Callable[[Path], None],
+    scratch: Path,
+    bytes_per_s: float | None = None,
+    latency_s: float | None = None,
+    size_bytes: int = 400_000_000,
+    keep_cache: bool = False,
+    ways: Sequence[Way] = ("blkio", "io.max", "fuse"),
+) -> Iterator[SlowDisk]:
+    """A disk of this kind, with the files that `fill` writes into the folder it is given.
+
+    `bytes_per_s` is for banked and serial disks, `latency_s` for those of latency. `size_bytes` is the room on a
+    loop device, `ways` are those to try for a banked disk. On FUSE open() drops the cached pages of its file
+    unless `keep_cache`; on a loop device they stay until they are evicted. All of it lies in `scratch`.
+
+    Raises BadValue for a limit that does not fit the kind, or when nothing was filled in; CannotPlant when no way
+    works here, when the storage underneath is not twice as fast, or when the plant is not seen to keep within 0.9
+    to 1.1 of its rate, or 0.95 to 1.5 of its latency; LoaderprobeError when something could not be undone.
+    """
+    if (bytes_per_s or 0) <= 0 if kind != "latency" else (latency_s or 0) <= 0:
+        raise BadValue(f"a {kind} disk needs {'latency_s' if kind == 'latency' else 'bytes_per_s'} above 0")
+    order = Order(
+        owner_pid=os.getpid(),
+        scratch=str(scratch.resolve()),
+        kind=kind,
+        bytes_per_s=None if kind == "latency" else bytes_per_s,
+        latency_s=latency_s if kind == "latency" else None,
+        size_bytes=size_bytes,
+        keep_cache=keep_cache,
+        ways=tuple(ways) if kind == "banked" else ("fuse",),
+    )
+    with _guarded(order) as planted:
+        if not planted.how:
+            raise CannotPlant(kind, planted.reasons)
+        fill(Path(planted.fill))
+        yield _verified(order, planted)
+
+
+@contextmanager
+def _guarded(order: Order) -> Iterator[Planted]:
+    """What a guardian planted; it is told to undo it at the end, and sees by itself when this process dies."""
+    guardian = subprocess.Popen(
+        [sys.executable, "-m", "tests.planted.slow_guardian"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=ROOT,
+    )
+    assert guardian.stdin
+    assert guardian.stdout
+    try:
+        guardian.stdin.write(json.dumps(asdict(order)) + "\n")
+        guardian.stdin.flush()
+        answer = guardian.stdout.readline()
+        if answer:
+            fields = json.loads(answer)
+            yield Planted(**{**fields, "reasons": tuple(fields["reasons"])})
+    finally:
+        # A word, since the pipe does not end while a forked child holds it; none for a guardian that has died.
+        with suppress(BrokenPipeError):
+            guardian.stdin.write("end\n")
+            guardian.stdin.close()
+        guardian.stdout.close()
+        code = guardian.wait(STOP_DEADLINE_S)
+    if code or not answer:
+        raise LoaderprobeError(f"the guardian of a slow disk in {order.scratch} failed with code {code}")
+
+
+def _verified(order: Order, planted: Planted) -> SlowDisk:
+    """The disk, with what it measured; raises CannotPlant with the figure when that is not what was ordered."""
+    fill = Path(planted.fill)
+    if planted.members:
+        # Only what has been written back can be read directly, or dropped from the page cache.
+        subprocess.run(["sync", "--file-system", fill], check=True)
+    disk = SlowDisk(
+        folder=Path(planted.folder),
+        how=planted.how,
+        kind=order.kind,
+        bytes_per_s=order.bytes_per_s,
+        latency_s=order.latency_s,
+        bank_s=planted.bank_s,
+        measured=0.0,
+        members=Path(planted.members) if planted.members else None,
+        passed_over=planted.reasons,
+    )
+    if not any(file.stat().st_size for file in _files(fill)):
+        raise BadValue("a slow disk cannot be verified without a file that has something in it")
+    if disk.bytes_per_s:
+        control = _rate(read_folder(fill, readers=READERS, seconds=CONTROL_S), skip_s=0.0)
+        if control < 2 * disk.bytes_per_s:
+            raise CannotPlant(disk.kind, [f"the storage under it reads at only {format_rate(control)}"])
+    for _ in range(ATTEMPTS):
+        measured, kept = _measured(disk)
+        if kept:
+            break
+    else:
+        figure = format_rate(measured) if disk.bytes_per_s else f"{format_duration(measured)} a request"
+        raise CannotPlant(disk.kind, [*disk.passed_over, f"{disk.how} was planted, but measured {figure}"])
+    for file in _files(disk.folder):
+        _evict(file)
+    return replace(disk, measured=measured)
+
+
+def _measured(disk: SlowDisk) -> tuple[float, bool]:
+    """(bytes/s, or the median s of a request; whether that is as ordered), seen by a process inside the limit."""
+    if disk.bytes_per_s:
+        rate = _rate(_reads_inside(disk, readers=READERS, seconds=BURST_S + RATE_S), skip_s=BURST_S)
+        return rate, 0.9 <= rate / disk.bytes_per_s <= 1.1
+    wanted_s = disk.latency_s or 0.0
+    reads = _reads_inside(disk, readers=1, seconds=LATENCY_READS * wanted_s)
+    latency_s = statistics.median(read.seconds for read in reads)
+    return latency_s, 0.95 <= latency_s / wanted_s <= 1.5
+
+
+def _reads_inside(disk: SlowDisk, *, readers: int, seconds: float) -> list[Read]:
+    reader = [sys.executable, "-m", "tests.planted.slow_disk", str(disk.folder), str(readers), str(seconds)]
+    done = subprocess.run(disk.command(reader), stdout=subprocess.PIPE, check=True, cwd=ROOT)
+    return [Read(*fields) for fields in json.loads(done.stdout)]
+
+
+def _rate(reads: Sequence[Read], *, skip_s: float) -> float:
+    """Bytes/s from the first read that ended after `skip_s` to the last; inf for fewer than two."""
+    first, *later = [read for read in reads if read.end_s >= skip_s] or reads
+    return sum(read.size_bytes for read in later) / (later[-1].end_s - first.end_s) if later else float("inf")
+
+
+def read_folder(folder: Path, *, readers: int, seconds: float) -> list[Read]:
+    """Read the files over and over past the page cache, on so many threads, each for so long and at least once."""
+    pieces = itertools.cycle(
+        [(file, offset) for file in _files(folder) for offset in range(0, file.stat().st_size, PIECE_BYTES)]
+    )
+    begun = time.perf_counter()
+
+    def run(_: int) -> list[Read]:
+        reads: list[Read] = []
+        with mmap.mmap(-1, PIECE_BYTES) as buffer:
+            while not reads or time.perf_counter() - begun < seconds:
+                file, offset = next(pieces)
+                fd = _open_cold(file)
+                try:
+                    start = time.perf_counter()
+                    size_bytes = os.preadv(fd, [buffer], offset)
+                    end = time.perf_counter()
+                finally:
+                    os.close(fd)
+                reads.append(Read(end - begun, size_bytes, end - start))
+        return reads
+
+    with ThreadPoolExecutor(readers) as pool:
+        return sorted(itertools.chain.from_iterable(pool.map(run, range(readers))))
+
+
+def _open_cold(file: Path) -> int:
+    """A handle whose next read comes from storage."""
+    with suppress(OSError):
+        return os.open(file, os.O_RDONLY | os.O_DIRECT)
+    _evict(file)
+    return os.open(file, os.O_RDONLY)
+
+
+def _evict(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def main() -> None:
+    """Read FOLDER with READERS threads for SECONDS; print its reads as JSON."""
+    folder, readers, seconds = sys.argv[1:]
+    sys.stdout.write(json.dumps(read_folder(Path(folder), readers=int(readers), seconds=float(seconds))))
+
+
+if __name__ == "__main__":
+    main()

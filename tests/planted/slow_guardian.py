@@ -1,0 +1,224 @@
+"""The process that owns a slow disk: it plants mount, loop device, cgroup and image, and undoes them all.
+
+It runs in a session of its own, `python -m tests.planted.slow_guardian`, and talks over pipes: one line
+of JSON comes in, the order; one goes out, what was planted. It undoes everything at the next line, when its
+standard input ends, or when the process that gave the order has died, whichever way that one ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from tests.planted.slow_cgroup import Controller, Impossible, blkio, io_max, limit, until
+
+Kind = Literal["banked", "serial", "latency"]
+Way = Literal["blkio", "io.max", "fuse"]
+
+KERNEL_BANK_S = 0.25
+"""Idle time that the kernel's throttle hands out as credit, at most: a slice of 0.1 s after a rest, 0.2 to 0.24 s
+after reading more slowly than it may (measured on Linux 6.18)."""
+BUCKET_BANK_S = 0.1
+MOUNT_DEADLINE_S = 10.0
+BUSY_DEADLINE_S = 2.0
+"""How long a busy mount is tried again before it is only taken out of the tree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to plant, and for whom."""
+
+    owner_pid: int
+    scratch: str
+    kind: Kind
+    bytes_per_s: float | None
+    latency_s: float | None
+    size_bytes: int
+    keep_cache: bool
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """What was planted; without `how` nothing was, and `reasons` say why."""
+
+    how: str = ""
+    folder: str = ""
+    fill: str = ""
+    """Where files are written: the folder itself, or the one behind it when that is read-only."""
+    members: str | None = None
+    """The file that takes the ids of the processes that the limit is for; None when it is for everybody."""
+    bank_s: float = 0.0
+    reasons: tuple[str, ...] = ()
+    """Why the ways that were tried before did not work."""
+
+
+def _on_loop(order: Order, folder: Path, undo: ExitStack, find: Callable[[str, str], Controller]) -> Planted:
+    """An ext4 image on a loop device, which a cgroup of its own reads slowly."""
+    controller = find(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
+    disk = folder / "disk"
+    device = _mount_image(folder / "image", disk, order.size_bytes, undo)
+    members = limit(controller, device, round(order.bytes_per_s or 0), order.owner_pid, undo)
+    return Planted(how=controller.how, folder=str(disk), fill=str(disk), members=str(members), bank_s=KERNEL_BANK_S)
+
+
+def _mount_image(image: Path, disk: Path, size_bytes: int, undo: ExitStack) -> str:
+    """Make a file system, mount it, and return the numbers of its device as MAJOR:MINOR.
+
+    The image has no name and the device no other holder once it is mounted: unmounting gives back both.
+    """
+    try:
+        with image.open("wb") as file:
+            file.truncate(size_bytes)
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", image)
+        device = _run("losetup", "--find", "--show", image).strip()
+    finally:
+        image.unlink(missing_ok=True)
+    try:
+        # Else the page cache of the image may serve what the limited device should.
+        with contextlib.suppress(Impossible):
+            _run("losetup", "--direct-io=on", device)
+        disk.mkdir(exist_ok=True)
+        _run("mount", "-t", "ext4", "-o", "noatime,noinit_itable", device, disk)
+        undo.callback(_unmount, disk)
+    finally:
+        # Of a mounted device this asks that it be freed when it is unmounted, of another it frees it now.
+        _run("losetup", "--detach", device)
+    return Path(f"/sys/block/{Path(device).name}/dev").read_text().strip()
+
+
+def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
+    """A folder that a server of ours serves slowly."""
+    source, disk = folder / "files", folder / "disk"
+    source.mkdir()
+    disk.mkdir(exist_ok=True)
+    bank_s = BUCKET_BANK_S if order.kind == "banked" else 0.0
+    command: list[str | Path] = [sys.executable, "-m", "tests.planted.slow_fuse", source, disk]
+    if order.bytes_per_s:
+        command += ["--bytes-per-s", repr(order.bytes_per_s), "--bank-s", repr(bank_s)]
+    if order.latency_s:
+        command += ["--latency-s", repr(order.latency_s)]
+    if order.keep_cache:
+        command += ["--keep-cache"]
+    log = folder / "log"
+    with log.open("w") as output:
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
+    undo.callback(_stop_server, server, disk)
+    until(lambda: mounted(disk) or server.poll() is not None, MOUNT_DEADLINE_S)
+    if not mounted(disk):
+        raise Impossible("; ".join(log.read_text().splitlines()) or "the server did not mount in time")
+    names = {"banked": "token bucket", "serial": "server with a single queue", "latency": "server with a latency"}
+    return Planted(how=f"FUSE {names[order.kind]}", folder=str(disk), fill=str(source), bank_s=bank_s)
+
+
+WAYS: Mapping[Way, Callable[[Order, Path, ExitStack], Planted]] = {
+    "blkio": lambda order, folder, undo: _on_loop(order, folder, undo, blkio),
+    "io.max": lambda order, folder, undo: _on_loop(order, folder, undo, io_max),
+    "fuse": _on_fuse,
+}
+
+
+def plant(order: Order, undo: ExitStack) -> Planted:
+    """Plant by the first of the order's ways that works; `undo` takes it all back."""
+    folder = Path(tempfile.mkdtemp(prefix="slow-disk-", dir=order.scratch))
+    undo.callback(_remove, folder)
+    reasons: list[str] = []
+    for way in order.ways:
+        with ExitStack() as attempt:
+            try:
+                planted = WAYS[way](order, folder, attempt)
+            except (Impossible, OSError) as error:
+                reasons.append(f"{way}: {error}")
+                continue
+            undo.push(attempt.pop_all())
+            return replace(planted, reasons=tuple(reasons))
+    return Planted(reasons=tuple(reasons))
+
+
+def mounted(path: Path) -> bool:
+    """Whether something is mounted there; does not touch it, so a dead server cannot hold up the answer."""
+    name = str(path).replace(" ", "\\040")
+    return any(line.split()[4] == name for line in Path("/proc/self/mountinfo").read_text().splitlines())
+
+
+def _run(*command: str | Path) -> str:
+    # The tools of file systems are not in every user's path.
+    environment = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    except FileNotFoundError:
+        raise Impossible(f"{command[0]} is not installed") from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"failed with code {done.returncode}"]
+        raise Impossible(f"{command[0]}: {said[0].removeprefix(f'{command[0]}: ')}")
+    return done.stdout
+
+
+def _unmount(disk: Path) -> None:
+    """Unmount, as often as it takes; a mount that stays busy leaves the tree and ends with its last user."""
+    tools = ["umount"] if os.geteuid() == 0 else ["fusermount3", "fusermount"]
+
+    def gone(*lazily: str) -> bool:
+        for tool in tools:
+            with contextlib.suppress(Impossible):
+                _run(tool, *([] if tool == "umount" else ["-u"]), *lazily, disk)
+        return not mounted(disk)
+
+    if not mounted(disk) or until(gone, BUSY_DEADLINE_S) or gone("-l" if tools == ["umount"] else "-z"):
+        return
+    raise OSError(f"{disk} cannot be unmounted")
+
+
+def _stop_server(server: subprocess.Popen[bytes], disk: Path) -> None:
+    assert server.stdin
+    server.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.wait(BUSY_DEADLINE_S)
+    server.kill()
+    server.wait()
+    _unmount(disk)
+
+
+def _remove(folder: Path) -> None:
+    if mounted(folder / "disk"):
+        raise OSError(f"{folder} is still mounted")
+    shutil.rmtree(folder)
+
+
+def _wait_for_the_end(owner_pid: int) -> None:
+    """Until told, or the owner has died: a forked child of its may hold the pipe open for longer."""
+    ends: list[int] = [sys.stdin.fileno()]
+    # No such process: it has died already, and then the pipe will end.
+    with contextlib.suppress(OSError):
+        ends.append(os.pidfd_open(owner_pid))
+    select.select(ends, [], [])
+
+
+def main() -> None:
+    """Carry out the order on standard input."""
+    fields = json.loads(sys.stdin.readline())
+    order = Order(**{**fields, "ways": tuple(fields["ways"])})
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with ExitStack() as undo:
+        planted = plant(order, undo)
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.write(json.dumps(asdict(planted)) + "\n")
+            sys.stdout.flush()
+        if planted.how:
+            _wait_for_the_end(order.owner_pid)
+
+
+if __name__ == "__main__":
+    main()

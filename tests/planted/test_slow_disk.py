@@ -1,0 +1,286 @@
+"""Slow disks are as slow as they say, in the way they say, and leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.errors import BadValue
+from loaderprobe.system.pagecache import LinuxPageCache
+from tests.planted.files import files_of_one_request, random_files
+from tests.planted.fixtures import BYTES_PER_S, LATENCY_S, PlantDisk
+from tests.planted.slow_cgroup import Impossible, blkio, io_max
+from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
+from tests.planted.slow_fuse import Schedule
+
+pytestmark = pytest.mark.alone  # every plant is verified by its rate
+DEADLINE_S = 15.0
+THINK_S_PER_BYTE = 25e-9
+"""3 ms after a file of 120 kB."""
+READ_WITH_THINK_TIME = """
+import sys
+from pathlib import Path
+from loaderprobe.storage.files import sample_files
+from loaderprobe.storage.reader import Order, ThreadEngine
+pieces = sample_files(Path(sys.argv[1]), limit_bytes=10**12, seed=0).pieces
+print(ThreadEngine().read(pieces, Order(readers=1, seconds=1000.0, pause_s_per_byte=float(sys.argv[2]))).seconds)
+"""
+PLANT_AND_WAIT = """
+import json, os, signal, subprocess, sys
+from pathlib import Path
+import psutil
+from tests.planted.slow_disk import slow_disk
+from tests.planted.files import random_files
+with slow_disk(fill=random_files, scratch=Path(sys.argv[1]), **json.loads(sys.argv[2])) as disk:
+    guardians = [child.pid for child in psutil.Process().children()]
+    if os.fork() == 0:
+        signal.pause()
+    reader = subprocess.Popen(disk.command(["sleep", "1000"]), cwd=disk.folder)
+    members = disk.members and str(disk.members)
+    print(json.dumps({"members": members, "guardians": guardians}), flush=True)
+    signal.pause()
+"""
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.jpg"))
+
+
+def _end(pidfds: list[int]) -> bool:
+    """True when all of these processes end before the deadline."""
+    return all(select.select([pidfd], [], [], DEADLINE_S)[0] for pidfd in pidfds)
+
+
+def _traces(scratch: Path) -> list[str]:
+    """What lies in the folder, is mounted below it or lends it to a loop device."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    images = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
+    return [text for text in (*lines, *images) if str(scratch) in text] + [path.name for path in scratch.iterdir()]
+
+
+def _seconds_to_read(disk: SlowDisk) -> float:
+    """What one process inside the limit needs for all files, with a pause after each."""
+    LinuxPageCache().evict(_files(disk.folder))
+    command = disk.command([sys.executable, "-c", READ_WITH_THINK_TIME, str(disk.folder), str(THINK_S_PER_BYTE)])
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _seconds_each(files: list[Path], readers: int) -> list[float]:
+    def read(file: Path) -> float:
+        begun = time.perf_counter()
+        file.read_bytes()
+        return time.perf_counter() - begun
+
+    with ThreadPoolExecutor(readers) as pool:
+        return list(pool.map(read, files))
+
+
+def _forked() -> int:
+    """A child with all that this process has open, as a worker of a loader is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads: this child only waits
+        child = os.fork()
+    if child == 0:
+        while True:
+            signal.pause()
+    return child
+
+
+def test_a_serial_schedule_loses_idle_time() -> None:
+    """A read waits for those before it and takes its size over the rate, however long nothing was asked before."""
+    schedule = Schedule(bytes_per_s=100.0)
+    assert [schedule.answer_s(*read) for read in [(10.0, 50), (10.1, 50), (20.0, 50)]] == [10.5, 11.0, 20.5]
+
+
+def test_a_banked_schedule_keeps_idle_time_up_to_its_bank() -> None:
+    """What was idle is answered at once, but no more than the bank holds."""
+    schedule = Schedule(bytes_per_s=100.0, bank_s=1.0)
+    assert [schedule.answer_s(*read) for read in [(10.0, 100), (10.0, 50), (11.0, 20), (50.0, 150)]] == [
+        10.0, 10.5, 11.0, 50.5,
+    ]  # fmt: skip
+
+
+def test_a_schedule_of_latency_serves_any_number_at_once() -> None:
+    """Each read takes its latency from when it came, whatever its size."""
+    schedule = Schedule(latency_s=0.25)
+    assert [schedule.answer_s(1.0, size) for size in (1, 10**9, 1)] == [1.25, 1.25, 1.25]
+
+
+def test_think_time_is_free_on_a_banked_disk_and_lost_on_a_serial_one(
+    banked_disk: SlowDisk, serial_disk: SlowDisk
+) -> None:
+    """A lone reader that pauses 3 ms after each file needs its bytes over the rate; on a serial disk the pauses too.
+
+    A busy machine only adds time: the shorter of two tries counts.
+    """
+    for disk, lost in ((banked_disk, 0.0), (serial_disk, 1.0)):
+        sizes = [file.stat().st_size for file in _files(disk.folder)]
+        wanted_s = sum(sizes) * (1 / BYTES_PER_S + lost * THINK_S_PER_BYTE)
+        assert wanted_s - disk.bank_s < min(_seconds_to_read(disk) for _ in range(2)) < 1.2 * wanted_s
+
+
+def test_latency_is_the_same_for_one_reader_and_for_sixteen(latency_disk: SlowDisk) -> None:
+    """Files of one request each take the latency, through the page cache too, and sixteen at once no longer.
+
+    A busy machine only adds time: the shortest of three tries counts.
+    """
+    files = _files(latency_disk.folder)
+    for readers, some in ((1, files[:20]), (16, files)):
+        each_s = min(statistics.mean(_seconds_each(some, readers)) for _ in range(3))
+        assert 0.95 <= each_s / LATENCY_S <= 1.3
+
+
+def test_files_are_cold_and_whole(banked_disk: SlowDisk, tmp_path: Path) -> None:
+    """A disk is handed out with nothing of it in the page cache, and reads as it was written."""
+    random_files(tmp_path)
+    files = _files(banked_disk.folder)
+    LinuxPageCache().evict(files)
+    assert LinuxPageCache().resident(files) == 0.0
+    assert [file.read_bytes() for file in files[:20]] == [file.read_bytes() for file in _files(tmp_path)[:20]]
+
+
+@pytest.mark.parametrize("keep_cache", [False, True])
+def test_fuse_is_warm_only_when_asked(plant_disk: PlantDisk, keep_cache: bool) -> None:
+    """With the cache kept a second read is from memory, without it a file is cold each time it is opened."""
+    disk = plant_disk(kind="latency", latency_s=LATENCY_S, fill=files_of_one_request, keep_cache=keep_cache)
+    some = _files(disk.folder)[:10]
+    first, second = (statistics.median(_seconds_each(some, 1)) for _ in range(2))
+    assert first > 0.95 * LATENCY_S
+    assert (second < 0.5 * LATENCY_S) == keep_cache
+
+
+def test_without_a_cgroup_a_banked_disk_is_a_bucket(plant_disk: PlantDisk) -> None:
+    """The last of the ways is verified like the first, needs no wrapping and says its bank."""
+    disk = plant_disk(kind="banked", bytes_per_s=BYTES_PER_S, ways=("fuse",))
+    assert disk.how == "FUSE token bucket"
+    assert disk.command(["cat"]) == ["cat"]
+    assert disk.bank_s == 0.1
+    assert disk.measured == pytest.approx(BYTES_PER_S, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "options", [{"kind": "banked", "bytes_per_s": BYTES_PER_S}, {"kind": "latency", "latency_s": LATENCY_S}]
+)
+def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path, options: dict[str, object]) -> None:
+    """After SIGKILL mount, loop device, cgroup and files go, though a child holds the pipe and a reader the mount."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", PLANT_AND_WAIT, str(tmp_path), json.dumps(options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with owner:
+        try:
+            assert owner.stdout
+            assert owner.stderr
+            line = owner.stdout.readline()
+            if not line:
+                reason = owner.stderr.read().splitlines()[-1]
+                assert "CannotPlant" in reason
+                pytest.skip(reason)
+            planted = json.loads(line)
+            assert _traces(tmp_path)
+            guardians = [os.pidfd_open(pid) for pid in planted["guardians"]]
+            owner.kill()
+            assert guardians and _end(guardians)
+            assert _traces(tmp_path) == []
+            assert not (planted["members"] and Path(planted["members"]).exists())
+        finally:
+            os.killpg(owner.pid, signal.SIGKILL)
+
+
+def test_nothing_is_left_of_a_busy_mount(tmp_path: Path) -> None:
+    """The end waits neither for a forked child nor for whoever has a file open, which gets an error instead."""
+    try:
+        with slow_disk(kind="latency", latency_s=LATENCY_S, fill=random_files, scratch=tmp_path) as disk:
+            opened = _files(disk.folder)[0].open("rb", buffering=0)
+            child = _forked()
+    except CannotPlant as error:
+        pytest.skip(str(error))
+    with opened:
+        assert _traces(tmp_path) == []
+        with pytest.raises(OSError):
+            opened.read()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_nothing_is_left_when_filling_fails(tmp_path: Path) -> None:
+    """The error of the filler comes through."""
+
+    def fill(folder: Path) -> None:
+        raise ZeroDivisionError
+
+    with (
+        pytest.raises((ZeroDivisionError, CannotPlant)),
+        slow_disk(kind="banked", bytes_per_s=BYTES_PER_S, fill=fill, scratch=tmp_path),
+    ):
+        pass
+    assert _traces(tmp_path) == []
+
+
+def test_every_reason_is_named_where_nothing_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk without room for a file system, and no library for FUSE: three ways, three reasons, and no trace."""
+    monkeypatch.setenv("FUSE_LIBRARY_NAME", "no-such-library")
+    with (
+        pytest.raises(CannotPlant, match="no banked disk can be planted here") as caught,
+        slow_disk(kind="banked", bytes_per_s=BYTES_PER_S, fill=random_files, scratch=tmp_path, size_bytes=1000),
+    ):
+        pass
+    assert [reason.partition(":")[0] for reason in caught.value.reasons] == ["blkio", "io.max", "fuse"]
+    assert _traces(tmp_path) == []
+
+
+def test_a_plant_that_is_not_as_ordered_is_refused_with_its_figure(tmp_path: Path) -> None:
+    """No user-space server answers within a microsecond, so such a disk measures more than it was to have."""
+    with (
+        pytest.raises(CannotPlant, match=r"measured .* a request|mfusepy|libfuse|fuse: "),
+        slow_disk(kind="latency", latency_s=1e-6, fill=random_files, scratch=tmp_path),
+    ):
+        pass
+    assert _traces(tmp_path) == []
+
+
+def test_a_limit_that_does_not_fit_the_kind_is_refused(tmp_path: Path) -> None:
+    """A rate for a latency disk, or none at all for a banked one, plants nothing."""
+    with (
+        pytest.raises(BadValue, match="latency_s"),
+        slow_disk(kind="latency", bytes_per_s=1e6, fill=random_files, scratch=tmp_path),
+    ):
+        pass
+    with pytest.raises(BadValue, match="bytes_per_s"), slow_disk(kind="banked", fill=random_files, scratch=tmp_path):
+        pass
+
+
+def test_a_cgroup_is_made_under_the_own_one(tmp_path: Path) -> None:
+    """Version 1: below this process's cgroup, wherever its hierarchy is mounted; elsewhere it is impossible."""
+    mounts = f"30 20 0:9 /docker/x {tmp_path} rw - cgroup cgroup rw,blkio\n31 20 0:9 / /other rw - cgroup cgroup rw,cpu"
+    assert blkio(mounts, "3:cpu:/a\n2:blkio:/docker/x/job").parent == tmp_path / "job"
+    with pytest.raises(Impossible, match="blkio"):
+        blkio("31 20 0:9 / /other rw - cgroup cgroup rw,cpu", "3:cpu:/a")
+
+
+def test_a_cgroup_of_version_2_is_made_where_io_is_handed_on(tmp_path: Path) -> None:
+    """The nearest such cgroup at or above the own one; where there is none, none is made to."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for folder in (tmp_path, tmp_path / "a", tmp_path / "a" / "b"):
+        (folder / "cgroup.subtree_control").write_text("cpu memory\n")
+    mounts, memberships = f"30 20 0:9 / {tmp_path} rw - cgroup2 cgroup2 rw,nsdelegate", "0::/a/b"
+    with pytest.raises(Impossible, match=r"subtree_control"):
+        io_max(mounts, memberships)
+    (tmp_path / "cgroup.subtree_control").write_text("cpu io memory\n")
+    found = io_max(mounts, memberships)
+    assert (found.parent, found.home) == (tmp_path, tmp_path / "a" / "b")
+    assert found.rule.format(device="7:1", bytes_per_s=20_000_000) == "7:1 rbps=20000000"

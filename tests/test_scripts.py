@@ -1,0 +1,63 @@
+"""Scripts are where README, guide and code say."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BENCHES = ROOT / "scripts" / "benches"
+
+
+def _benches() -> dict[str, str]:
+    """The first line of the docstring of each module that has a `main`, by name."""
+    trees = {path.stem: ast.parse(path.read_text()) for path in sorted(BENCHES.glob("*.py"))}
+    return {
+        name: (ast.get_docstring(tree) or "").splitlines()[0]
+        for name, tree in trees.items()
+        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+    }
+
+
+def _named() -> Iterator[tuple[str, str]]:
+    """(where, `scripts/NAME` or `scripts/bench NAME`) of each in what people read, code included."""
+    read = [ROOT / "README.md", ROOT / "pyproject.toml"]
+    for path in (*read, *ROOT.glob("loaderprobe/**/*.md"), *ROOT.glob("loaderprobe/**/*.py")):
+        for found in re.finditer(r"scripts/(bench\s+)?(\w+)", path.read_text()):
+            yield str(path.relative_to(ROOT)), found[0]
+
+
+def test_every_script_that_is_named_is_there() -> None:
+    """A reader can type what is written."""
+    benches, named = _benches(), list(_named())
+    assert len(named) > 10
+    for where, words in named:
+        script, *bench = words.split()
+        assert bench[0] in benches if bench else (ROOT / script).exists(), f"{where}: {words}"
+
+
+def test_without_a_name_benches_are_listed() -> None:
+    """Each with the first line of its docstring."""
+    done = subprocess.run([ROOT / "scripts" / "bench"], capture_output=True, text=True, check=True)
+    assert [line.split(maxsplit=1) for line in done.stdout.splitlines()[1:]] == [[*each] for each in _benches().items()]
+
+
+@pytest.mark.parametrize("name", ["nosuch", "harness", "../setup"])
+def test_what_is_no_bench_is_refused(name: str) -> None:
+    """Before anything is installed, with exit code 2."""
+    done = subprocess.run([ROOT / "scripts" / "bench", name], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "scripts/bench lists them" in done.stderr
+
+
+def test_scripts_can_be_run() -> None:
+    """All that have no ending."""
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]
+    assert scripts
+    assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []

@@ -1,0 +1,59 @@
+"""What is skipped says why, and how to run it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.skips import remedy, summary
+
+TESTS = Path(__file__).parent
+LIBFUSE = "no latency disk can be planted here: fuse: libfuse is not installed (Unable to find libfuse)"
+
+
+def _text(node: ast.expr) -> str:
+    """The constant parts of a reason; empty where it is computed."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
+
+
+def _reasons() -> Iterator[tuple[str, str]]:
+    """(file and line, reason) of each `pytest.skip` and `skipif` in the tests."""
+    for path in sorted(TESTS.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                reasons = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
+                if node.func.attr == "skip":
+                    reasons += node.args
+                if node.func.attr in ("skip", "skipif"):
+                    yield from ((f"{path.name}:{node.lineno}", text) for text in map(_text, reasons) if text)
+
+
+def test_every_reason_in_the_tests_has_a_command() -> None:
+    """Whoever reads the summary can act on it."""
+    found = list(_reasons())
+    assert len(found) > 20
+    assert [(where, reason) for where, reason in found if remedy(reason) is None] == []
+
+
+def test_equal_reasons_are_one_line_with_their_count() -> None:
+    """The most frequent first, each with its command below."""
+    lines = summary(["fio is not installed", LIBFUSE, LIBFUSE])
+    assert lines[0].startswith("   2 no latency disk") and "fuse3" in lines[-3]
+    assert lines[-2:] == ["   1 fio is not installed", "     to run: apt-get install fio"]
+
+
+def test_a_bare_machine_is_told_of_its_library() -> None:
+    """The library that is missing, and not the rights that are not asked for."""
+    assert remedy(LIBFUSE) == "apt-get install fuse3 libfuse3-3"
+    assert "libfuse" in (
+        remedy("no banked disk can be planted here: blkio: Permission; fuse: libfuse is not installed") or ""
+    )
+
+
+def test_a_reason_without_a_command_is_still_shown() -> None:
+    """And cut to what fits."""
+    lines = summary(["strange " * 100])
+    assert lines[-1].endswith("no command is known")
+    assert all(len(line) < 120 for line in lines)
