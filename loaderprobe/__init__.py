@@ -1,4 +1,4 @@
-"""Does compute or input bound this training, which part of the input, and what would change it?"""
+"""Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,13 +1,13 @@
-"""What can go wrong, as one tree. Every class has an exit code; every error says what, why and the next step.
+"""All errors, as one tree. Every class has an exit code; every error gives the fact, the reason and the next step.
 
-LoaderprobeError           1   a bug, or trouble nobody foresaw
+LoaderprobeError           1   a bug, or an unexpected error
 ├── BadValue               2   a value, file or path that the user gave
 │   └── DamagedRun             a file of a stored run cannot be used
-├── MissingPart            3   a plug-in, GPU, permission or tool that is not there
-└── Refused                5   not done, to keep data safe
-    ├── ForeignDirectory       the directory holds something that is not ours
-    ├── NoSpace                not enough room on a file system or in shared memory
-    └── Locked                 somebody else is writing there now
+├── MissingPart            3   a missing plug-in, GPU, permission or tool
+└── Refused                5   refused, to keep data safe
+    ├── ForeignDirectory       the directory holds something else
+    ├── NoSpace                not enough space on a file system or in shared memory
+    └── Locked                 another process is writing there now
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LoaderprobeError(Exception):
 
 
 class BadValue(LoaderprobeError):
-    """A value or a path that the user gave cannot be used."""
+    """A value or path given by the user cannot be used."""
 
     exit_code = 2
 
@@ -47,13 +47,13 @@ class DamagedRun(BadValue):
 
 
 class MissingPart(LoaderprobeError):
-    """Something the command needs is not installed, not permitted or not there."""
+    """Something that the command needs is not installed, not permitted or does not exist."""
 
     exit_code = 3
 
 
 class Refused(LoaderprobeError):
-    """Going on could destroy data or disturb another run, so nothing was done."""
+    """Nothing was done, because continuing could destroy data or disturb another run."""
 
     exit_code = 5
 
@@ -63,7 +63,7 @@ class ForeignDirectory(Refused):
 
 
 class NoSpace(Refused):
-    """A file system, or shared memory, has less room than the command needs."""
+    """A file system, or shared memory, has less space than the command needs."""
 
 
 class Locked(Refused):

@@ -1,6 +1,6 @@
-"""From a name to a class: a built-in table, an installed entry point, or `package.module:Class`.
+"""The class behind a name: from a built-in table, an installed entry point, or `package.module:Class`.
 
-Nothing is imported until a class is asked for. An entry point may not take a built-in name.
+Nothing is imported until a class is needed. An entry point cannot replace a built-in name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def split_name(text: str) -> tuple[str, str]:
 def resolve(kind: Kind, name: str) -> Callable[..., Any]:
     """The class behind `name`.
 
-    Raises BadValue for a name nobody knows, MissingPart for one that cannot be imported.
+    Raises BadValue for an unknown name, MissingPart for one that cannot be imported.
     """
     module_name, attribute = _target(kind, name)
     try:

@@ -1,6 +1,6 @@
-"""What a part must do to take part: a loader, a compute device, a sampler, the page cache, a renderer, a clock.
+"""The protocols of exchangeable parts: a loader, a compute device, a sampler, the page cache, a renderer, a clock.
 
-Every protocol has one to three methods (and what it is called), and a fake of each is in `loaderprobe.testing`.
+Every protocol has one to three methods, and `loaderprobe.testing` has a fake of each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loaderprobe.records.timeline import Timeline
 
 
 class Clock(Protocol):
-    """Time as the measuring loop sees it; one clock for everything in a measurement."""
+    """Time for the measuring loop; one clock for everything in a measurement."""
 
     def now_ns(self) -> int: ...
     def sleep(self, seconds: float) -> None: ...
@@ -42,11 +42,11 @@ class Loader(Protocol):
         ...
 
     def workers(self) -> Sequence[int]:
-        """Process ids that read and decode; empty when the training thread does."""
+        """Ids of the processes that read and decode; empty when the training thread does that."""
         ...
 
     def records(self) -> WorkerBatches:
-        """What each batch cost, for all batches made so far."""
+        """The cost of each batch made so far."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -57,56 +57,56 @@ class Loader(Protocol):
 
 @runtime_checkable
 class Switched(Protocol):
-    """What a `Loader` has beyond that when its workers can make batches in other modes without starting anew."""
+    """A `Loader` whose workers can switch modes without a restart."""
 
     def modes(self) -> frozenset[Mode]:
-        """The modes it can be switched to; it begins in C."""
+        """The modes it can be switched to; it begins in the baseline."""
         ...
 
     def switch(self, mode: Mode) -> None:
-        """Batches begun from now on are made in this mode: in C and W wholly, what the cache holds being ours."""
+        """Make batches begun from now on in this mode. The caller prepares the page cache for it."""
         ...
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
-        """True when a batch from `first_batch` on, of those asked for by now, was begun before `time_ns`."""
+        """True when a requested batch from `first_batch` on was begun before `time_ns`."""
         ...
 
     def still(self, taken: int) -> bool:
-        """True when, with `taken` batches taken, workers have made all that they were asked for, and rest."""
+        """True when, with `taken` batches taken, workers have made all requested batches and are idle."""
         ...
 
 
 @runtime_checkable
 class Renewing(Protocol):
-    """What a `Loader` has beyond that when it can be kept from meeting the same files warm again."""
+    """A `Loader` that can make new batches, or repeat old ones, to keep files cold or warm."""
 
     def batches(self) -> Iterator[Any]: ...
     def release(self, taken: int) -> None:
-        """Have this process and all workers unmap the pages of mapped files: those could not be evicted.
+        """Make this process and all workers unmap the pages of mapped files, which could not be evicted otherwise.
 
-        Waits until no batch is being made; `taken` have been taken by now.
+        Waits until no batch is being made; `taken` have been taken so far.
         """
         ...
 
     def take_new(self) -> None:
-        """From now on make batches that were not made before."""
+        """From now on make only new batches."""
         ...
 
     def repeats(self) -> bool:
-        """True when it can make batches again."""
+        """True when it can repeat batches."""
         ...
 
     def repeat(self, batches: int) -> None:
-        """From now on make the last so many batches again and again."""
+        """From now on repeat the last batches."""
         ...
 
     def new_left(self) -> float:
-        """Batches that were never made, as far as it knows how many there are; below 0 when some came again."""
+        """Number of batches that were never made, as far as known; below 0 when some were repeated."""
         ...
 
 
 class NextRound(Protocol):
-    """Decides from what was measured so far which segments would tell more; none ends the measurement."""
+    """Chooses the next segments from the measurement so far; none ends the measurement."""
 
     def __call__(self, measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]: ...
 
@@ -116,42 +116,42 @@ class Compute(Protocol):
 
     def info(self) -> ComputeInfo: ...
     def copy(self, batch: Any) -> Any:
-        """Hand the copy of a batch to the device; returns what `step` takes. Does not wait."""
+        """Launch the copy of a batch to the device; returns the argument of `step`. Does not wait."""
         ...
 
     def step(self, batch: Any) -> None:
-        """Hand one training step to the device; waits only as long as the device's queue makes it."""
+        """Launch one training step; waits only while the device's queue is full."""
         ...
 
     def finish(self) -> tuple[int, ...]:
-        """Wait for all steps handed over; when each has ended, in ns of the clock, since the last call."""
+        """Wait for all launched steps; the end of each since the last call, in ns of the clock."""
         ...
 
 
 @runtime_checkable
 class Timed(Protocol):
-    """What a `Compute` has beyond that when its device tells when it came to each step."""
+    """A `Compute` whose device reports the begin of each step."""
 
     def begun(self) -> tuple[int, ...]:
-        """When the device, done with all before, came to the copy of each step that `finish` told of last."""
+        """The time at which the device began the copy of each step that `finish` returned last, in ns of the clock."""
         ...
 
 
 @runtime_checkable
 class Profiling(Protocol):
-    """What a `Compute` has beyond that when it can say what its device did, kernel by kernel."""
+    """A `Compute` that can record the kernels of its device."""
 
     def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:
         """A window of `steps` steps after `warm_up` others, and the same before it without the profiler.
 
-        `feed(count)` makes storage and loader ready and gives `count` batches; it is called once for each of the two.
-        May raise anything: the message is the reason why there is no timeline.
+        `feed(count)` prepares storage and loader and gives `count` batches; it is called once for each of the two.
+        May raise any error: its message is the reason for the missing timeline.
         """
         ...
 
 
 class Sampler(Protocol):
-    """Reads one kind of counter now and then, while training runs."""
+    """Reads one kind of counter periodically during training."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -162,12 +162,12 @@ class Sampler(Protocol):
         ...
 
     def series(self) -> Sequence[Series | Missing]:
-        """What was read; a `Missing` with the reason for what could not be."""
+        """All readings; a `Missing` with the reason for each figure without readings."""
         ...
 
 
 class PageCache(Protocol):
-    """The operating system's file cache, as far as it can be told what to hold."""
+    """The operating system's file cache, as far as it can be controlled."""
 
     def evict(self, paths: Sequence[Path]) -> None:
         """Drop the files from the cache."""
@@ -178,7 +178,7 @@ class PageCache(Protocol):
         ...
 
     def resident(self, paths: Sequence[Path]) -> float | None:
-        """Share of the files' pages in the cache; None where this user or file system cannot tell."""
+        """Share of the files' pages in the cache; None where it is unknown for this user or file system."""
         ...
 
 

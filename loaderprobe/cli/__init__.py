@@ -1,4 +1,4 @@
-"""The command line: the only room that prints, exits, and reads argv or the environment."""
+"""The command line: the only package that prints, exits, and reads argv or the environment."""
 
 from __future__ import annotations
 

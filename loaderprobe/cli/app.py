@@ -14,8 +14,12 @@ from loaderprobe.cli.generate import generate
 from loaderprobe.cli.report import report
 from loaderprobe.cli.sweep import sweep
 
+QUESTION = (
+    "Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"
+)
+
 app = typer.Typer(
-    help="Does compute or input bound this training, which part of the input, and what would change it?",
+    help=QUESTION,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -37,4 +41,4 @@ def options(
         bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Does compute or input bound this training, which part of the input, and what would change it?"""
+    """Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"""

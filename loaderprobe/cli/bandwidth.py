@@ -1,4 +1,4 @@
-"""`loaderprobe bandwidth`: what the storage can deliver to a loader."""
+"""`loaderprobe bandwidth`: what the storage delivers to a loader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED
 
 
 class Reader(StrEnum):
-    """Who reads."""
+    """The program that reads the files."""
 
     loaderprobe = "loaderprobe"
     fio = "fio"
@@ -24,19 +24,21 @@ class Reader(StrEnum):
 
 @command
 def bandwidth(
-    # What may not be read is for the probe to say: it has its own exit code.
+    # The probe itself reports a path without read permission, with its own exit code.
     path: Annotated[Path, typer.Argument(help="A folder of files, or a file.", readable=False)],
     scratch: Annotated[
         str | None,
         typer.Option(
-            help="Write a file of this size here, read that, remove it.", show_default="never", rich_help_panel=DATA
+            help="Write a file of this size under PATH, such as 1GB, read it and remove it.",
+            show_default="never",
+            rich_help_panel=DATA,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the choice and order of the files.", rich_help_panel=DATA)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the choice and order of the files.", rich_help_panel=DATA)] = 0,
     readers: Annotated[
         str,
         typer.Option(
-            help="Numbers of readers, such as 1,2,4; auto doubles them until that gains nothing.",
+            help="Concurrencies, such as 1,2,4. auto: double until the rate stops rising.",
             rich_help_panel=MEASURING,
         ),
     ] = "auto",
@@ -44,28 +46,35 @@ def bandwidth(
         float,
         typer.Option(
             min=0.1,
-            help="Of each phase; up to five times that until its rate is known within 5 %.",
+            help="Length of each phase; up to five times that until its rate is known within 5 %.",
             rich_help_panel=MEASURING,
         ),
     ] = 3.0,
     engine: Annotated[
         Reader,
         typer.Option(
-            help="Who reads: fio, where installed, makes all phases but the paced one.", rich_help_panel=MEASURING
+            help="Program that reads. fio must be installed; it runs all phases except the paced one.",
+            rich_help_panel=MEASURING,
         ),
     ] = Reader.loaderprobe,
     drop_caches: Annotated[
         bool,
         typer.Option(
             "--drop-caches",
-            help="Empty all caches of the machine first (root), not only these files.",
+            help="Empty all caches of the machine first (root), not only of these files.",
             rich_help_panel=MEASURING,
         ),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=OUTPUT)] = False,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON (fio's names and units) and nothing else.", rich_help_panel=OUTPUT),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)] = False,
 ) -> int:
-    """Read files under PATH at random, cold, with more and more readers. Writes nothing there."""
+    """Measure what the storage under PATH delivers to a loader.
+
+    Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
+    """
     from loaderprobe.api import bandwidth as verb
     from loaderprobe.render.bandwidth import bandwidth_json
 
@@ -90,5 +99,5 @@ def bandwidth(
 
 
 def _stop(number: int, _: object) -> None:
-    """A request to end is like Ctrl-C: what is done is kept, and a scratch file removed."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C: finished phases are kept, and a scratch file is removed."""
     raise KeyboardInterrupt

@@ -48,7 +48,7 @@ def command(body: Callable[P, int]) -> Callable[P, None]:
 
 
 def complain(error: LoaderprobeError) -> int:
-    """Say what is wrong and what to do; returns the exit code."""
+    """Print the error and its hint; returns the exit code."""
     from loaderprobe.render.wording import visible
 
     console = stderr()
@@ -59,17 +59,17 @@ def complain(error: LoaderprobeError) -> int:
 
 
 def stderr() -> Console:
-    """The console for progress and complaints."""
+    """The console for progress and errors."""
     return Console(stderr=True, emoji=False)
 
 
 def show(text: str) -> None:
-    """Results go to standard output, as they are."""
+    """Print a result to standard output, unchanged."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
 def width_and_color() -> tuple[int, bool]:
-    """How wide the terminal is, and whether it shows colour; 80 and no when output is not a terminal."""
+    """(columns of the terminal, whether it shows colour); 80 and False when output is not a terminal."""
     console = Console()
     return (console.width, not console.no_color) if console.is_terminal else (DEFAULT_WIDTH, False)
 

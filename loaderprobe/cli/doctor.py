@@ -13,9 +13,9 @@ from loaderprobe.errors import EXIT_DONE
 
 @command
 def doctor(
-    path: Annotated[Path, typer.Argument(help="Where the data is, or will be.")] = Path(),
+    path: Annotated[Path, typer.Argument(help="A directory on the storage of the data.")] = Path(),
 ) -> int:
-    """Say what can and cannot be measured on this machine, why, and how to get the rest."""
+    """Report what can and cannot be measured on this machine, why, and how to get the rest."""
     from loaderprobe.api import doctor as verb
 
     width, color = width_and_color()

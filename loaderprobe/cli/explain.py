@@ -16,9 +16,11 @@ from loaderprobe.units import join_words
 
 @command
 def explain(
-    topic: Annotated[str | None, typer.Argument(help="Leave it out for the list.", show_default=False)] = None,
+    topic: Annotated[
+        str | None, typer.Argument(help="A topic of the guide. Without it, the topics are listed.", show_default=False)
+    ] = None,
 ) -> int:
-    """Explain how loaderprobe measures and judges."""
+    """Print a page of the guide: how loaderprobe measures and how it finds a verdict."""
     pages = {
         page.name.removesuffix(".md"): page
         for page in files("loaderprobe").joinpath("guide").iterdir()
@@ -29,7 +31,7 @@ def explain(
         show("\n".join(f"loaderprobe explain {name}" for name in names))
         return EXIT_DONE
     if topic not in pages:
-        raise BadValue(f"there is no page about '{topic}'", hint=f"there are {join_words(names)}")
+        raise BadValue(f"the guide has no topic '{topic}'", hint=f"choose {join_words(names, 'or')}")
     width, color = width_and_color()
     Console(width=width, no_color=not color).print(Markdown(pages[topic].read_text()))
     return EXIT_DONE

@@ -18,36 +18,51 @@ NAMED = 20
 
 @command
 def generate(
-    directory: Annotated[Path, typer.Argument(help="Where to; an earlier set of the same settings is completed.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="Target directory, with one folder per resolution. A set with the same settings is completed."
+        ),
+    ],
     resolutions: Annotated[
         str,
         typer.Option(
-            help="One data set each; imagenet is the real mixture of sizes and qualities.", rich_help_panel=DATA
+            help="One data set each. imagenet: ImageNet's mixture of sizes and qualities.", rich_help_panel=DATA
         ),
     ] = RESOLUTIONS,
-    count: Annotated[int, typer.Option(min=1, help="Images of each resolution.", rich_help_panel=DATA)] = 1000,
+    count: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Images of each resolution. A higher count enlarges an existing set.", rich_help_panel=DATA
+        ),
+    ] = 1000,
     mean_size: Annotated[
         str | None,
         typer.Option(help="Mean size of a file, such as 110kB.", show_default="as in ImageNet", rich_help_panel=DATA),
     ] = None,
-    classes: Annotated[int, typer.Option(min=1, help="Class directories.", rich_help_panel=DATA)] = 10,
+    classes: Annotated[int, typer.Option(min=1, help="Number of class directories.", rich_help_panel=DATA)] = 10,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.", rich_help_panel=DATA)] = 0,
     layout: Annotated[
         Literal["folder", "shards"],
-        typer.Option(help="An image folder, or tar shards as WebDataset reads.", rich_help_panel=DATA),
+        typer.Option(
+            help="folder: an image folder. shards: tar shards for WebDataset; sweep does not read them.",
+            rich_help_panel=DATA,
+        ),
     ] = "folder",
-    shard_images: Annotated[int, typer.Option(min=1, help="Images in one shard.", rich_help_panel=DATA)] = 1000,
+    shard_images: Annotated[int, typer.Option(min=1, help="Images per shard.", rich_help_panel=DATA)] = 1000,
     oddities: Annotated[
         str,
         typer.Option(
-            help="Odd files among them: grey, cmyk, png, exif, icc, or all.", show_default="none", rich_help_panel=DATA
+            help="Odd files to add, as rare as in ImageNet: grey, cmyk, png, exif, icc, or all.",
+            show_default="none",
+            rich_help_panel=DATA,
         ),
     ] = "",
     pool: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Pictures that the files are varied from.",
+            help="Base images that the files are derived from.",
             show_default="48; imagenet: 256",
             rich_help_panel=DATA,
         ),
@@ -55,15 +70,17 @@ def generate(
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Write nothing: read every file of DIRECTORY and compare.", rich_help_panel=OUTPUT
+            "--verify",
+            help="Write nothing: read every file of DIRECTORY and compare it with the manifest.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=OUTPUT)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)] = False,
 ) -> int:
-    """Make ImageNet-like JPEG data sets, at the speed of the disk.
+    """Generate ImageNet-like JPEG data sets, as fast as the disk writes.
 
-    To storage and decoders they are like ImageNet's: sizes, qualities, content. Every file differs in every
-    block, and the same seed gives the same files.
+    Sizes, qualities and content match ImageNet's for storage and decoders. Every block of every file is different,
+    and the same seed gives the same files.
     """
     from loaderprobe.api import generate as verb
     from loaderprobe.datasets.generate.work import GO_ON
@@ -86,7 +103,7 @@ def generate(
                 progress=on_data,
             )
     except KeyboardInterrupt:
-        stderr().print(f"interrupted; what was made is kept. To go on, {GO_ON}")
+        stderr().print(f"interrupted; the files written so far are kept. To resume: {GO_ON}")
         return EXIT_INTERRUPTED
     show(made.text())
     return EXIT_DONE
@@ -100,13 +117,13 @@ def _verify(directory: Path, quiet: bool) -> int:
     with counting(quiet) as on_data:
         found = verify(directory, on_data)
     for path, damages in found.items():
-        show(f"{path}: {f'{len(damages)} not as written' if damages else 'every file is whole'}")
+        show(f"{path}: {f'{len(damages)} damaged or missing' if damages else 'every file is whole'}")
         for damage in damages[:NAMED]:
             show(f"  {damage.path}: {damage.trouble}")
         if len(damages) > NAMED:
             show(f"  and {len(damages) - NAMED} more")
     if any(damage.path == MANIFEST for damages in found.values() for damage in damages):
-        stderr().print(f"an incomplete set: {GO_ON}")
+        stderr().print(f"The set is incomplete: {GO_ON}")
     elif any(found.values()):
-        stderr().print("remove the damaged files, and generate the set again with the same settings: it is mended")
+        stderr().print("To repair the set, remove the damaged files and generate it again with the same settings.")
     return EXIT_SOME_FAILED if any(found.values()) else EXIT_DONE

@@ -1,4 +1,4 @@
-"""Progress on standard error: what is going on, how much is done, how long it will take."""
+"""Progress on standard error: the current stage, how much is done, and the time left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Counted = Callable[[str, int, int], None]
 
 @contextmanager
 def counting(quiet: bool) -> Iterator[Counted]:
-    """A bar for things that are counted; a new text begins a new bar."""
+    """A progress bar for counted items; a new text starts a new bar."""
     with _bars(quiet) as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -33,7 +33,7 @@ def counting(quiet: bool) -> Iterator[Counted]:
 
 @contextmanager
 def sweeping(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
-    """One bar for a sweep, with the configuration at work and the time left."""
+    """One bar for a sweep, with the current configuration and the time left."""
     with _bars(quiet) as bars:
         task = bars.add_task("starting", total=1.0, left="")
 

@@ -1,4 +1,4 @@
-"""`loaderprobe report`: shows a stored run again, without measuring."""
+"""`loaderprobe report`: show a stored run again, without measuring."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Format(StrEnum):
 
 @command
 def report(
-    run: Annotated[Path | None, typer.Argument(help="The directory of a run.", show_default=False)] = None,
+    run: Annotated[Path | None, typer.Argument(help="Directory of a run.", show_default=False)] = None,
     form: Annotated[
         Format | None,
         typer.Option(
@@ -49,9 +49,9 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of --format json.")] = False,
 ) -> int:
-    """Judge and show a stored run. Needs no GPU and no torch; measures nothing.
+    """Show a stored run again, with verdicts computed from its raw values. Needs no GPU and no torch.
 
-    Damaged files spoil their own rows: the rest is shown, with exit code 4.
+    A damaged file becomes a failed row; the rest is shown, with exit code 4.
     """
     from loaderprobe.render.json import summary_schema
 
@@ -63,7 +63,7 @@ def report(
         _put(summary_schema().encode(), output)
         return EXIT_DONE
     if run is None:
-        raise BadValue("which run?", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
+        raise BadValue("no run is given", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
     chosen = Format.json if json else form or _by_ending(output)
     if chosen is Format.parquet and output is None and sys.stdout.isatty():
         raise BadValue("parquet is no text for a terminal", hint="name a file: -o run.parquet")

@@ -28,79 +28,104 @@ BESIDE_RESUME = frozenset({"resume", "json", "quiet"})
 def sweep(
     context: typer.Context,
     data: Annotated[
-        Path | None, typer.Argument(help="A folder of images. Without it, data sets are generated.", show_default=False)
+        Path | None,
+        typer.Argument(
+            help="Folder of images, one sub-folder per class. Without it, data sets are generated.", show_default=False
+        ),
     ] = None,
-    resolutions: Annotated[str, typer.Option(help="Of the generated data sets.", rich_help_panel=DATA)] = RESOLUTIONS,
-    data_dir: Annotated[Path, typer.Option(help="Where data sets are generated.", rich_help_panel=DATA)] = Path(
+    resolutions: Annotated[
+        str,
+        typer.Option(
+            help="Resolutions of the generated data sets. imagenet: ImageNet's mixture.", rich_help_panel=DATA
+        ),
+    ] = RESOLUTIONS,
+    data_dir: Annotated[Path, typer.Option(help="Directory of the generated data sets.", rich_help_panel=DATA)] = Path(
         "loaderprobe-data"
     ),
-    seed: Annotated[int, typer.Option(help="Of the data and of the order of the segments.", rich_help_panel=DATA)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed for the data and for the order of the segments.", rich_help_panel=DATA)
+    ] = 0,
     workers: Annotated[str, typer.Option(help="Worker counts.", rich_help_panel=LOADER)] = "1,2,4,8",
     no_serial: Annotated[
         bool, typer.Option("--no-serial", help="Do not measure the serial loader.", rich_help_panel=LOADER)
     ] = False,
-    loader: Annotated[str, typer.Option(help="torch, or package.module:Class.", rich_help_panel=LOADER)] = "torch",
-    prefetch_factor: Annotated[int, typer.Option(min=1, help="Batches ahead per worker.", rich_help_panel=LOADER)] = 2,
+    loader: Annotated[
+        str, typer.Option(help="torch, or a class of your own as package.module:Class.", rich_help_panel=LOADER)
+    ] = "torch",
+    prefetch_factor: Annotated[
+        int, typer.Option(min=1, help="Batches loaded ahead by each worker.", rich_help_panel=LOADER)
+    ] = 2,
     pipeline: Annotated[
         Literal["imagenet", "crop"],
-        typer.Option(help="imagenet: random resized crop and flip; crop: random crop.", rich_help_panel=LOADER),
+        typer.Option(help="imagenet: random resized crop and flip. crop: random crop.", rich_help_panel=LOADER),
     ] = "imagenet",
     decoder: Annotated[
-        Literal["pillow", "torchvision"], typer.Option(help="Who decodes.", rich_help_panel=LOADER)
+        Literal["pillow", "torchvision"], typer.Option(help="JPEG decoder.", rich_help_panel=LOADER)
     ] = "pillow",
     tensor: Annotated[
         Literal["float32", "uint8"],
-        typer.Option(help="What workers hand over; bytes are normalised on the device.", rich_help_panel=LOADER),
+        typer.Option(help="Type that workers send; uint8 is normalised on the device.", rich_help_panel=LOADER),
     ] = "float32",
     compute: Annotated[
         str,
         typer.Option(
-            help="auto, cuda, cpu, emulated:NAME, emulated:IMAGES_PER_S; several with commas.", rich_help_panel=COMPUTE
+            help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S; with commas.",
+            rich_help_panel=COMPUTE,
         ),
     ] = "auto",
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Images a batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
+            min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
         ),
     ] = None,
     precision: Annotated[
         Literal["auto", "bf16", "fp16", "fp32", "tf32"],
-        typer.Option(help="Of training; auto: bf16 on CUDA, else fp32.", rich_help_panel=COMPUTE),
+        typer.Option(help="Precision of training. auto: bf16 on CUDA, else fp32.", rich_help_panel=COMPUTE),
     ] = "auto",
     memory_format: Annotated[
-        Literal["channels_last", "contiguous"], typer.Option(help="Of model and images.", rich_help_panel=COMPUTE)
+        Literal["channels_last", "contiguous"],
+        typer.Option(help="Memory format of model and images.", rich_help_panel=COMPUTE),
     ] = "channels_last",
     compiled: Annotated[
-        bool, typer.Option("--compile", help="Train through torch.compile.", rich_help_panel=COMPUTE)
+        bool, typer.Option("--compile", help="Train with torch.compile.", rich_help_panel=COMPUTE)
     ] = False,
     no_pin_memory: Annotated[
         bool, typer.Option("--no-pin-memory", help="Copy to the GPU from pageable memory.", rich_help_panel=COMPUTE)
     ] = False,
     side_stream: Annotated[
-        bool, typer.Option("--side-stream", help="Copy to the GPU on a stream of its own.", rich_help_panel=COMPUTE)
+        bool, typer.Option("--side-stream", help="Copy to the GPU on a separate stream.", rich_help_panel=COMPUTE)
     ] = False,
     gpu_decode: Annotated[
         bool,
         typer.Option(
-            "--gpu-decode", help="Workers hand over files; the GPU decodes and crops them.", rich_help_panel=COMPUTE
+            "--gpu-decode", help="Workers send whole files; the GPU decodes and crops them.", rich_help_panel=COMPUTE
         ),
     ] = False,
-    cache: Annotated[str, typer.Option(help="cold, warm, or both.", rich_help_panel=MEASURING)] = "cold",
-    rounds: Annotated[int, typer.Option(min=1, help="Times every mode is measured.", rich_help_panel=MEASURING)] = 3,
+    cache: Annotated[
+        str, typer.Option(help="State of the page cache: cold, warm, or cold,warm.", rich_help_panel=MEASURING)
+    ] = "cold",
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds in which every mode is measured.", rich_help_panel=MEASURING)
+    ] = 3,
     thorough: Annotated[
         bool,
         typer.Option(
             "--thorough",
-            help="Perform every experiment everywhere, also where the verdict is clear.",
+            help="Measure every ablation everywhere, also where the verdict is already clear.",
             rich_help_panel=MEASURING,
         ),
     ] = False,
     budget: Annotated[
-        float | None, typer.Option(help="Seconds for the whole sweep.", show_default="none", rich_help_panel=MEASURING)
+        float | None,
+        typer.Option(
+            help="Seconds for the whole sweep. The rest is left for --resume.",
+            show_default="none",
+            rich_help_panel=MEASURING,
+        ),
     ] = None,
     time_limit: Annotated[
-        float, typer.Option(help="Seconds after which a configuration has hung.", rich_help_panel=MEASURING)
+        float, typer.Option(help="Timeout of one configuration, in seconds.", rich_help_panel=MEASURING)
     ] = 600.0,
     out: Annotated[
         Path | None,
@@ -108,17 +133,21 @@ def sweep(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(help="A run to complete; its own settings hold.", show_default=False, rich_help_panel=OUTPUT),
+        typer.Option(
+            help="Run to complete, with its own settings; measures only what is missing.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print summary.json and nothing else.", rich_help_panel=OUTPUT)
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=OUTPUT)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)] = False,
 ) -> int:
-    """Measure every configuration and say what binds it: compute, or which part of the input.
+    """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
 
-    Trains ResNet-50 on generated data sets, or on DATA, with the serial loader and with each number of
-    workers, and judges every configuration by experiment.
+    Trains ResNet-50 on generated data sets, or on DATA, with the serial loader and with each number of workers.
+    Each verdict comes from an experiment.
     """
     from loaderprobe.api.stored import foreign_modules
     from loaderprobe.api.sweep_request import (
@@ -193,7 +222,7 @@ def _start(request: SweepRequest, quiet: bool) -> RunDirectory:
 
     size = data_to_make(request)
     if size and not quiet:
-        text = f"Data: about {format_bytes(size)} of images are generated under {request.data_dir}, and kept there."
+        text = f"Data: about {format_bytes(size)} of images will be generated under {request.data_dir} and kept."
         stderr().print(text, highlight=False, markup=False)
     with counting(quiet) as on_data:
         return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data)
@@ -219,7 +248,9 @@ def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
     if not as_json:
         show(f"\nReport: {page}")
     if interrupted:
-        stderr().print(f"interrupted; what was measured is kept. Go on with: loaderprobe sweep --resume {run.path}")
+        stderr().print(
+            f"interrupted; the finished configurations are kept. Resume with: loaderprobe sweep --resume {run.path}"
+        )
         return EXIT_INTERRUPTED
     failed = any(row.status == "failed" for row in shown.summary.configurations)
     return EXIT_SOME_FAILED if failed or shown.summary.run.damaged else EXIT_DONE
@@ -243,7 +274,7 @@ def _computes(text: str) -> tuple[str, ...]:
     names = compute_names(text)
     if "auto" in parse_list(text, str) and "cuda" not in names:
         stderr().print(
-            "no NVIDIA GPU here: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
+            "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
             style="yellow",
         )
     return names

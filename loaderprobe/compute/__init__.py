@@ -1,1 +1,1 @@
-"""The devices that train: CUDA, the CPU, and accelerators emulated by their step time."""
+"""The devices that train: CUDA, the CPU, and emulated accelerators."""

@@ -14,12 +14,12 @@ SIDE = 224
 
 
 class GpuDecoder:
-    """Decodes batches of JPEG files on a stream of its own, and crops them to 224 x 224 there.
+    """Decodes batches of JPEG files on a separate stream, and crops them to 224 x 224 there.
 
-    nvJPEG's hardware path does not honour the order of streams: it may write into memory that kernels queued
-    earlier still read (torchvision issue 9606). So the stream that owns the memory, which is the decoder's alone, is
-    drained before each call; memory that training still uses belongs to that stream's pool only after torch has
-    seen training done with it (`record_stream`). That this suffices has not been tried on a GPU yet.
+    nvJPEG's hardware path ignores the order of streams: it may write into memory that earlier queued kernels still
+    read (torchvision issue 9606). So only the decoder uses the stream that owns the memory, and synchronises it before
+    each call. Memory that training still uses returns to that stream's pool only after training has finished with
+    it (`record_stream`). This has not been tried on a GPU yet.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -28,10 +28,10 @@ class GpuDecoder:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     def decode(self, batch: Any, user: torch.cuda.Stream) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images uint8 N x 3 x 224 x 224 and labels, ready for what is queued on `user` from now on.
+        """Images uint8 N x 3 x 224 x 224 and labels, ready for work queued on `user` from now on.
 
         `batch` is (lengths, bytes of all files in a row, labels), all on the host. Raises BadValue for files that
-        are no JPEG.
+        are not JPEG.
         """
         lengths, packed, labels = batch
         with torch.cuda.stream(self._stream):
@@ -40,7 +40,7 @@ class GpuDecoder:
                 decoded = decode_jpeg(split(lengths, packed), mode=ImageReadMode.RGB, device=self._device)
             except RuntimeError as error:
                 raise BadValue(
-                    f"the GPU cannot decode a batch: {error}", hint="only JPEG files can be decoded there"
+                    f"the GPU cannot decode a batch: {error}", hint="the GPU decodes only JPEG files"
                 ) from error
             images = torch.stack([self._crop(image) for image in decoded])
             labels = labels.to(self._device, non_blocking=True)
@@ -58,6 +58,6 @@ def split(lengths: torch.Tensor, packed: torch.Tensor) -> list[torch.Tensor]:
 def crop() -> v2.Compose:
     """Training's random resized crop and flip, to 3 x 224 x 224, of one image on its device.
 
-    Boxes are drawn on the host, with torch's generator: drawing them waits for nothing.
+    Boxes are drawn on the host with torch's generator, so drawing them does not wait for the device.
     """
     return v2.Compose([v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()])

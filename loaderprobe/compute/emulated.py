@@ -1,8 +1,8 @@
-"""Accelerators that are not here: a step takes a given time, on a timeline of its own.
+"""Emulated accelerators: a step takes a specified time on the device's own timeline.
 
-CUDA is asynchronous: the host hands over a step and runs ahead. A tool that sleeps for the step time on
-the training thread charges loading to the step; ours keeps the device's own timeline instead, and lets
-the host run two steps ahead.
+CUDA is asynchronous: the host launches a step and runs ahead. A tool that sleeps for the step time on the training
+thread adds the loading time to the step. This emulation keeps a timeline of the device instead, and lets the host
+run two steps ahead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEPS_AHEAD = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """A device known by the rate at which it trains ResNet-50."""
+    """A device with a published rate of training ResNet-50."""
 
     images: float
     seconds: float
@@ -67,13 +67,13 @@ def parse_rate(argument: str) -> tuple[float, str]:
     if not 0 < rate < 1e9:
         names = join_words(sorted(ACCELERATORS), "or")
         raise BadValue(
-            f"'{argument}' is neither an accelerator we know nor a rate in images/s", hint=f"use {names}, or a number"
+            f"'{argument}' is neither a known accelerator nor a rate in images/s", hint=f"use {names}, or a number"
         )
-    return rate, "given on the command line"
+    return rate, "specified on the command line"
 
 
 class EmulatedCompute:
-    """A device with a step time and a timeline of its own; the host may run two steps ahead."""
+    """A device with a step time and its own timeline; the host may run two steps ahead."""
 
     synchronous = False
 
@@ -85,7 +85,7 @@ class EmulatedCompute:
         self._finished: list[int] = []
 
     def info(self) -> ComputeInfo:
-        """What is emulated, and where its rate comes from."""
+        """The name of the accelerator, its rate and the source of the rate."""
         return ComputeInfo(
             name=f"emulated{'-sync' if self.synchronous else ''}:{self._name}",
             device=f"emulated accelerator, {significant(self._rate)} images/s",
@@ -95,11 +95,11 @@ class EmulatedCompute:
         )
 
     def copy(self, batch: Any) -> Any:
-        """Nothing to copy: the step time of a real device hides it."""
+        """Copies nothing: the step of a real device hides the copy."""
         return batch
 
     def step(self, batch: Any) -> None:
-        """Queue one step; waits while `STEPS_AHEAD` steps are still to end."""
+        """Queue one step; waits while `STEPS_AHEAD` steps are queued."""
         images = samples_in(batch)
         if len(self._finished) >= STEPS_AHEAD:
             self._wait_until(self._finished[-STEPS_AHEAD])
@@ -119,7 +119,7 @@ class EmulatedCompute:
 
 
 class SynchronousCompute(EmulatedCompute):
-    """The same device, but the training thread waits for each step: what tools that sleep measure."""
+    """The same device, but the training thread waits for each step, as in tools that sleep."""
 
     synchronous = True
 

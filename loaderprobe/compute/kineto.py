@@ -1,8 +1,8 @@
-"""From what torch's profiler recorded to `DeviceRecords` and `HostCalls`, without what cannot be true. Needs no torch.
+"""`DeviceRecords` and `HostCalls` from the records of torch's profiler, without invalid ones. Needs no torch.
 
-The profiler hands over records that mislead: annotations as long as a step that count as work of the GPU, stamps of
-zero or 2^63, records before their own launch. Newer versions of torch name the kind of each record; before, only
-its name tells.
+The profiler returns misleading records: annotations as long as a step that count as work of the GPU, stamps of zero
+or 2^63, records before their own launch. Newer versions of torch give the kind of each record; in older ones only its
+name shows the kind.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.timeline import CallKind, DeviceKind, DeviceRecords, HostCalls, Rejected
 from loaderprobe.units import join_words
 
-# What clocks of host and GPU, laid over each other by interpolation, may be apart.
+# Largest difference between the clocks of host and GPU, aligned by interpolation.
 SLACK_NS = 5_000
-# An asynchronous copy that keeps the host for longer than this stages pageable memory.
+# An asynchronous copy that blocks the host for longer than this stages pageable memory.
 STAGING_NS = 200_000
 LAST_STAMP = 2**63 - 1
 
@@ -41,7 +41,7 @@ NO_STAMP = "without a valid time"
 BACKWARDS = "ended before it began"
 OUTSIDE = "outside the window"
 TOO_EARLY = "began before it was launched"
-CUT = "reached into the next of its stream, and was cut there"
+CUT = "overlapped the next record of its stream, and was cut there"
 
 
 class RawEvent(NamedTuple):
@@ -49,7 +49,7 @@ class RawEvent(NamedTuple):
 
     name: str
     activity: str | None
-    """kineto's kind (`kernel`, `gpu_memcpy`, `cuda_runtime`, ...); None where this torch does not tell."""
+    """kineto's kind (`kernel`, `gpu_memcpy`, `cuda_runtime`, ...); None where this torch does not give it."""
     on_gpu: bool
     device: int
     resource: int
@@ -59,20 +59,20 @@ class RawEvent(NamedTuple):
     correlation: int
     annotation: bool
     details: Mapping[str, Any]
-    """kineto's fields of a kernel; empty where they were not asked for."""
+    """kineto's fields of a kernel; empty where they were not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What is known of a window beside the records."""
+    """Data of a window besides the records."""
 
     begin_ns: int
     end_ns: int
     device: int
     training_threads: frozenset[int]
-    """The training thread, in every form in which the profiler may number it."""
+    """The training thread's id, in every form that the profiler may use."""
     backward_threads: frozenset[int] = frozenset()
-    """The threads in which autograd runs, likewise; they launch kernels of the training, too."""
+    """The ids of autograd's threads, likewise; they also launch kernels of the training."""
     limits: DeviceLimits | None = None
 
 
@@ -89,7 +89,7 @@ class Converted:
 
 
 def convert(events: Iterable[RawEvent], window: Window) -> Converted:
-    """The columns of a window. Raises LoaderprobeError with the reason when the records cannot be made sense of."""
+    """The columns of a window. Raises LoaderprobeError with the reason when the records make no sense."""
     known = list(events)
     reader = _Reader(window)
     calls = [event for event in known if _is_call(event)]
@@ -113,7 +113,7 @@ def convert(events: Iterable[RawEvent], window: Window) -> Converted:
 
 
 def device_kind(event: RawEvent) -> DeviceKind | None:
-    """What the GPU did; None for what is no work of it: annotations, syncs, copies within the host."""
+    """The kind of GPU work; None for a record that is not GPU work: annotations, syncs, copies within the host."""
     if event.annotation or event.activity in NO_WORK or event.name in SYNC_RECORDS:
         return None
     if event.name.startswith("Memset"):
@@ -130,7 +130,7 @@ def _is_call(event: RawEvent) -> bool:
 
 
 def _kinds(call: RawEvent, pageable: bool) -> list[CallKind]:
-    """What a call counts as; a copy that stages pageable memory both puts work on a stream and blocks."""
+    """The kinds of a call; a copy that stages pageable memory both puts work on a stream and blocks."""
     if KERNEL_LAUNCH.match(call.name):
         return ["launch"]
     if COPY_CALL.match(call.name):
@@ -150,7 +150,7 @@ def _check(calls: Sequence[RawEvent], issued: set[int], kinds: Sequence[DeviceKi
 
 
 def _training_threads(calls: Sequence[RawEvent], window: Window) -> frozenset[int]:
-    """The training thread as the profiler numbers it: it also waits for the device at the end of the window.
+    """The training thread's id in the profiler: the thread also waits for the device at the end of the window.
 
     Raises LoaderprobeError when no call was made by it.
     """
@@ -164,7 +164,7 @@ def _training_threads(calls: Sequence[RawEvent], window: Window) -> frozenset[in
 
 @dataclass(slots=True)
 class _Reader:
-    """Goes through the records of one window once."""
+    """Reads the records of one window once."""
 
     window: Window
     launched: dict[int, RawEvent] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class _Reader:
     rejected: Counter[str] = field(default_factory=Counter)
 
     def keep(self, event: RawEvent) -> bool:
-        """False, and counted, when the record cannot be true."""
+        """True for a valid record; counts the reason of an invalid one."""
         reason = self._doubt(event)
         if reason:
             self.rejected[reason] += 1
@@ -189,7 +189,7 @@ class _Reader:
         return TOO_EARLY if launch is not None and event.begin_ns < launch.begin_ns - SLACK_NS else None
 
     def cut(self, work: Iterable[tuple[DeviceKind, RawEvent]]) -> list[tuple[DeviceKind, RawEvent]]:
-        """In order of their begin. A stream works off one thing after the other, but for the parts of a graph."""
+        """Sorted by begin. A stream runs one operation after the other, except for the parts of a graph."""
         ordered = sorted(work, key=lambda item: (item[1].begin_ns, item[1].end_ns))
         following: dict[int, RawEvent] = {}
         found = []
@@ -207,7 +207,7 @@ class _Reader:
         """One entry for each kernel, copy and fill."""
         of_kernels = [event for kind, event in work if kind == "kernel"]
         main, limits = self._main_stream(of_kernels, own), self.window.limits
-        # In a numbering that nobody foresaw no launch is autograd's: then threads tell nothing.
+        # If no launch is autograd's, the numbering is unknown, and threads are ignored.
         seen = {call.resource for call in self.launched.values()}
         backward = self.window.backward_threads if self.window.backward_threads & seen else frozenset()
         trainers = own | backward if backward else frozenset()

@@ -11,7 +11,7 @@ WARP = 32
 # CUDA allots registers to a warp in units of 256, and keeps 1 KiB of shared memory a block for itself.
 REGISTER_UNIT = 256
 RESERVED_BYTES = 1024
-# Above this a kernel asks for its shared memory, which the profiler's own calculation does not know of: it says 0.
+# Above this a kernel must request its shared memory, which the profiler's own calculation ignores: it gives 0.
 PLAIN_SHARED_BYTES = 49152
 # Blocks that a multiprocessor can hold, by compute capability (CUDA C++ Programming Guide, technical specifications).
 BLOCKS_PER_SM = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24}
@@ -20,7 +20,7 @@ MOST_BLOCKS_PER_SM = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLimits:
-    """What one multiprocessor (SM) of a device can hold."""
+    """The limits of one multiprocessor (SM) of a device."""
 
     sm_count: int
     threads_per_sm: int = 2048
@@ -30,7 +30,7 @@ class DeviceLimits:
 
     @classmethod
     def of(cls, properties: Any) -> DeviceLimits | None:
-        """From torch's device properties; None where this torch does not tell enough of them."""
+        """From torch's device properties; None where this torch has too few of them."""
         names = ("multi_processor_count", "max_threads_per_multi_processor", "regs_per_multiprocessor",
                  "shared_memory_per_multiprocessor")  # fmt: skip
         if any(not getattr(properties, name, 0) for name in names):
@@ -60,7 +60,7 @@ class Launch:
 
     @classmethod
     def of(cls, details: Mapping[str, Any]) -> Launch | None:
-        """From the profiler's fields of a kernel; None where one of them is not there."""
+        """From the profiler's fields of a kernel; None where one of them is missing."""
         try:
             return cls(
                 blocks=math.prod(details["grid"]),
@@ -73,7 +73,7 @@ class Launch:
 
 
 def resident_blocks(launch: Launch, limits: DeviceLimits) -> int:
-    """Blocks of this kernel that one SM can hold: the least that warps, registers and shared memory leave.
+    """Blocks of this kernel that one SM can hold: the minimum over warps, registers and shared memory.
 
     The occupancy calculation of CUDA's cuda_occupancy.h, without its rarer limits.
     """
@@ -88,7 +88,7 @@ def resident_blocks(launch: Launch, limits: DeviceLimits) -> int:
 
 
 def blocks_per_sm(details: Mapping[str, Any], limits: DeviceLimits | None) -> float | None:
-    """Blocks of the launch over the number of SMs: below 1 some stay empty. None where it cannot be computed."""
+    """Blocks of the launch over the number of SMs: below 1 some SMs stay empty. None where it cannot be computed."""
     told = details.get("blocks per SM")
     if isinstance(told, int | float):
         return float(told)
@@ -100,13 +100,13 @@ def occupancy(details: Mapping[str, Any], limits: DeviceLimits | None) -> float 
     """Estimated share of an SM's warps that the kernel keeps active, 0 to 1; None where it cannot be computed.
 
     min(resident blocks, blocks per SM) x threads of a block / threads of an SM: the formula of torch's profiler,
-    whose own figure stands in only where the launch is not known in full. Its 0 above 48 KiB of shared memory
-    counts as unknown: its calculation leaves out that a kernel may ask for more.
+    whose own figure is used only where the launch is not fully known. Its 0 above 48 KiB of shared memory counts
+    as unknown: its calculation ignores that a kernel may request more.
     """
     launch = Launch.of(details)
     if launch is not None and limits is not None and launch.threads:
         active = min(resident_blocks(launch, limits), launch.blocks / limits.sm_count)
-        # No kernel runs with no block on an SM: then a limit is not what we think.
+        # A kernel that runs has a block on some SM: 0 means that a limit here is wrong.
         return min(1.0, active * launch.threads / limits.threads_per_sm) if active > 0 else None
     told = details.get("est. achieved occupancy %")
     if not isinstance(told, int | float) or (told == 0 and _beyond_plain(details)):

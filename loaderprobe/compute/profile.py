@@ -1,4 +1,4 @@
-"""One short window of torch's profiler round whole training steps, and as many steps without it just before.
+"""One short window of torch's profiler around whole training steps, and as many steps without it just before.
 
 The profiler's clock is the host's (CLOCK_REALTIME), so waits are stamped with `time.time_ns()` and need no conversion.
 One session in a process only: CUPTI may lose the first records of a later one.
@@ -29,10 +29,10 @@ Feed = Callable[[int], Iterator[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What a window is played on."""
+    """The device functions that a window runs."""
 
     step: Callable[[Any], None]
-    """Hands the copy of a batch and its training step to the device."""
+    """Launches the copy of a batch and its training step."""
     synchronize: Callable[[], None]
     """Waits until the device is idle."""
     activities: tuple[ProfilerActivity, ...]
@@ -61,7 +61,7 @@ class Device:
 
 
 def record_window(feed: Feed, stage: Stage, device: Device, *, steps: int, warm_up: int, batch_size: int) -> Timeline:
-    """The steps without the profiler, then with it. Raises LoaderprobeError when its records make no sense."""
+    """Run the steps without the profiler, then with it. Raises LoaderprobeError when its records make no sense."""
     plain = play(feed(warm_up + steps), stage, steps, warm_up, lambda: None)
     stamps, events = trace(feed, stage, steps, warm_up)
     window = Window(
@@ -95,11 +95,11 @@ def record_window(feed: Feed, stage: Stage, device: Device, *, steps: int, warm_
 
 
 def trace(feed: Feed, stage: Stage, steps: int, warm_up: int) -> tuple[Stamps, list[RawEvent]]:
-    """Play the steps under the profiler: the stamps, and all its records as plain values."""
+    """Run the steps under the profiler: (the stamps, all its records as plain values)."""
     events: list[RawEvent] = []
 
     def grab(profiler: Any) -> None:
-        # What the profiler holds is freed when this returns.
+        # The profiler's memory is freed when this returns.
         events.extend(raw_events(profiler.profiler.kineto_results.events()))
 
     # A schedule that is all warm-up before: the profiler starts up before the first batch is asked for.
@@ -109,12 +109,12 @@ def trace(feed: Feed, stage: Stage, steps: int, warm_up: int) -> tuple[Stamps, l
         stamps = play(feed(warm_up + steps), stage, steps, warm_up, running.step)
     gc.collect()
     if not events:
-        raise LoaderprobeError("the profiler handed over no records")
+        raise LoaderprobeError("the profiler returned no records")
     return stamps, events
 
 
 def play(batches: Iterator[Any], stage: Stage, steps: int, warm_up: int, on_step: Callable[[], None]) -> Stamps:
-    """`warm_up` steps, then `steps` whole ones from an idle device to an idle device. `on_step` hears of each."""
+    """`warm_up` steps, then `steps` whole ones from an idle device to an idle device. `on_step` is called for each."""
     stamps = Stamps()
     for number in range(warm_up):
         stage.step(next(batches))
@@ -128,7 +128,7 @@ def play(batches: Iterator[Any], stage: Stage, steps: int, warm_up: int, on_step
         batch = next(batches)
         stamps.wait_end_ns.append(time.time_ns())
         stage.step(batch)
-        # Releasing a batch takes time, and is no part of the next wait.
+        # Releasing a batch takes time, and is not part of the next wait.
         del batch
         # Kernels that still run when the profiler stops would be lost.
         if number == steps - 1:
@@ -150,14 +150,14 @@ def _clock_pair() -> tuple[int, int]:
 
 
 def thread_numbers() -> frozenset[int]:
-    """The calling thread, as profilers number it: by the kernel's id, or by half of the library's, in either sign."""
+    """The calling thread's ids in profilers: the kernel's id, or half of the library's, in either sign."""
     ident = threading.get_ident()
     low = ident & 0xFFFFFFFF
     return frozenset({threading.get_native_id(), ident, low, low - (1 << 32) if low >> 31 else low})
 
 
 def raw_events(events: Iterable[Any]) -> Iterator[RawEvent]:
-    """kineto's events as plain values; older versions of torch do not tell the activity."""
+    """kineto's events as plain values; older versions of torch give no activity."""
     on_gpu = torch._C._autograd.DeviceType.CUDA
     for event in events:
         told = getattr(event, "activity_type", None)
@@ -176,7 +176,7 @@ def raw_events(events: Iterable[Any]) -> Iterator[RawEvent]:
 
 
 def _details(event: Any) -> Mapping[str, Any]:
-    """kineto's fields of a record; none where this torch does not hand them over."""
+    """kineto's fields of a record; none where this torch does not provide them."""
     text = event.metadata_json() if hasattr(event, "metadata_json") else ""
     try:
         found = json.loads(f"{{{text}}}")

@@ -34,7 +34,7 @@ class Trainer:
         self.memory_format = FORMATS[spec.memory_format]
         self.spec = spec
         self.backward_threads: frozenset[int] = frozenset()
-        """The thread in which autograd runs, as profilers may number it; empty before the first step."""
+        """The ids of autograd's thread in profilers; empty before the first step."""
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
             _round_products(self.precision == "tf32")
         model = resnet50(num_classes=CLASSES).to(device, memory_format=self.memory_format).train()
@@ -63,7 +63,7 @@ class Trainer:
         return self.normalised(images), labels.to(self.device, non_blocking=True)
 
     def normalised(self, images: torch.Tensor) -> torch.Tensor:
-        """Floats as they are; bytes as floats with ImageNet's means and deviations taken out."""
+        """Floats unchanged; bytes as floats, normalised by ImageNet's means and deviations."""
         return images if images.is_floating_point() else (images.float() / 255 - self._mean) / self._deviation
 
     def train_step(self, batch: Any) -> None:
@@ -91,6 +91,6 @@ class Trainer:
 
 
 def _round_products(allowed: bool) -> None:
-    """Whether float32 convolutions and matrix products may be rounded to TF32: convolutions are, unless told."""
+    """Allow or forbid TF32 for float32 convolutions and products; torch allows it for convolutions by default."""
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed

@@ -1,4 +1,4 @@
-"""A user's own training step, and no step at all."""
+"""A user's training step, and the case without a step."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from loaderprobe.records.measurement import NO_STEP, ComputeInfo
 
 # So many images/s that no loader is held up.
 ENDLESS_RATE = 1e12
-# A host that runs ahead of its device waits for it at the end, by more than this share of its own time.
+# A host that runs ahead of its device waits for it at the end for more than this share of its own time.
 RAN_AHEAD = 0.1
-# torch tells of a dead worker by a signal, so whatever runs just then seems to raise it.
+# torch reports a dead worker by a signal, so any code that runs then seems to raise it.
 OF_A_WORKER = "DataLoader worker (pid"
 
 
@@ -37,18 +37,18 @@ class StepCompute:
         self._host_ns = self._waited_ns = 0
 
     def info(self) -> ComputeInfo:
-        """What is known of the step: that it is the user's own, and whether it waits for its device itself."""
+        """Properties of the user's step, and whether it waits for its device itself."""
         on_gpu = _cuda_in_use()
         return ComputeInfo(
             name="step",
             device=torch.cuda.get_device_name() if on_gpu else "CPU",
             synchronous=not on_gpu or self._waited_ns <= RAN_AHEAD * self._host_ns,
             specified_images_per_s=None,
-            source="your own step, on a batch that stays where it is",
+            source="your own step, on a resident batch",
         )
 
     def copy(self, batch: Any) -> Any:
-        """Nothing: the step itself moves the batch to where it is used."""
+        """Does nothing: the step itself moves the batch to its device."""
         return batch
 
     def step(self, batch: Any) -> None:
@@ -70,7 +70,7 @@ class StepCompute:
         self._ended.append((end_ns, event))
 
     def finish(self) -> tuple[int, ...]:
-        """Wait for the device; when each step ended there, or in the host where there is no device."""
+        """Wait for the device; the end of each step there, or on the host without a device, in ns of the clock."""
         ended, self._ended = self._ended, []
         came, self._came = self._came, []
         self._begun = ()
@@ -87,12 +87,12 @@ class StepCompute:
         )
 
     def begun(self) -> tuple[int, ...]:
-        """When the device came to each of those steps; empty where there is no device, or it was not in use yet."""
+        """The time at which the device began each of those steps; empty without a device in use."""
         return self._begun
 
 
 def _event() -> torch.cuda.Event | None:
-    """Behind all that is queued now; None while CUDA is not in use."""
+    """An event after all queued work; None while CUDA is not in use."""
     if not _cuda_in_use():
         return None
     event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -101,9 +101,9 @@ def _event() -> torch.cuda.Event | None:
 
 
 def _fresh(batch: Any) -> Any:
-    """The same tensors in new dicts and lists: the batch that stays is stepped on again, and steps take batches apart.
+    """The same tensors in new dicts and lists, because the resident batch is used again and steps may change batches.
 
-    Other containers, and tensors changed in place, are left as the step leaves them.
+    Other containers, and tensors changed in place, stay as the step leaves them.
     """
     if type(batch) is dict:
         return {key: _fresh(part) for key, part in batch.items()}
@@ -113,7 +113,7 @@ def _fresh(batch: Any) -> Any:
 
 
 class NoCompute(EmulatedCompute):
-    """A step that takes no time: the loader alone is judged."""
+    """A step that takes no time: only the loader is measured."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__("1", clock)

@@ -1,4 +1,4 @@
-"""A pair of CUDA events round each step, read once at the end: the device's own times, without waiting for it."""
+"""A pair of CUDA events around each step, read once at the end: the device's own times, without waiting for it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class StepEvents:
         self._pairs: list[tuple[Any, Any]] = []
         self._open: Any = None
         self.begun: tuple[int, ...] = ()
-        """When the device came to each step that `finish` told of last, in ns of the clock."""
+        """Begin of each step that `finish` returned last, on the device, in ns of the clock."""
 
     def begin(self) -> None:
-        """The first of a step: before its copy, or before its kernels where nothing is copied."""
+        """Record the first event of a step: before its copy, or before its kernels where nothing is copied."""
         if self._open is None:
             self._open = self._recorded()
 
     def end(self) -> None:
-        """Behind the last kernel of the step."""
+        """Record the event after the last kernel of the step."""
         self._pairs.append((self._open, self._recorded()))
         self._open = None
 
     def finish(self) -> tuple[int, ...]:
-        """Synchronise once; when the device ended each step, in ns of the clock.
+        """Synchronise once; the end of each step on the device, in ns of the clock.
 
-        Events know only the time between each other: the end of the last one is placed at the end of the wait for it.
+        Events give only the time between each other, so the last one is placed at the end of the wait for it.
         """
         torch.cuda.synchronize(self._device)
         end_ns = self._clock.now_ns()

@@ -22,9 +22,7 @@ from loaderprobe.records.options import asked_of_device
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.units import join_words
 
-ON_ROCM = (
-    "ROCm: steps and their events are timed, but kernels and their occupancy are recorded with NVIDIA's CUPTI only"
-)
+ON_ROCM = "ROCm: steps and their events are timed, but only NVIDIA's CUPTI records kernels and their occupancy"
 OF_CPU = frozenset({"precision", "memory_format", "compile"})
 
 
@@ -38,7 +36,7 @@ class CudaCompute:
     def __init__(self, argument: str, clock: Clock, config: RunConfig) -> None:
         if not torch.cuda.is_available():
             raise MissingPart(
-                "torch sees no CUDA device",
+                "torch finds no CUDA device",
                 hint="run `loaderprobe doctor`; or use --compute cpu, or --compute emulated:mlperf-h100",
             )
         self._device = torch.device("cuda", int(argument or 0))
@@ -54,13 +52,13 @@ class CudaCompute:
     def check(loader: LoaderSpec, compute: ComputeSpec) -> None:
         """Raises BadValue for options that exclude each other."""
         if loader.gpu_decode and compute.side_stream:
-            raise BadValue("gpu_decode has a stream of its own: side_stream does not apply to it")
+            raise BadValue("gpu_decode already uses a separate stream: leave out side_stream")
 
     def info(self) -> ComputeInfo:
-        """The GPU by name, and how it trains."""
+        """The GPU's name and the training options."""
         how = [
             self._trainer.words(),
-            *(["batches copied on a side stream"] if self._side else []),
+            *(["batches copied on a separate stream"] if self._side else []),
             *(["JPEG files decoded on the GPU"] if self._decoder else []),
             *([] if self._config.loader.pin_memory else ["from pageable memory"]),
             *([ON_ROCM] if _on_rocm() else []),
@@ -91,26 +89,26 @@ class CudaCompute:
             copied = self._trainer.copy(batch)
         user.wait_stream(self._side)
         for tensor in copied:
-            # Their memory belongs to the side stream, which must not use it again before training has.
+            # Their memory belongs to the side stream, which must not reuse it before training has finished with it.
             tensor.record_stream(user)
         return copied
 
     def step(self, batch: Any) -> None:
-        """Enqueue one step and an event behind it; never synchronises."""
+        """Enqueue one step and an event after it; never synchronises."""
         self._events.begin()
         self._trainer.train_step(batch)
         self._events.end()
 
     def finish(self) -> tuple[int, ...]:
-        """Synchronise once; the events' times, placed on the host clock by the end of the last one."""
+        """Synchronise once; the events' times on the host clock, aligned at the end of the last one."""
         return self._events.finish()
 
     def begun(self) -> tuple[int, ...]:
-        """When the GPU came to each of those steps."""
+        """Begin of each of those steps on the GPU."""
         return self._events.begun
 
     def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:
-        """One window of torch's profiler. Raises MissingPart on ROCm, and whatever the profiler raises."""
+        """One window of torch's profiler. Raises MissingPart on ROCm, and any error of the profiler."""
         if _on_rocm():
             raise MissingPart(ON_ROCM, hint="use an NVIDIA GPU to see kernels")
         stage = Stage(
@@ -131,7 +129,7 @@ class CudaCompute:
 
 
 class CpuCompute:
-    """Training on the CPU, by default in float32, with torch's own threads; a step ends before the host goes on."""
+    """Training on the CPU, by default in float32, with torch's own threads; a step ends before the host continues."""
 
     def __init__(self, argument: str, clock: Clock, config: RunConfig) -> None:
         self._clock = clock

@@ -1,1 +1,1 @@
-"""Data sets: generated ones that storage and decoders take for ImageNet, and folders of one's own."""
+"""Data sets: generated ones that look like ImageNet to storage and decoders, and folders of the user."""

@@ -1,4 +1,4 @@
-"""What an image would cost in another way: the other decoder, or handed over as bytes; measured on the same files."""
+"""The CPU cost of an image with the other decoder, or sent as bytes; measured on the same files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from loaderprobe.stats import median
 
 Way = Literal["usual", "pillow", "torchvision", "uint8"]
 IMAGES = 12
-# Of CPU time for each way; large images get fewer tries.
+# CPU time for each alternative; large images get fewer tries.
 ENOUGH_NS = 250_000_000
 
 
 def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
-    """CPU time of whole samples, collated, in the ways that `config` does not take, beside its own way in turn.
+    """CPU time of whole samples, collated, with the alternatives to `config` and with `config` itself, in turn.
 
-    The files are read once before, so that all ways find them in the cache. Nothing is told of files that cannot
-    be decoded: the loader meets them too, and says so.
+    The files are read once before, so that all alternatives find them in the cache. Files that cannot be decoded
+    are skipped: the loader reports them.
     """
     other: Decoder = "torchvision" if config.loader.decoder == "pillow" else "pillow"
     ways: dict[Way, RunConfig] = {"usual": config, other: with_options(config, decoder=other)}
@@ -46,7 +46,7 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
             break
     if not timed["usual"]:
         return ()
-    # The first image of each way loads what that way needs.
+    # The first image of each alternative imports what it needs.
     usual_s = median(timed["usual"][1:] or timed["usual"]) / 1e9
     return tuple(
         Alternative(name=name, cpu_s=median(timed[name][1:] or timed[name]) / 1e9, usual_cpu_s=usual_s)
@@ -61,7 +61,7 @@ def _maker(config: RunConfig, files: FileSet) -> Callable[[int], Any]:
 
 
 def _cpu_ns(make: Callable[[int], Any], number: int) -> int:
-    """In one thread, as in a worker; every way draws the same crop."""
+    """In one thread, as in a worker; every alternative draws the same crop."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

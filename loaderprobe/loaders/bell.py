@@ -1,4 +1,4 @@
-"""A bell that the training process rings in its workers: a thread of each answers, whatever the worker is doing."""
+"""A signal from the training process to its workers: a thread of each worker answers, whatever the worker is doing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Bells:
 
     @classmethod
     def create(cls, folder: Path, count: int) -> Bells | None:
-        """The pipes, in a new folder under this one; None on a file system that has none."""
+        """The pipes, in a new folder under this one; None on a file system without named pipes."""
         made = cls(Path(tempfile.mkdtemp(prefix="bells-", dir=folder)), count)
         try:
             for worker in range(count):
@@ -34,7 +34,7 @@ class Bells:
         return self.folder / str(worker)
 
     def ring(self) -> None:
-        """Ring in every worker that listens; one that has ended does not."""
+        """Signal every worker that still runs."""
         for worker in range(self.count):
             with suppress(OSError):  # nobody listens
                 pipe = os.open(self.path(worker), os.O_WRONLY | os.O_NONBLOCK)
@@ -44,7 +44,7 @@ class Bells:
                     os.close(pipe)
 
     def answer(self, worker: int, action: Callable[[], None]) -> None:
-        """In a worker: call `action` from a thread of its own whenever the bell rings, as long as the process lives."""
+        """In a worker: call `action` from a separate thread at every signal, as long as the process lives."""
         # Open for both, the pipe never ends when a ringer closes it.
         pipe = os.open(self.path(worker), os.O_RDWR | os.O_CLOEXEC)
 

@@ -1,4 +1,4 @@
-"""A copy of an iterable data set, for loaders without workers: iterating it would move on the user's own."""
+"""A copy of an iterable data set, for loaders without workers: iterating the original would advance it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import torch
 from loaderprobe.loaders.held import MOST, held
 
 MOST_BYTES = 64 * 2**20
-"""Tensors and arrays that are copied at most; a data set that holds more is iterated itself."""
+"""Most bytes of tensors and arrays that are copied; a larger data set is iterated itself."""
 
 
 def copied_iterable(dataset: Any) -> Any:
-    """A deep copy, such as a worker would have; None where it is too large, or does not let itself be copied."""
+    """A deep copy, as a worker would have; None when it is too large or cannot be copied."""
     size = 0
     for number, value in enumerate(held([dataset]), 1):
         if issubclass(type(value), torch.Tensor | np.ndarray):

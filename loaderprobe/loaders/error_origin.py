@@ -1,4 +1,4 @@
-"""Who raised: the data set, its collate_fn, the sampler or worker_init_fn, in this process or in a worker."""
+"""The origin of an error: data set, collate_fn, sampler or worker_init_fn, in this process or in a worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loaderprobe.errors import LoaderprobeError
 
 # A worker's error arrives as an exception of the same kind, with the worker's traceback as its text.
 FROM_WORKER = re.compile(r"Caught (\w+) ")
-# What a traceback holds, in whichever process it arose, and whose code then ran; the innermost first.
+# A text in the traceback, from any process, and the code that ran there; the innermost first.
 PLACES = (
     ("in _collated", "the loader's collate_fn"),
     ("in _next_index", "the loader's sampler"),
@@ -18,7 +18,7 @@ PLACES = (
     ("in fetch", "the data set"),
     ("in create_fetcher", "the data set"),
 )
-# Our functions that call what the user gave; what compiled code raises in there has no line of its own.
+# loaderprobe's functions that call user code; compiled code has no traceback line of its own.
 CALLS = (
     "_collated",
     "_begin_again",
@@ -31,15 +31,15 @@ CALLS = (
     "__getattr__",
 )
 PACKAGE = f"{Path(__file__).parents[1]}/"
-# The innermost line of a traceback, and what Python says of a class that lacks something.
+# The innermost line of a traceback, and Python's message for a class that lacks an attribute.
 LINE = re.compile(r'^\s*File "(.+)", line \d+, in (\w+)$', re.MULTILINE)
 LACKING = re.compile(r"'(Pool|Guarded|Epochs|WorkerProbe|WorkerSetup|OwnLoader)' (object|instance)")
-OURS_HINT = "please report this, with the whole traceback; nothing of the loader was changed"
-HINT = "iterate the loader yourself to meet the same error; nothing of it was changed"
+OURS_HINT = "please report this with the whole traceback; the loader was not changed"
+HINT = "iterate the loader yourself to see the same error; the loader was not changed"
 
 
 def blamed(error: Exception) -> LoaderprobeError:
-    """The error as one sentence that says whose it is; `error` itself is to be its cause."""
+    """The error as one sentence that names its origin; the caller sets `error` as its cause."""
     whole = "".join(traceback.format_exception(error))
     if _ours(error, whole):
         from_worker = FROM_WORKER.match(str(error))
@@ -56,7 +56,7 @@ def blamed(error: Exception) -> LoaderprobeError:
 
 
 def _ours(error: Exception, whole: str) -> bool:
-    """True for what our own code raised, or what misses something of a class of ours."""
+    """True when loaderprobe's own code raised, or one of its classes lacks an attribute."""
     if LACKING.search(str(error)):
         return True
     # The last line is the innermost; of a worker's error that of the worker, which is the message.

@@ -1,8 +1,8 @@
-"""What each batch cost the worker that made it, and the switch that tells workers how to make the next.
+"""The cost of each batch in its worker, and the switch that selects the mode of the next batches.
 
-Both are in one memory-mapped file: a row a batch, one lane a worker, which the parent reads at any time, and
-before them a head that the parent writes and the workers read before every batch. So a change of mode costs
-no process start, and all modes see the same machine.
+Both are in one memory-mapped file. It has one row per batch in one lane per worker, which the parent reads at any
+time, and a head that the parent writes and the workers read before every batch. So a change of mode starts no
+process, and all modes see the same machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FetchLog:
 
     @classmethod
     def create(cls, path: Path, lanes: int) -> FetchLog:
-        """An empty log at `path`, switched to mode C."""
+        """An empty log at `path`, switched to the baseline."""
         np.memmap(path, dtype=np.int64, mode="w+", shape=(1 + lanes + lanes * ROWS, COLUMNS)).flush()
         return cls(path, lanes)
 
@@ -60,7 +60,7 @@ class OpenLog:
 
     @property
     def mode(self) -> Mode:
-        """How the next batch is to be made."""
+        """The mode of the next batch."""
         return MODES[int(self._head[MODE])]
 
     @mode.setter
@@ -69,7 +69,7 @@ class OpenLog:
 
     @property
     def pool(self) -> int:
-        """After so many batches the same are made again; 0 while that is not settled, ALWAYS_NEW if they never are."""
+        """Batches before the same are made again; 0 while that is not known, ALWAYS_NEW if they never are."""
         return int(self._head[POOL])
 
     @pool.setter
@@ -78,11 +78,11 @@ class OpenLog:
 
     @property
     def release(self) -> int:
-        """How often workers have been asked to unmap the pages of the data's files."""
+        """Number of requests to workers to unmap the pages of the data's files."""
         return int(self._head[RELEASE])
 
     def ask_release(self) -> None:
-        """Ask every worker to unmap them now, and to begin an iterable anew with its next batch."""
+        """Ask every worker to unmap them now, and to restart an iterable with its next batch."""
         self._head[RELEASE] += 1
 
     @property
@@ -92,7 +92,7 @@ class OpenLog:
 
     @property
     def laps(self) -> int:
-        """How often, at most, a worker's iterable has begun again."""
+        """Most restarts of any worker's iterable."""
         return int(self.lane_heads[:, LAPS].max())
 
     def made(self, number: int) -> bool:

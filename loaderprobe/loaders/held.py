@@ -1,4 +1,4 @@
-"""What a data set, a sampler or any other object holds, found without running any code of its own.
+"""All values that a data set, a sampler or another object holds, found without running its code.
 
 Only what Python itself stores is opened: attributes, slots, the items of lists, tuples, sets and dicts, the
 arguments of partial functions, what functions close over, and arrays of objects. Properties, `__iter__`,
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 MOST = 200_000
-"""Values that are found at most."""
+"""Most values to find."""
 DEPTH = 12
 # Numbers are not found and not counted, but passing over them takes time as well: some 0.2 s for so many.
 MOST_PASSED = 4_000_000
@@ -29,17 +29,17 @@ CHUNK = 1000
 
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset, deque})
 DULL = frozenset({type(None), bool, int, float, complex, bytes, bytearray, type(Ellipsis), slice, range})
-# Found, but not opened: what is in them is not the data set's, or is no Python object.
+# Found, but not opened: their content is not the data set's, or is not a Python object.
 CLOSED = (str, PurePath, type, types.ModuleType, torch.Tensor, torch.Generator, memoryview)
 
 
 def held(
     roots: Iterable[Any], *, most: int = MOST, depth: int = DEPTH, closed: tuple[type, ...] = ()
 ) -> Iterator[Any]:  # fmt: skip
-    """The roots and all that they hold, each object once, nearest first: at most `most`, no deeper than `depth`.
+    """The roots and all values that they hold, each once, nearest first: at most `most`, no deeper than `depth`.
 
-    Numbers, None, bytes and plain containers are left out; objects are found before what they hold. Large containers
-    come after everything else, and in turns. Objects of the types in `closed` are found, but not opened.
+    Numbers, None, bytes and plain containers are left out; objects come before their values. Large containers
+    come last, and in turns. Objects of the types in `closed` are found, but not opened.
     """
     small: deque[tuple[Iterator[Any], int]] = deque([(iter(list(roots)), 0)])
     large: deque[tuple[Iterator[Any], int]] = deque()
@@ -72,7 +72,7 @@ def held(
 
 
 def _inside(value: Any, kind: type) -> Iterator[Any] | None:
-    """What a value holds; None for what is not opened."""
+    """The values inside a value; None for a type that is not opened."""
     if issubclass(kind, CLOSED):
         return None
     if issubclass(kind, np.ndarray):
@@ -88,7 +88,7 @@ def _inside(value: Any, kind: type) -> Iterator[Any] | None:
 
 
 def _items(value: Any, kind: type) -> Iterator[Any]:
-    """Of a container, also of a sub-class of one that has changed how it is iterated; else nothing."""
+    """The items of a container, also of a sub-class with a changed iteration; else nothing."""
     for ordered in (list, tuple):
         if issubclass(kind, ordered):
             items: Iterator[Any] = ordered.__iter__(value)

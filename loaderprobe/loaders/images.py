@@ -91,7 +91,7 @@ class EncodedFiles(Dataset[tuple[torch.Tensor, int]]):
 def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """A batch of encoded files: (length of each, int64 N; the bytes of all in a row, uint8; labels, int64 N).
 
-    One tensor for all: each tensor that a worker hands over takes a file descriptor.
+    One tensor for all: each tensor that a worker sends takes a file descriptor.
     """
     files, labels = zip(*samples, strict=True)
     return torch.tensor([len(each) for each in files]), torch.cat(files), torch.tensor(labels)

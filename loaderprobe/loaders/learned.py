@@ -1,4 +1,4 @@
-"""What a worker learns of the files behind its first batches, and how the training process hears of it."""
+"""The files behind a worker's first batches, and how the training process gets them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ HELD_EVERY_S = 0.05
 
 @dataclass(slots=True)
 class Lesson:
-    """What one batch showed."""
+    """The files and reads of one batch."""
 
     files: dict[str, int] = field(default_factory=dict)
-    """Bytes by path of the files that Python opened."""
+    """Path to bytes, for the files that Python opened."""
     held: dict[str, int] = field(default_factory=dict)
-    """Of those that were open or mapped afterwards, whoever opened them; not looked at after every batch."""
+    """The same for files that were open or mapped afterwards, opened by any code; not checked after every batch."""
     called_bytes: int = 0
-    """Returned by read calls, from storage, memory or a pipe."""
+    """Bytes returned by read calls, from storage, memory or a pipe."""
     again: bool = False
-    """True when an iterable began again."""
+    """True when an iterable restarted."""
 
     @property
     def opened(self) -> list[str]:
@@ -36,7 +36,7 @@ class Lesson:
 
 
 class Learner:
-    """Listens while batches are made in one lane, and writes what it hears, a JSON object a batch."""
+    """Records the opened files while batches are made in one lane, and writes one JSON object per batch."""
 
     def __init__(self, log: FetchLog, lane: int, *, alone: bool) -> None:
         self._path = _path(log, lane)
@@ -46,13 +46,13 @@ class Learner:
         self._called: int | None = None
 
     def listen(self) -> None:
-        """Before a batch is made. In a process that does nothing else what happened since the last one counts, too."""
+        """Call before a batch is made. In a process that does nothing else, activity between batches counts too."""
         if not self._alone or self._called is None:
             OPENED.listen()
             self._called = self._read_calls()
 
     def heard(self, *, again: bool) -> Lesson:
-        """After the batch."""
+        """Call after the batch."""
         called, before = self._read_calls(), self._called or 0
         found = Lesson(
             files=dict(OPENED.heard(and_listen=self._alone)), called_bytes=max(0, called - before), again=again
@@ -68,11 +68,11 @@ class Learner:
         return found
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop recording."""
         OPENED.heard()
 
     def _read_calls(self) -> int:
-        """Bytes that read calls have returned; 0 where the kernel does not say."""
+        """Bytes that read calls have returned; 0 where the kernel does not count them."""
         try:
             return int(self._counter.read_bytes().split()[1])
         except OSError:
@@ -80,7 +80,7 @@ class Learner:
 
 
 def lessons(log: FetchLog, lane: int) -> list[Lesson]:
-    """What a lane has learned so far, by batch."""
+    """The lessons of a lane so far, by batch."""
     path = _path(log, lane)
     lines: list[Any] = path.read_text().split("\n")[:-1] if path.is_file() else []
     return [Lesson(*json.loads(line)) for line in lines]

@@ -1,4 +1,4 @@
-"""The files that a data set names: paths among its attributes, and what is in the folders it names."""
+"""The files that a data set names: paths among its attributes, and the files in folders among them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LONGEST_PATH = 4096
 
 
 def named_files(dataset: Any, *, most: int) -> dict[str, int]:
-    """Bytes by absolute path of the files that the attributes of a data set name, directly or by their folder.
+    """Absolute path to bytes, for the files that the attributes of a data set name, directly or by their folder.
 
-    Looks at no more than `most` files, and one more where there are more.
+    Stops after `most` + 1 files.
     """
     found: dict[str, int] = {}
     for path in islice(_paths(dataset), MOST_ASKED):

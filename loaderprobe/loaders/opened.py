@@ -1,7 +1,7 @@
-"""Which files a data set opens, learned by listening to Python's own audit events in the process that loads.
+"""The files that a data set opens, from Python's audit events in the process that loads.
 
-A file that is opened below Python (by a C library, by memory mapping elsewhere) is not seen; then nothing is
-learned, and whoever asks must say so.
+A file that is opened below Python (by a C library, by memory mapping elsewhere) gives no event; the caller must
+handle that.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from loaderprobe.system.mapped import may_hold_data
 
 
 class OpenedFiles:
-    """The one listener of this process: a hook cannot be taken away again, only told not to listen."""
+    """The only audit hook of this process: a hook cannot be removed, only disabled."""
 
     def __init__(self) -> None:
         self._hooked = False
         self._heard: list[tuple[Any, int]] | None = None
 
     def listen(self) -> None:
-        """Begin to note what is opened."""
+        """Start recording opened files."""
         if not self._hooked:
             sys.addaudithook(self._on_event)
             self._hooked = True
         self._heard = []
 
     def heard(self, *, and_listen: bool = False) -> list[tuple[str, int]]:
-        """(absolute path, bytes) of each file opened for reading since `listen`, in order; and listen no more.
+        """(absolute path, bytes) of each file opened for reading since `listen`, in order; then stop recording.
 
-        With `and_listen` go on listening: threads of the data set may open files between two batches.
+        With `and_listen`, continue: threads of the data set may open files between two batches.
         """
         events, self._heard = self._heard or [], [] if and_listen else None
         return list(dict.fromkeys(file for file in map(_data_file, events) if file is not None))

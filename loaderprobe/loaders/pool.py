@@ -1,4 +1,4 @@
-"""The batches of a user's sampler: first a pool of them again and again, or always new ones."""
+"""The batches of a user's sampler: a pool of them repeatedly, or always new ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST_KEPT = 1_000_000
 
 
 class Pool:
-    """The first batches of a sampler, and then those again and again; or, where they would be warm, always new ones.
+    """The first batches of a sampler, repeated; or, where repeated ones would be warm, always new ones.
 
-    Every worker must get the same batches each time round, so the pool is a whole multiple of their number.
+    Every worker must get the same batches in each repetition, so the pool is a whole multiple of their number.
     """
 
     def __init__(self, source: Any, workers: int) -> None:
@@ -26,40 +26,40 @@ class Pool:
         self._fresh = False
         self._seen: set[Any] = set()
         self.size = 0
-        """Batches of the pool; 0 while more may be added."""
+        """Number of batches in the pool; 0 while more may be added."""
         self.odd = 0
-        """Batches left out, since they are not of the length of the first."""
+        """Number of batches left out because their length differs from the first."""
         self.laps = 0
-        """How often the sampler has begun again while new batches were wanted: its files may then be warm."""
+        """Number of restarts of the sampler while new batches were wanted: its files may then be warm."""
 
     def __len__(self) -> int:
-        """Without end: sub-classes of DataLoader may count how many batches there are."""
+        """Practically infinite, because sub-classes of DataLoader may count their batches."""
         return sys.maxsize
 
     def __getattr__(self, name: str) -> Any:
-        """What else a sampler has: sub-classes of DataLoader ask theirs for its own sampler, or set its epoch."""
+        """Other attributes of the sampler: sub-classes of DataLoader read its own sampler, or set its epoch."""
         if name.startswith("__") or name == "_source":
             raise AttributeError(name)
         return getattr(self._source, name)
 
     def close(self) -> None:
-        """Add no more batches than are asked for by now, as soon as each worker has one."""
+        """Fix the pool at the batches requested so far, once each worker has one."""
         if not self.size and len(self._kept) >= self._multiple:
             self.size = len(self._kept) // self._multiple * self._multiple
 
     def left(self) -> float:
-        """New batches that the sampler still has in this epoch, as far as it knows how many there are."""
+        """New batches left in this epoch of the sampler, as far as its length is known."""
         try:
             return max(0, len(self._source) - len(self._kept) - self.odd)
         except (TypeError, NotImplementedError):
             return float("inf")
 
     def take_new(self) -> None:
-        """From now on yield batches that have not been yielded before."""
+        """From now on yield only new batches."""
         self._fresh, self._again = True, []
 
     def repeat(self, count: int) -> None:
-        """From now on yield the last `count` batches again and again, each to the worker that had it before."""
+        """From now on repeat the last `count` batches, each for the worker that had it before."""
         last = list(zip(self._numbers, self._kept, strict=True))[-max(count, 2 * self._multiple) :]
         lanes: list[list[Any]] = [[] for _ in range(self._multiple)]
         for number, batch in last:
@@ -83,7 +83,7 @@ class Pool:
             number += 1
 
     def _new(self, source: Iterator[Any], number: int) -> tuple[Iterator[Any], Any]:
-        """The next batch of full length; the sampler begins again when it ends, unless the pool is what it gave."""
+        """The next batch of full length; the sampler restarts when it ends, unless the pool holds all its batches."""
         while True:
             batch = next(source, None)
             if batch is None:
@@ -111,7 +111,7 @@ class Pool:
         self._seen.update(indices)
 
     def _whole(self) -> None:
-        """The sampler has no more: the pool is all there is, repeated until each worker has as many."""
+        """The sampler has ended: the pool is all its batches, repeated until each worker has as many."""
         whole = len(self._kept) // self._multiple * self._multiple
         self.size = whole or lcm(len(self._kept), self._multiple)
 

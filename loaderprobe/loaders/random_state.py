@@ -1,4 +1,4 @@
-"""Random generators: which ones a loader draws from, and putting them back as they were."""
+"""The random generators that a loader draws from, and restoring them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Restore = Callable[[], None]
 
 
 def global_random_state() -> Restore:
-    """Call the result to put the generators of torch, Python and numpy back to where they are now."""
+    """Returns a function that restores the generators of torch, Python and numpy to their state of now."""
     of_torch, of_python, of_numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
-    # Only looked at where something has used it: asking would start CUDA.
+    # Read only if CUDA is in use: reading would start it.
     on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     of_cuda = torch.cuda.get_rng_state_all() if on_gpu else None
 
@@ -32,13 +32,13 @@ def global_random_state() -> Restore:
 
 
 def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
-    """Those that the loader and its samplers hold."""
+    """The torch generators of the loader and its samplers."""
     return [each for each in _held(loader) if isinstance(each, torch.Generator)]
 
 
 @contextmanager
 def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
-    """Leave all random generators that a loader or its data set draws from as they were."""
+    """Restore, at the end, all random generators that a loader or its data set draws from."""
     back = [global_random_state(), *(_restorer(each) for each in _held(loader) if _is_generator(each))]
     try:
         yield
@@ -48,7 +48,7 @@ def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
 
 
 def _held(loader: DataLoader[Any]) -> list[Any]:
-    """What is an attribute of the loader, its samplers or its data set; each once."""
+    """The attributes of the loader, its samplers and its data set; each value once."""
     inner = getattr(loader.batch_sampler, "sampler", None)
     places = (loader, loader.sampler, loader.batch_sampler, inner, loader.dataset)
     found = [value for place in places for value in list(getattr(place, "__dict__", {}).values())]

@@ -1,7 +1,7 @@
-"""State that a loader shares with its workers, and its samplers' own: put back when the loader was driven.
+"""State that a loader shares with its workers, and the state of its samplers: restored after a measurement.
 
-Copies of a loader run in workers of their own, but memory that is shared is the same in all of them: an epoch
-counter in `multiprocessing.Value`, in a shared tensor or in a `SharedMemory` block moves on for the user as well.
+A copy of a loader has its own workers, but shared memory is the same in all of them: an epoch counter in
+`multiprocessing.Value`, in a shared tensor or in a `SharedMemory` block advances for the user as well.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from loaderprobe.loaders.held import held
 from loaderprobe.units import format_bytes
 
 MOST_BYTES = 64 * 2**20
-"""So much shared memory is put back; of more, the smallest pieces, since counters are small."""
+"""Most shared memory that is restored; of more, the smallest pieces, because counters are small."""
 # How /proc names shared memory that is no file of the user's: blocks by name, and anonymous ones.
 NO_FILE = ("/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")
-MANAGER = "state of the loader lives in a multiprocessing.Manager: what is written there meanwhile stays"
+MANAGER = "state of the loader is in a multiprocessing.Manager: changes there during the diagnosis stay"
 CDATA = ctypes.Structure.__mro__[1]
 
 
 @dataclass(frozen=True, slots=True)
 class SharedState:
-    """What will be put back."""
+    """What will be restored."""
 
     notes: tuple[str, ...]
-    """What will not, known before anything is touched."""
+    """What will not be restored, known before anything is touched."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,9 +50,9 @@ class Piece:
 
 @contextmanager
 def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
-    """Leave shared memory that a loader's parts hold, and its samplers' attributes, as they were.
+    """Restore, at the end, the shared memory of a loader's parts and the attributes of its samplers.
 
-    To be left after the workers have ended. Nothing of the user's is called: what is held is found by looking.
+    Leave it after the workers have ended. No user code is called: values are found by inspection.
     """
     places = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
     # The values that were found keep their memory mapped, unless they are closed.
@@ -65,8 +65,8 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
     notes = []
     if left_out:
         notes.append(
-            f"{format_bytes(left_out)} of the memory that the loader shares with its workers is too much to be put "
-            "back: what is written there meanwhile stays"
+            f"{format_bytes(left_out)} of the memory that the loader shares with its workers cannot be restored: "
+            "changes there during the diagnosis stay"
         )
     if any(issubclass(type(value), BaseProxy) for value in values):
         notes.append(MANAGER)
@@ -87,7 +87,7 @@ def _may_be_shared(kind: type) -> bool:
 
 
 def _memory(value: Any) -> Piece | None:
-    """Where a value's bytes are; None for what has none in this process."""
+    """The memory of a value's bytes; None for a value without memory in this process."""
     kind = type(value)
     with suppress(ValueError, TypeError, RuntimeError, NotImplementedError):  # closed, released, empty, not dense
         if kind is torch.Tensor:
@@ -114,7 +114,7 @@ def _bounds(array: np.ndarray[Any, Any]) -> Piece | None:
 
 
 def _merged(pieces: Iterable[Piece]) -> list[Piece]:
-    """In order of their start; those that overlap are one."""
+    """Sorted by start; overlapping ones are merged."""
     found: list[Piece] = []
     for piece in pieces:
         if found and piece.start <= found[-1].start + found[-1].size:
@@ -126,7 +126,7 @@ def _merged(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 def _within(pieces: Iterable[Piece]) -> tuple[list[Piece], int]:
-    """The smallest that are not too much together, and the bytes of the others."""
+    """(the smallest ones within the limit, the bytes of the others)."""
     kept: list[Piece] = []
     used = left_out = 0
     for piece in sorted(pieces, key=lambda piece: piece.size):
@@ -139,7 +139,7 @@ def _within(pieces: Iterable[Piece]) -> tuple[list[Piece], int]:
 
 
 def _put_back(copies: Iterable[tuple[Piece, str, bytes]]) -> None:
-    """Only what has changed is written, and only where the same memory is still mapped."""
+    """Write back only changed bytes, and only where the same memory is still mapped."""
     mappings = Mappings.now()
     for piece, mapped, before in copies:
         if mappings.of(piece) == mapped and ctypes.string_at(piece.start, piece.size) != before:
@@ -147,7 +147,7 @@ def _put_back(copies: Iterable[tuple[Piece, str, bytes]]) -> None:
 
 
 def _owners(loader: DataLoader[Any]) -> list[Any]:
-    """Objects whose attributes are put back.
+    """Objects whose attributes are restored.
 
     Wrappers call `set_epoch` on samplers and data sets of this process. A data set that works in this process
     keeps what it has opened and cached.
@@ -160,19 +160,19 @@ def _owners(loader: DataLoader[Any]) -> list[Any]:
 
 
 def _resumes_here(loader: DataLoader[Any]) -> bool:
-    """True for a data set that works in this process and keeps its place, so that it can go on from there."""
+    """True for a data set that works in this process and keeps its position, so that it can continue from there."""
     own = getattr(loader.dataset, "__dict__", None)
     return not loader.num_workers and type(own) is dict and hasattr(type(loader.dataset), "load_state_dict")
 
 
 def _numbers(dataset: Any) -> dict[str, Any]:
-    """Attributes that can be a place; threads and files that were opened since then stay."""
+    """Attributes that can be a position; threads and files opened since then stay."""
     plain = (int, float, bool, str, type(None))
     return {name: value for name, value in vars(dataset).items() if type(value) in plain}
 
 
 class Mappings:
-    """What is mapped into this process, as /proc/self/maps tells; nothing where it does not."""
+    """The mappings of this process from /proc/self/maps; none where it is not readable."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._starts: list[int] = []
@@ -185,21 +185,21 @@ class Mappings:
 
     @classmethod
     def now(cls) -> Mappings:
-        """As it is now."""
+        """The current state."""
         try:
             return cls(Path("/proc/self/maps").read_text().splitlines())
         except OSError:
             return cls([])
 
     def of(self, piece: Piece) -> str:
-        """What is mapped there, by device, inode and name; empty when that is not one whole mapping."""
+        """Device, inode and name of the mapping there; empty when it is not one whole mapping."""
         number = bisect_right(self._starts, piece.start) - 1
         if number < 0 or piece.start + piece.size > self._rest[number][0]:
             return ""
         return self._rest[number][2]
 
     def shared(self, piece: Piece) -> bool:
-        """True for memory that is shared with other processes, may be written, and is no file of the user's."""
+        """True for writable memory that is shared with other processes and is not a file of the user."""
         what = self.of(piece)
         if not what or self._rest[bisect_right(self._starts, piece.start) - 1][1] != "rw-s":
             return False

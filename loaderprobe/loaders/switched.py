@@ -1,4 +1,4 @@
-"""Any torch DataLoader, driven from outside: its workers make each batch as a switch says and record its cost."""
+"""Any torch DataLoader under external control: its workers make each batch in the selected mode and record its cost."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.process import signal_name
 
 DEATH_SECONDS = 1.0
-# How the training thread meets a dead worker.
+# Errors by which the training thread notices a dead worker.
 WORKER_TROUBLE = (RuntimeError, OSError, EOFError)
 SHARED_MEMORY_HINT = (
-    "give the container more /dev/shm (docker run --shm-size), or take smaller batches, fewer workers or a lower "
+    "give the container more /dev/shm (docker run --shm-size), or use smaller batches, fewer workers or a lower "
     "prefetch factor"
 )
 
 
 def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
-    """What ended a worker, if one has ended.
+    """The error for a worker that has ended; None when all run.
 
-    The training thread meets a dead worker in many guises, a reset connection among them; only the
-    worker's exit code tells what happened.
+    In the training thread a dead worker shows as different errors, a reset connection among them; only the
+    worker's exit code gives the cause.
     """
     # A dying process resets its connections a moment before its exit code is there.
     ended = wait([worker.sentinel for worker in workers], timeout=DEATH_SECONDS)
@@ -48,13 +48,13 @@ def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
         how = f"was killed by {signal_name(-worker.exitcode)}" if by_signal else f"ended with code {worker.exitcode}"
         return LoaderprobeError(
             f"a loader worker (pid {worker.pid}) {how}",
-            hint="look for the out-of-memory killer in dmesg; fewer workers take less memory",
+            hint="check dmesg for the out-of-memory killer; fewer workers need less memory",
         )
     return None
 
 
 class SwitchedLoader:
-    """Drives `loader`, which must serve batches without end and is changed: give it a copy.
+    """Drives `loader`, which must serve batches without end. It is changed, so pass a copy.
 
     `files_of` names the files of a batch; without it the workers learn them. `tied` ends the workers with
     this process, for workers that are its children. Entering starts the workers, leaving stops them.
@@ -102,7 +102,7 @@ class SwitchedLoader:
         self._iterator = self._batches = self._watch = None
 
     def batches(self) -> Iterator[Any]:
-        """What the loader yields; in mode T only the number of samples of each batch."""
+        """The loader's batches; in mode no_transport only the number of samples of each batch."""
         batches: Iterator[Any] = self._batches
         return batches
 
@@ -112,7 +112,7 @@ class SwitchedLoader:
         return [worker.pid for worker in self._iterator._workers] if started else []
 
     def records(self) -> WorkerBatches:
-        """What every batch so far has cost."""
+        """The cost of every batch so far."""
         return self._log.read()
 
     def modes(self) -> frozenset[Mode]:
@@ -124,15 +124,15 @@ class SwitchedLoader:
         )
 
     def switch(self, mode: Mode) -> None:
-        """From now on batches are made in this mode; those already begun are not."""
+        """Make batches in this mode from now on; batches already begun keep their mode."""
         self._log.mode = mode
 
     def still(self, taken: int) -> bool:
-        """True when, with `taken` batches taken, workers have made all that they were asked for, and rest."""
+        """True when, with `taken` batches taken, workers have made all requested batches and are idle."""
         ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
         return not ahead or self._log.made(taken + ahead - 1)
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
-        """True when a batch from `first_batch` on, of those asked for by now, was begun before `time_ns`."""
+        """True when a requested batch from `first_batch` on was begun before `time_ns`."""
         ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
         return self._log.begun_before(first_batch, ahead, time_ns)

@@ -39,7 +39,7 @@ def shared_memory_needed(config: RunConfig, largest_file_bytes: int = 0) -> int:
 def image_loader(config: RunConfig, files: FileSet, **options: Any) -> DataLoader[Any]:
     """The DataLoader of a configuration: (images N x 3 x 224 x 224, labels int64 N), without end, in order.
 
-    For a GPU that decodes: what `pack` makes of the files.
+    For a GPU that decodes: packed files, see `pack`.
     """
     spec = config.loader
     if spec.gpu_decode:

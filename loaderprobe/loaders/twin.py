@@ -1,4 +1,4 @@
-"""A copy of a DataLoader that can be driven while the loader itself stays as it is."""
+"""A copy of a DataLoader that can be iterated while the loader itself stays unchanged."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FOREIGN_HINT = "give a plain torch.utils.data.DataLoader of the same data set"
 
 
 def kept_iterators(loader: DataLoader[Any]) -> list[str]:
-    """Attributes in which a sub-class keeps iterators of its own, beside torch's."""
+    """Attributes in which a sub-class keeps its own iterators, besides torch's."""
     return [name for name, value in vars(loader).items() if is_iterator(value) and name != "_iterator"]
 
 
 def check_untouched(loader: DataLoader[Any]) -> None:
-    """Raise BadValue for a loader whose own iterator a copy would use up."""
+    """Raise BadValue for a loader whose own iterator a copy would consume."""
     parts = ("dataset", "sampler", "batch_sampler")
     used = [name for name, value in vars(loader).items() if name not in parts and _iterates(value)]
     if used:
@@ -40,26 +40,26 @@ def _iterates(value: Any) -> bool:
 
 
 def _own_dataset(loader: DataLoader[Any]) -> Any:
-    """What the copy of the loader draws from. Workers have copies; without them one is made of an iterable."""
+    """The data set for the copy of the loader. Workers have copies; without workers an iterable is copied here."""
     dataset = loader.dataset
     if loader.num_workers or not isinstance(dataset, IterableDataset):
         return dataset
     copied = copied_iterable(dataset)
     if copied is None and isinstance(dataset, Iterator):
         raise BadValue(
-            "the data set can be iterated only once, and without workers looking at it would use it up",
-            hint="make its __iter__ start anew each time, or load with workers, which have copies of it",
+            "the data set can be iterated only once, and without workers measuring would consume it",
+            hint="make its __iter__ restart each time, or use workers, which have copies of it",
         )
     return dataset if copied is None else copied
 
 
 def own_sampler(loader: DataLoader[Any]) -> Any:
-    """The loader's index sampler, copied so that its own state stays; the data set is not copied."""
+    """A copy of the loader's index sampler, so that the original keeps its state; the data set is not copied."""
     sampler = loader._index_sampler
     if isinstance(sampler, Iterator):
         raise BadValue(
-            "the loader's sampler can be iterated only once, so looking at it would use it up",
-            hint="give a sampler whose __iter__ starts anew",
+            "the loader's sampler can be iterated only once, so measuring would consume it",
+            hint="use a sampler whose __iter__ restarts",
         )
     # Generators are shared too: whoever calls puts their states back.
     shared = {id(each): each for each in (loader.dataset, *torch_generators(loader))}
@@ -67,13 +67,13 @@ def own_sampler(loader: DataLoader[Any]) -> Any:
         return copy.deepcopy(sampler, shared)
     except Exception as error:  # whatever a sampler's own copying raises
         raise BadValue(
-            f"the loader's sampler cannot be copied ({error}), so looking at it could change it",
-            hint="give a sampler that copy.deepcopy can copy",
+            f"the loader's sampler cannot be copied ({error}), so measuring could change it",
+            hint="use a sampler that copy.deepcopy can copy",
         ) from error
 
 
 def endless(loader: DataLoader[Any], pool: Any, patience_s: float) -> DataLoader[Any]:
-    """A copy of the loader, of its own class, with workers of its own and batches without end."""
+    """A copy of the loader, of the same class, with its own workers and batches without end."""
     twin = bare_copy(loader)
     settings = twin.__dict__
     settings["dataset"] = _own_dataset(loader)

@@ -1,9 +1,9 @@
-"""The torch DataLoader inside what people wrap around one, and the wrapper around a copy of that DataLoader.
+"""The torch DataLoader inside a wrapper, and the wrapper around a copy of that DataLoader.
 
 Accelerate, Lightning Fabric, timm and others move batches to the device, normalise them or prefetch in an object
-around the DataLoader. That work is part of training, so a shallow copy of the wrapper is driven, around our copy of
-the DataLoader. Nothing is iterated here, and only what Python itself stores is looked at: no property, `__getattr__`
-or `__class__` of a wrapper's class is asked.
+around the DataLoader. That work is part of training, so loaderprobe drives a shallow copy of the wrapper around a
+copy of the DataLoader. Nothing is iterated here, and only values stored by Python itself are read: no property,
+`__getattr__` or `__class__` of a wrapper's class is called.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Wrapper:
     """Its place, where the attribute is a list or a dict."""
 
     def around(self, inner: Any) -> Any:
-        """A shallow copy of the wrapper, with something else inside; lists and dicts are its own."""
+        """A shallow copy of the wrapper with another content; lists and dicts are copied."""
         made = object.__new__(type(self.outer))
         vars(made).update(
             {name: value.copy() if type(value) in PLAIN else value for name, value in vars(self.outer).items()}
@@ -57,22 +57,22 @@ class Wrapper:
         return made
 
     def inside(self, copy: Any) -> Any:
-        """What a copy has inside."""
+        """The content of a copy."""
         held = vars(copy)[self.name]
         return held if self.index is None else held[self.index]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """A DataLoader, and what is around it."""
+    """A DataLoader and its wrappers."""
 
     loader: DataLoader[Any]
     wrappers: tuple[Wrapper, ...] = ()
-    """Those whose work is kept, the outermost first."""
+    """Wrappers that are kept, the outermost first."""
     path: str = "loader"
-    """Where the DataLoader is, as the user would write it."""
+    """The path to the DataLoader, as the user would write it."""
     notes: tuple[str, ...] = ()
-    """What is left out."""
+    """Notes on what is left out."""
 
     def rewrap(self, twin: DataLoader[Any]) -> Any:
         """Copies of the wrappers around a copy of the loader; None when there is no wrapper to keep."""
@@ -82,7 +82,7 @@ class Unwrapped:
         return made
 
     def release(self, rewrapped: Any) -> None:
-        """Let go of what the wrappers' copies have taken in hand."""
+        """Release what the copies of the wrappers hold."""
         for wrapper in self.wrappers:
             # Accelerate lists the loaders that are being iterated, and takes the last for the one in training.
             if type(rewrapped).__module__.startswith("accelerate."):
@@ -102,7 +102,7 @@ class Unwrapped:
 
 
 class Otherwise(BadValue):
-    """It cannot be measured like this, but `instead` can."""
+    """The loader cannot be measured like this, but `instead` can."""
 
     def __init__(self, message: str, *, hint: str, instead: Unwrapped) -> None:
         super().__init__(message, hint=hint)
@@ -110,14 +110,14 @@ class Otherwise(BadValue):
 
 
 class Epochs:
-    """What a loader yields, epoch after epoch: some count their batches and end, though below them there are more."""
+    """The batches of a loader, epoch after epoch: some loaders count their batches and end, although there are more."""
 
     def __init__(self, source: Iterable[Any]) -> None:
         self._source = source
         self._epoch: Iterator[Any] = iter(source)
         self._begun = False
         self.taken = 0
-        """Batches so far."""
+        """Number of batches so far."""
 
     def __iter__(self) -> Epochs:
         return self
@@ -141,7 +141,7 @@ class Epochs:
 
 
 def bare_copy(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """A copy that shares settings, but no iterator: a sub-class may end the workers of one that it keeps."""
+    """A copy that shares settings but no iterator: a sub-class may end the workers of an iterator that it keeps."""
     twin: DataLoader[Any] = object.__new__(type(loader))
     settings = {name: None if is_iterator(value) else value for name, value in vars(loader).items()}
     vars(twin).update(settings)
@@ -157,9 +157,9 @@ def is_iterator(value: Any) -> bool:
 
 
 def unwrap(given: Any) -> Unwrapped:
-    """The DataLoader inside `given`, which may be one itself.
+    """The DataLoader inside `given`, which may be a DataLoader itself.
 
-    Raises BadValue, with a hint where a DataLoader is, for what holds none, several, or cannot be iterated.
+    Raises BadValue, with a hint to the DataLoader, for an object that holds none or several, or cannot be iterated.
     """
     found: list[Wrapper] = []
     path, inner = "loader", given
@@ -211,7 +211,7 @@ def _place(name: str, key: Any) -> str:
 
 
 def _attributes(given: Any) -> dict[str, Any]:
-    """What is stored on an object, by name; `__class__` and properties are not asked."""
+    """Values stored on an object, by name; `__class__` and properties are not read."""
     try:
         own = object.__getattribute__(given, "__dict__")
     except AttributeError:
@@ -224,7 +224,7 @@ def _is_loader(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """A DataLoader that is no wrapper: one that holds another of the same data set, or none of its own, is."""
+    """True for a DataLoader that is not a wrapper: a wrapper holds another one of the same data set, or lacks one."""
     kind = type(value)
     if not issubclass(kind, DataLoader):
         return False
@@ -245,7 +245,7 @@ def _holds_one(value: Any, depth: int) -> bool:
 
 
 def _where_else(given: Any) -> str:
-    """The next step for what holds no DataLoader."""
+    """The hint for an object that holds no DataLoader."""
     kind = type(given)
     giver = next((name for name in GIVERS if callable(getattr(kind, name, None))), None)
     if giver:
@@ -263,9 +263,9 @@ def _why_not(wrapper: Wrapper, loader: DataLoader[Any]) -> str:
     outer, kind = wrapper.outer, type(wrapper.outer)
     held = vars(outer).get(wrapper.name)
     if wrapper.index is not None and not (type(held) is list and len(held) == 1):
-        return "it may put batches together anew"
+        return "it may form new batches"
     if hasattr(kind, "__del__"):
-        return "it cannot be copied, since it has a __del__"
+        return "it cannot be copied because it has a __del__"
     # Some copy all attributes of their DataLoader, its iterator among them.
     theirs = {id(value) for value in vars(loader).values()}
     working = [

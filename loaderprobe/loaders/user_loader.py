@@ -1,4 +1,4 @@
-"""A user's own DataLoader, driven through a copy of it, so that the loader itself stays as it was found."""
+"""A user's DataLoader, measured through a copy, so that the loader itself stays unchanged."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from loaderprobe.system.mapped import let_go
 READ_WHOLE = (0.8, 1.25)
 # What a worker reads beside: indices, clocks of the kernel.
 BESIDE_BYTES = 8192
-NO_FILES = "the data set opens no file that could be seen"
-OPENED_BELOW = "the data set opens files below Python, where no batch tells which"
+NO_FILES = "no file that the data set opens was seen"
+OPENED_BELOW = "the data set opens files below Python, so the files of a batch are unknown"
 IN_PARTS = "the data set reads only parts of the files that it opens"
-OTHERS_TOO = "the data set reads more than the files that Python can see it open"
+OTHERS_TOO = "the data set reads more than the files that it opens in Python"
 # To evict more takes longer than it is worth.
 MOST_FILES = 20_000
 MOST_BYTES = 64 << 30
@@ -44,7 +44,7 @@ AHEAD, AHEAD_SHARE = 1, 0.25
 
 
 class Guarded:
-    """An iterator whose errors say whose they are. Keeps no batch, so that releasing one costs what it costs."""
+    """An iterator whose errors name their origin. It keeps no batch, so that releasing one costs the usual time."""
 
     def __init__(self, inner: Iterator[Any], trouble: Callable[[Exception], Exception], before: Callable[[], None]):
         self._inner = inner
@@ -65,10 +65,10 @@ class Guarded:
 
 
 class OwnLoader(SwitchedLoader):
-    """Drives a copy of a user's loader: map-style or iterable, of any batch, with any workers.
+    """Drives a copy of a user's loader: map-style or iterable, with any batches and workers.
 
     `before_batch` is called before each batch is taken, and may raise; a batch that takes longer than `patience_s`
-    is an error. Raises BadValue for what is no DataLoader, and for one that cannot be looked at without using it up.
+    is an error. Raises BadValue for an object without a DataLoader, and for a loader that measuring would consume.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class OwnLoader(SwitchedLoader):
                 self._given.release(self._rewrapped)
 
     def batches(self) -> Iterator[Any]:
-        """What the loader yields, in mode T only the number of samples; errors say whose they are."""
+        """The loader's batches, in mode no_transport only the number of samples; errors name their origin."""
         return Guarded(self._batches, self._trouble, self._before_batch)
 
     def _trouble(self, error: Exception) -> Exception:
@@ -128,7 +128,7 @@ class OwnLoader(SwitchedLoader):
         return blamed(error)
 
     def check(self) -> None:
-        """Raise where the loader is not driven as others are. To be called once batches have been taken."""
+        """Raise when the loader does not iterate as torch's DataLoader does. Call it once batches have been taken."""
         if self._iterator is None or not self.records().batch:
             raise BadValue(FOREIGN, hint=FOREIGN_HINT)
         self._check_pace()
@@ -139,7 +139,7 @@ class OwnLoader(SwitchedLoader):
                 f"{ended} of the {workers} workers had no more batches while others had: their share of the data set "
                 "ends, or is empty"
             )
-            hint = "give every worker a share that begins anew each time (get_worker_info), or use fewer workers"
+            hint = "give every worker a share that restarts each time (get_worker_info), or use fewer workers"
             if busy + ended != workers:
                 raise BadValue(message, hint=hint)
             note = (
@@ -149,7 +149,7 @@ class OwnLoader(SwitchedLoader):
             raise Otherwise(message, hint=hint, instead=self._given.with_workers(busy, note))
 
     def _check_pace(self) -> None:
-        """A wrapper whose work is kept must give a batch for each that it takes."""
+        """A wrapper that is kept must give one batch for each that it takes."""
         ahead = self._iterator._num_yielded - self._epochs.taken
         if self._rewrapped is not None and not 0 <= ahead <= AHEAD + AHEAD_SHARE * self._epochs.taken:
             raise Otherwise(
@@ -162,7 +162,7 @@ class OwnLoader(SwitchedLoader):
         return list(self._iterator._workers_status).count(False) if self._loader.num_workers else 0
 
     def notes(self) -> tuple[str, ...]:
-        """What was done in another way than the loader is set to."""
+        """Notes on differences from the loader's settings."""
         found = list(self._given.notes)
         if not self._own.__dict__.get("in_order", True):
             found.append("batches were taken in order, although the loader has in_order=False")
@@ -171,19 +171,19 @@ class OwnLoader(SwitchedLoader):
         return tuple(found)
 
     def modes(self) -> frozenset[Mode]:
-        """Sub-classes that work on what they yield are not given anything but batches."""
+        """Sub-classes that process their batches must get nothing but batches."""
         plain = type(self._own).__iter__ is DataLoader.__iter__ and not self._given.wrappers
         return super().modes() - (frozenset() if plain else {"no_transport"})
 
     @property
     def exhausted(self) -> bool:
-        """True when the sampler had no more batches, and the pool is what it gave."""
+        """True when the sampler had no more batches, so the pool holds all of them."""
         return self._pool is not None and self._pool.size > 0
 
     def settle(self, taken: int) -> int:
-        """Make the batches asked for by now the pool; returns how many must have been taken until it is learned.
+        """Make the batches requested so far the pool; returns how many must be taken until its files are learned.
 
-        `taken` batches have been taken by now.
+        `taken` batches have been taken so far.
         """
         ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
         if self._pool is not None:
@@ -198,7 +198,7 @@ class OwnLoader(SwitchedLoader):
         return size
 
     def _lessons(self) -> list[Lesson]:
-        """What the batches of the settled pool showed, in their order; empty lessons for those not made yet."""
+        """The lessons of the batches of the settled pool, in order; empty for batches not made yet."""
         found, lanes = [Lesson() for _ in range(self._settled)], self._lanes.lanes
         for lane in range(lanes):
             for made, lesson in enumerate(lessons(self._lanes, lane)[: self._settled // lanes]):
@@ -231,7 +231,7 @@ class OwnLoader(SwitchedLoader):
         )
 
     def _in_parts(self, found: list[Lesson], why: str) -> PartFiles | str:
-        """All files that were opened, held or named by the data set; few enough to be evicted."""
+        """All files that the data set opened, holds or names; few enough to be evicted."""
         files = {path: size for lesson in found for path, size in (lesson.files | lesson.held).items()}
         named = named_files(self._own.dataset, most=MOST_FILES)
         files |= named
@@ -240,9 +240,9 @@ class OwnLoader(SwitchedLoader):
         return PartFiles(file_bytes=files, why=why)
 
     def release(self, taken: int) -> None:
-        """Have this process and all workers unmap the pages of mapped files, once no batch is being made.
+        """Make this process and all workers unmap the pages of mapped files, once no batch is being made.
 
-        `taken` batches have been taken: workers stop when those ahead are made. Waits for that, and for them, a while.
+        `taken` batches have been taken: workers stop when the ones ahead are made. Waits for that for a limited time.
         """
         let_go()
         if not self._loader.num_workers:
@@ -255,7 +255,7 @@ class OwnLoader(SwitchedLoader):
         _wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
 
     def take_new(self) -> None:
-        """From now on make batches that were not made before."""
+        """From now on make only new batches."""
         if self._log.pool != ALWAYS_NEW:
             self._laps = self._log.laps
         self._log.pool = ALWAYS_NEW
@@ -263,16 +263,16 @@ class OwnLoader(SwitchedLoader):
             self._pool.take_new()
 
     def repeats(self) -> bool:
-        """True for a map-style data set, whose batches are asked for by their indices."""
+        """True for a map-style data set, whose batches are requested by their indices."""
         return self._pool is not None
 
     def repeat(self, batches: int) -> None:
-        """From now on make the last so many batches again and again."""
+        """From now on repeat the last batches."""
         if self._pool is not None:
             self._pool.repeat(batches)
 
     def new_left(self) -> float:
-        """Batches that were never made; below 0 when some came again."""
+        """Number of batches that were never made; below 0 when some were repeated."""
         if self._pool is not None:
             return -float(self._pool.laps) if self._pool.laps else self._pool.left()
         again = self._log.laps - self._laps
@@ -286,5 +286,5 @@ def _wait_for(done: Callable[[], bool], most_s: float) -> None:
 
 
 def _before_again(learned: Sequence[Lesson]) -> int:
-    """Batches that a worker made of an iterable before it began again; 0 when it has not."""
+    """Batches of a worker before its iterable restarted; 0 when it has not."""
     return next((made for made, each in enumerate(learned) if each.again), 0)

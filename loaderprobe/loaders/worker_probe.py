@@ -1,8 +1,8 @@
-"""Inside a worker: make each batch as the switch says, and record what it cost, without touching the data set.
+"""Inside a worker: make each batch in the selected mode and record its cost, without touching the data set.
 
 `worker_init_fn` runs in the worker before torch makes its fetcher, so wrapping the fetcher's `fetch` there
-sees whole batches: wall, thread CPU, run-queue delay, bytes read. Blocked time is what remains of the wall:
-timers around `decode` would not tell, since Pillow reads lazily.
+measures whole batches: wall time, thread CPU time, run-queue delay, bytes read. Blocked time is the rest of the
+wall time: timers around `decode` would not show it, because Pillow reads lazily.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from loaderprobe.system.thread import ThreadMeter, process_usage
 from loaderprobe.system.waits import let_be_read_by
 
 FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
-"""From the indices of a batch to the files that hold it."""
+"""Maps the indices of a batch to its files."""
 
 
 class WorkerProbe:
-    """Stands around the fetcher of one lane. `files_of` names a batch's files; without it they are learned.
+    """Wraps the fetcher of one lane. `files_of` names a batch's files; without it they are learned.
 
-    `alone` is True in a worker, a process that does nothing else: then the threads of the data set count, too.
+    `alone` is True in a worker, a process that does nothing else: then the data set's threads count too.
     """
 
     def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool) -> None:
@@ -60,12 +60,12 @@ class WorkerProbe:
         self._quiet = False
 
     def close(self) -> None:
-        """Give back what the kernel lends, and listen no more, when the loader outlives the watch."""
+        """Close descriptors and stop recording, for a loader that continues after the measurement."""
         self._meter.close()
         self._learner.close()
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """One batch, made as the switch says, and its row."""
+        """One batch in the selected mode, and its row in the log."""
         entered = time.thread_time_ns()
         if self._collate is None:
             self._collate, fetcher.collate_fn = fetcher.collate_fn, lambda data: self._hand_over(fetcher, data)
@@ -112,7 +112,7 @@ class WorkerProbe:
         return self._files_of is None and (pool == 0 or self._made < pool // self._lanes)
 
     def _make(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """The data set at work."""
+        """Make the batch with the data set."""
         self._again = False
         share, released = self._log.pool // self._lanes, self._log.release
         if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or released != self._released):
@@ -123,7 +123,7 @@ class WorkerProbe:
         return self._whole(fetcher, original, index)
 
     def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """A full batch; an iterable that ends begins again, once."""
+        """A full batch; an iterable that ends is restarted once."""
         self._since += 1
         if not hasattr(fetcher, "dataset_iter"):
             return original(index)
@@ -140,14 +140,14 @@ class WorkerProbe:
         return original(index)
 
     def _begin_again(self, fetcher: Any) -> None:
-        """Shuffled as it was before, so that the same samples come in the same order."""
+        """Shuffle as before, so that the same samples come in the same order."""
         self._dice()
         self._head[LAPS] += 1
         fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
         self._again, self._since = True, 0
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
-        """Collate, or only count; the samples are kept, to stand in for those that mode Q does not make."""
+        """Collate, or only count; the samples are cached for mode cached_samples."""
         self._images = len(samples) if fetcher.auto_collation else samples_without_collation(samples)
         self._samples = _fresh(samples)
         if self._log.mode != "no_transport":
@@ -158,11 +158,11 @@ class WorkerProbe:
 
     @property
     def _plain(self) -> bool:
-        """True where putting a batch together only moves samples into it; a function of the user's may do anything."""
+        """True where collating only copies samples into the batch; a user's function may do anything."""
         return self._collate in (default_collate, default_convert)
 
     def _collated(self, samples: Any) -> Any:
-        """The batch. What a function of the user's does to it is preprocessing, and is no part of handing over."""
+        """The batch. The work of a user's collate_fn is preprocessing and not part of transport."""
         start = time.perf_counter_ns()
         batch = self._collate(samples)
         if self._plain:
@@ -172,7 +172,7 @@ class WorkerProbe:
         return batch
 
     def _read_only(self, index: Any) -> Any:
-        """Read the files of the batch, and hand over samples made before."""
+        """Read the files of the batch, and return samples made before."""
         if self._files_of is not None:
             paths: Iterable[Any] = self._files_of(index)
         else:
@@ -185,7 +185,7 @@ class WorkerProbe:
 
 
 def _fresh(samples: Any) -> Any:
-    """Samples that are dicts or lists, each copied: a collate_fn may take them apart."""
+    """Copies of samples that are dicts or lists, because a collate_fn may change them."""
     if not isinstance(samples, list):
         return samples
     return [copy.copy(sample) if isinstance(sample, dict | list) else sample for sample in samples]
@@ -193,7 +193,7 @@ def _fresh(samples: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """The `worker_init_fn` of a watched loader: calls the loader's own, then watches this process's fetcher."""
+    """The `worker_init_fn` of a measured loader: calls the loader's own, then wraps this process's fetcher."""
 
     log: FetchLog
     files_of: FilesOf | None = None
@@ -201,9 +201,9 @@ class WorkerSetup:
     parent: int | None = None
     """Tie the worker's life to this process; only for workers that are its children."""
     observer: int = 0
-    """The process whose children may see what the worker waits for."""
+    """The process whose children may sample what the worker waits for."""
     bells: Bells | None = None
-    """Rung when the worker is to unmap its files."""
+    """The signal on which the worker unmaps its files."""
 
     def __call__(self, worker: int) -> None:
         """Run in the worker, before torch makes its fetcher."""

@@ -39,7 +39,7 @@ _UTILIZATION, _OCCUPANCY = "GPU utilization (NVML)", "SM occupancy (NVML GPM)"
 
 
 def capabilities(path: Path) -> tuple[Capability, ...]:
-    """All that a sweep measures, for data under `path`."""
+    """One entry for each thing that a sweep measures, for data under `path`."""
     location = locate(path)
     return (
         _storage(location),
@@ -67,14 +67,14 @@ def _storage(location: StorageLocation) -> Capability:
 
 
 def _cold_reads(path: Path, location: StorageLocation) -> Capability:
-    """Tried on a small file of our own under `path`, or said why not."""
+    """Tried on a temporary file under `path`; otherwise the reason why not."""
     name = "cold reads, proved"
     if location.kind == "memory":
         return Capability(name=name, state="no", why="files in memory are always warm")
     if not os.access(path, os.W_OK):
         return Capability(
-            name=name, state="limited", why="no permission for a trial file here; the sweep checks by bytes read",
-            next_step=f"run doctor on a directory of {location.mount} that you may write to",
+            name=name, state="limited", why="no permission to write a test file here; the sweep checks by bytes read",
+            next_step=f"run doctor on a directory of {location.mount} with write permission",
         )  # fmt: skip
     cache = LinuxPageCache()
     with tempfile.NamedTemporaryFile(dir=path, prefix=".loaderprobe-") as file:
@@ -85,32 +85,32 @@ def _cold_reads(path: Path, location: StorageLocation) -> Capability:
         left = cache.resident([Path(file.name)])
         unknown = why_unknown(Path(file.name)) if left is None else ""
     if left is None:
-        return Capability(name=name, state="limited", why=unknown or "what is cached cannot be known")
+        return Capability(name=name, state="limited", why=unknown or "the state of the page cache is unknown here")
     if left > 0:
         return Capability(name=name, state="no", why=f"{left:.0%} of a file stayed in the cache after it was dropped")
-    return Capability(name=name, state="yes", why="a file was dropped from the page cache, and the kernel confirms it")
+    return Capability(name=name, state="yes", why="a file was dropped from the page cache, confirmed by the kernel")
 
 
 def _device_reads(location: StorageLocation) -> Capability:
-    name = "what the device reads"
+    name = "reads of the device"
     if read_sectors(location.devices) is None:
         return Capability(name=name, state="no", why="/proc/diskstats shows no device of this file system")
     return Capability(name=name, state="yes", why=f"/proc/diskstats counts {', '.join(location.devices)}")
 
 
 def _own_reads(location: StorageLocation) -> Capability:
-    name = "what each worker reads"
+    name = "reads of each worker"
     counters = read_process(os.getpid())
     if counters is None or counters.read_bytes is None:
-        return Capability(name=name, state="no", why="/proc/PID/io may not be read here")
+        return Capability(name=name, state="no", why="no permission to read /proc/PID/io")
     if not location.counts_reads:
-        return Capability(name=name, state="limited", why=f"the kernel does not account reads of {location.filesystem}")
+        return Capability(name=name, state="limited", why=f"the kernel does not count reads of {location.filesystem}")
     return Capability(name=name, state="yes", why="/proc/PID/io and getrusage count bytes fetched from storage")
 
 
 def _waits() -> Capability:
-    """Tried on a child, which a process may look at wherever it may look at its workers."""
-    name = "what workers wait for"
+    """Tried on a child process: if a child can be sampled, so can workers."""
+    name = "waits of workers"
     with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
         reason = _why_letters_only(child.pid)
         child.kill()
@@ -122,7 +122,7 @@ def _waits() -> Capability:
     if REFUSED in reason:
         step = "sysctl kernel.yama.ptrace_scope=1" if yama_scope() > 1 else "docker run --cap-add=SYS_PTRACE"
     return Capability(
-        name=name, state="limited", why=f"{reason}; states and kernel functions tell kinds of waiting, not files",
+        name=name, state="limited", why=f"{reason}; states and kernel functions show the kinds of waits, but not files",
         next_step=step,
     )  # fmt: skip
 
@@ -131,19 +131,19 @@ def _why_letters_only(pid: int) -> str | None:
     try:
         process = WatchedProcess(pid)
     except ThreadGone:
-        return "there is no /proc of processes here"
+        return "/proc does not show processes here"
     with closing(process), suppress(ThreadGone):
         process.look(pid)
     return process.letters_only
 
 
 def _run_delay() -> Capability:
-    name = "waiting for a core, apart from storage"
+    name = "waits for a core"
     meter = ThreadMeter()
     known = meter.run_delay_known
     meter.close()
     if known:
-        return Capability(name=name, state="yes", why="/proc/thread-self/schedstat keeps the run-queue delay")
+        return Capability(name=name, state="yes", why="/proc/thread-self/schedstat counts the run-queue delay")
     return Capability(
         name=name, state="limited", why="no schedstat: waiting for a core counts as waiting for storage",
         next_step="a kernel with CONFIG_SCHED_INFO",
@@ -194,7 +194,7 @@ def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
             Capability(
                 name=_UTILIZATION, state="no", why=reason, next_step="an NVIDIA GPU, and its driver's libnvidia-ml"
             ),
-            Capability(name=_OCCUPANCY, state="no", why=reason, next_step="an NVIDIA GPU of the Hopper kind or newer"),
+            Capability(name=_OCCUPANCY, state="no", why=reason, next_step="an NVIDIA GPU, Hopper or newer"),
         )
     sampler = resolve("sampling", "loaderprobe.samplers.nvml:NvmlSampler")
     with ExitStack() as stack:
@@ -206,7 +206,7 @@ def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
         found = [(name, each.series()) for name, each in tried]
     return (
         _gpu_counter(_UTILIZATION, "gpu_utilization", "share of time with any kernel at all", found),
-        _gpu_counter(_OCCUPANCY, "gpu_sm_occupancy", "active warps, of the most the SMs can hold", found),
+        _gpu_counter(_OCCUPANCY, "gpu_sm_occupancy", "active warps over the maximum of the SMs", found),
     )
 
 

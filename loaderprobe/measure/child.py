@@ -30,12 +30,12 @@ from loaderprobe.system.process import die_with_parent, threads_of
 
 
 def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], None]) -> Measurement:
-    """Assemble the parts that the order names and run them."""
+    """Build the parts of the order and run them."""
     clock = SystemClock()
     config = order.config
     location = locate(Path(order.files.root))
-    on_stage("other ways to decode", 0, 0)
-    # Where the GPU decodes, other ways for the CPU to do so tell nothing.
+    on_stage("alternative decoders", 0, 0)
+    # Where the GPU decodes, alternatives on the CPU are irrelevant.
     known = config.loader.name in BUILT_IN["alternatives"] and not config.loader.gpu_decode
     alternatives = resolve("alternatives", config.loader.name)(config, order.files) if known else ()
     on_stage("starting the loader", 0, 0)
@@ -76,7 +76,7 @@ def measure(order: Order, scratch: Path, on_stage: Callable[[str, int, int], Non
 
 
 def main(order_path: Path, result_path: Path, parent: int | None = None) -> int:
-    """Measure, write the result, and return the exit code; trouble is the last event."""
+    """Measure, write the result, and return the exit code; an error becomes the last event."""
     order = decode("order", order_path.read_bytes(), Order, str(order_path))
     die_with_parent(parent or order.parent)
     events = os.fdopen(os.dup(1), "w", buffering=1)

@@ -1,7 +1,7 @@
-"""Where the children of a sweep are born: a process that has imported what they need, and forks for each.
+"""The forkserver of a sweep: a process with the imports that children need, which forks for each of them.
 
-Importing torch takes seconds, a fork milliseconds, and every configuration still has a process of its own. The
-nursery uses no device: a process that has used CUDA cannot fork.
+Importing torch takes seconds, a fork milliseconds, and every configuration still has its own process. The
+forkserver uses no device: a process that has used CUDA cannot fork.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from loaderprobe.plugins import resolve
 from loaderprobe.system.process import child_environment, die_with_parent
 
 MOST_BYTES = 65536
-GONE = "the process that starts the measuring processes has ended"
+GONE = "the forkserver, which starts the measuring processes, has ended"
 
 
 class Child(Protocol):
-    """A running child, as `subprocess.Popen` shows it."""
+    """A running child, with the interface of `subprocess.Popen`."""
 
     pid: int
     returncode: int | None
@@ -43,7 +43,7 @@ class Child(Protocol):
 
 
 Start = Callable[[Path, Path, Path], Child]
-"""From the paths of order, result and log to a child that leads a process group and writes events to its output."""
+"""Starts a child from the paths of order, result and log; it leads a process group and writes events to stdout."""
 
 
 class _Birth(msgspec.Struct):
@@ -52,7 +52,7 @@ class _Birth(msgspec.Struct):
 
 
 class ForkServerChild:
-    """A child of the nursery, which alone can wait for it and tells us."""
+    """A child of the forkserver, which alone can wait for it and reports its end."""
 
     def __init__(self, pid: int, stdout: IO[bytes], link: socket.socket) -> None:
         self.pid = pid
@@ -68,7 +68,7 @@ class ForkServerChild:
             try:
                 self.returncode = _receive_number(self._link)
             except EOFError:
-                # The nursery has ended, and its children with it.
+                # The forkserver has ended, and its children with it.
                 self.returncode = -signal.SIGKILL
             except TimeoutError as error:
                 raise subprocess.TimeoutExpired("child", timeout or 0.0) from error
@@ -76,7 +76,7 @@ class ForkServerChild:
 
 
 class ForkServer:
-    """Starts children for one sweep; leaving it ends it."""
+    """Starts children for one sweep; leaving it ends the forkserver."""
 
     def __enter__(self) -> Self:
         self._begin()
@@ -102,7 +102,7 @@ class ForkServer:
         self._process.wait()
 
     def start(self, order: Path, result: Path, log: Path) -> ForkServerChild:
-        """A new child; of a new nursery when this one has ended, which is no fault of what is measured next."""
+        """A new child. If the forkserver has ended, a new one is started first."""
         if self._process.poll() is not None:
             self._link.close()
             self._begin()
@@ -115,7 +115,7 @@ class ForkServer:
                 pid = _receive_number(self._link)
             except (OSError, EOFError) as error:
                 os.close(read_end)
-                raise LoaderprobeError(GONE, hint="look for the out-of-memory killer in dmesg") from error
+                raise LoaderprobeError(GONE, hint="check dmesg for the out-of-memory killer") from error
             finally:
                 os.close(write_end)
         return ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
@@ -129,7 +129,7 @@ def _receive_number(link: socket.socket) -> int:
 
 
 def _serve(link: socket.socket) -> None:
-    """Fork a child for every message, tell its number, wait for it, tell how it ended."""
+    """Fork a child for every message, send its process id, wait for it, and send its exit status."""
     while True:
         message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
         if not message:
@@ -138,7 +138,7 @@ def _serve(link: socket.socket) -> None:
         pid = os.fork()
         if pid == 0:
             _live(birth, fds, link)
-        # Before anybody hears of the child, it leads a group that can be ended as a whole.
+        # The child leads its process group before its id is sent, so that the group can be ended as a whole.
         os.setpgid(pid, pid)
         for fd in fds:
             os.close(fd)
@@ -149,8 +149,8 @@ def _serve(link: socket.socket) -> None:
 
 
 def _live(birth: _Birth, fds: list[int], link: socket.socket) -> None:
-    """The child: a process group of its own, events to its output, everything else to the log."""
-    nursery = os.getppid()
+    """Run the child: its own process group, events to its output, everything else to the log."""
+    server = os.getppid()
     link.close()
     os.setpgid(0, 0)
     events, log = fds[0], fds[1]
@@ -158,7 +158,7 @@ def _live(birth: _Birth, fds: list[int], link: socket.socket) -> None:
     os.dup2(log, 2)
     code = 1
     try:
-        code = measure_in_child(Path(birth.order), Path(birth.result), parent=nursery)
+        code = measure_in_child(Path(birth.order), Path(birth.result), parent=server)
     except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
         traceback.print_exc()
     finally:

@@ -1,9 +1,8 @@
-"""Learn a loader of the user's own before it is measured: which files it reads, and whether its files can be made cold.
+"""Learn a user's loader before it is measured: which files it reads, and whether they can be made cold.
 
-The first batches are taken as the files are found. Then what is known of them is evicted and the same batches are
-taken again. What came from storage the first time must come from there again, and the data set must work as much;
-else its files are not all known, or it keeps its samples, and only batches that were never taken are as cold as in a
-first epoch.
+The first batches are taken with the files as found. Then the known files are evicted and the same batches are taken
+again. The same bytes must come from storage again, and the data set must do as much work. Otherwise not all its files
+are known, or it keeps its samples, and only batches that were never taken are as cold as in a first epoch.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ POOL_BATCHES = 14
 # And as many as a segment lasts; a quick loader makes more of them.
 LEARN_AT_LEAST_S = 1.0
 LEARN_SHARE = 0.2
-# Compute alone steps on so many batches of the pool in turn, since they may differ in cost.
+# Compute alone uses so many batches of the pool in turn, because they may differ in cost.
 MOST_HELD = 64
 MOST_HELD_BYTES = 256 << 20
-# The second time less than this share of the bytes is the sign of files kept.
+# Less than this share of the bytes the second time means that files stayed in memory.
 READ_AGAIN = 0.5
 # Times the usual batch.
 OUTLIER = 4.0
 
 
 class Learnable(Loader, Renewing, Protocol):
-    """A loader whose workers learn which files they open."""
+    """A loader whose workers record which files they open."""
 
     def settle(self, taken: int) -> int:
-        """Make the batches asked for by now the pool; returns how many must be taken until all of it is learned."""
+        """Make the batches requested so far the pool; returns how many must be taken until its files are learned."""
         ...
 
     def check(self) -> None:
-        """Raise where the loader is not driven as others are."""
+        """Raise when the loader does not iterate as torch's DataLoader does."""
         ...
 
     def files(self, batch_size: int) -> BatchFiles | PartFiles | str:
-        """What the batches of the settled pool read; or why that is not known."""
+        """The files of the settled pool's batches; or the reason why they are unknown."""
         ...
 
     def called_bytes(self) -> tuple[int, ...]:
@@ -59,26 +58,26 @@ class Learnable(Loader, Renewing, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What is known of a loader before it is measured."""
+    """Properties of a loader, known before it is measured."""
 
     taken: int
     """Batches taken so far."""
     pool: int
-    """Batches of the pool."""
+    """Number of batches in the pool."""
     images: bool
     """True when batches hold images."""
     files: BatchFiles | PartFiles | str
     access: Access
     held: tuple[Any, ...]
-    """Batches to step on without the loader."""
+    """Batches for steps without the loader."""
     lap: FirstLap | None
     keeps_samples: bool
-    """True when the second time the data set did not do its work again."""
+    """True when the data set did not repeat its work the second time."""
 
 
 @dataclass(slots=True)
 class Learning:
-    """Takes the first batches. `late()` is True when that has taken too much of the time there is."""
+    """Takes the first batches twice, within a share of the budget."""
 
     loader: Learnable
     cache: PageCache
@@ -88,11 +87,11 @@ class Learning:
     spent_s: Callable[[], float]
     budget_s: float | None
     ended: Callable[[int], Exception]
-    """What to raise when the loader ends after so many batches."""
+    """The error for a loader that ends after so many batches."""
     counts_reads: Callable[[BatchFiles | PartFiles | str], bool]
 
     def run(self) -> Learned:
-        """Both laps. Raises what `ended` gives when the loader yields too little."""
+        """Take the batches twice. Raises the error from `ended` when the loader yields too few."""
         taken, pool, images, held = self._first()
         files = self.loader.files(max(1, self.loader.records().images[0]))
         self._evict(files, taken)
@@ -112,7 +111,7 @@ class Learning:
         )  # fmt: skip
 
     def _first(self) -> tuple[int, int, bool, list[Any]]:
-        """Take batches until the pool holds enough of them, or a share of the time is gone."""
+        """Take batches until the pool has enough, or a share of the budget is spent."""
         batches, taken, pool, images = self.loader.batches(), 0, 0, False
         held: list[Any] = []
         wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
@@ -121,7 +120,7 @@ class Learning:
             batch = next(batches, _END)
             if batch is _END:
                 raise self.ended(taken)
-            # Starting the workers, which takes seconds where they are spawned, teaches nothing.
+            # The start of the workers, which takes seconds where they are spawned, does not count.
             begin_s = begin_s or self.spent_s()
             spent_s = self.spent_s() - begin_s
             images = images or holds_images(batch)
@@ -137,14 +136,14 @@ class Learning:
         return taken, pool, images, held
 
     def _evict(self, files: BatchFiles | PartFiles | str, taken: int) -> None:
-        """Evict what is known."""
+        """Evict the known files."""
         if isinstance(files, str):
             return
         self.loader.release(taken)
         self.cache.evict(files.absolute(0, files.count) if isinstance(files, BatchFiles) else files.paths)
 
     def _again(self, evicted_at: int, pool: int) -> int:
-        """Take the pool once more, as far as time allows; returns how many batches have been taken then."""
+        """Take the pool once more, as far as time allows; returns the number of batches taken so far."""
         batches, begin_s, taken = self.loader.batches(), self.spent_s(), evicted_at
         # What is ahead was made before, as may be what is being made.
         first = evicted_at + self.ahead + self.workers
@@ -159,7 +158,7 @@ class Learning:
         return taken
 
     def _decided(self, found: Learned) -> Learned:
-        """How cold and warm are brought about, by what the second time showed."""
+        """Decide how files are made cold and warm, from the second run."""
         lap = found.lap
         if lap is None or not lap.images:
             return found
@@ -187,9 +186,9 @@ def _usual(files: BatchFiles | PartFiles | str) -> Access:
 def first_lap(
     records: WorkerBatches, called: tuple[int, ...], *, pool: int, skipped: int, again: range
 ) -> FirstLap | None:
-    """Sums over the batches that were made twice: first as found, then as numbers `again`; None when none were.
+    """Sums over the batches that were made twice: first as found, then as numbers `again`; None without such batches.
 
-    The first `skipped` batches pay for imports.
+    The first `skipped` batches are left out because they include imports.
     """
     row = {number: place for place, number in enumerate(records.batch)}
     pairs = [
@@ -199,7 +198,7 @@ def first_lap(
     ]
     if not pairs:
         return None
-    # Neither a busy core nor a machine that stood still for a moment is a sample that was kept.
+    # Waiting for a core, or a stall of the machine, must not look like a sample that was kept.
     times = zip(records.wall_ns, records.cpu_ns, records.run_delay_ns, strict=True)
     ran_ns = tuple(max(cpu, wall - delay) for wall, cpu, delay in times)
     usual_ns = median([ran_ns[first] for first, _, _ in pairs])

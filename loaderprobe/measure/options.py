@@ -13,17 +13,16 @@ from loaderprobe.units import join_words
 
 
 def check_options(loader: LoaderSpec, compute: ComputeSpec) -> None:
-    """Raises BadValue when this device does not take these options: they would change nothing, and mislead.
+    """Raise BadValue when this device does not take these options, because they would have no effect.
 
-    A class of computes that takes options has a `check(loader, compute)`, and is made by
-    `Class(argument, clock, config)`.
+    A compute class that takes options has `check(loader, compute)` and is created by `Class(argument, clock, config)`.
     """
     name, _ = split_name(compute.name)
     check = getattr(resolve("compute", name), "check", None)
     if check is not None:
         check(loader, compute)
     elif asked := asked_of_device(loader, compute):
-        why = "an emulated accelerator has the rate it is given" if name.startswith("emulated") else "it takes none"
+        why = "an emulated accelerator has a specified rate" if name.startswith("emulated") else "it takes none"
         verb = "do" if len(asked) > 1 else "does"
         raise BadValue(
             f"{join_words(asked)} {verb} not apply to --compute {compute.name}: {why}",

@@ -1,4 +1,4 @@
-"""What crosses the border between the sweep and the child that measures one configuration."""
+"""The messages between the sweep and the child that measures one configuration."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from loaderprobe.records.config import FileSet, RunConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the child is to measure, in how many seconds from when, and whose child it is."""
+    """The configuration that the child measures, its budget, and its parent."""
 
     config: RunConfig
     files: FileSet
     budget_s: float | None
     begin_ns: int
-    """When the order was given, on the clock that all processes of the machine share."""
+    """Time of the order in ns, on the clock that all processes of the machine share."""
     thorough: bool = False
     parent: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One line of the child's standard output: where it is, or why it gave up."""
+    """One line of the child's standard output: its stage, or the reason of its failure."""
 
     stage: str
     done: int = 0

@@ -1,4 +1,4 @@
-"""How long a segment lasts."""
+"""The duration of a segment."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MIN_BATCHES = 12
 # Token-bucket devices grant reads in slices: where workers mostly wait for storage, look for longer.
 MIN_SECONDS_BLOCKED = 2.0
 BLOCKED_SHARE = 0.3
-# A slow device cannot be given 12 steps; fewer, over at least this long, still average its noise.
+# A slow device gets fewer than 12 steps; over at least this long they still average its noise.
 MAX_SECONDS = 3.0
 MIN_STEPS_OF_SLOW_DEVICE = 3
-# However quick: so many steps tell as much as any more.
+# Most steps of a segment: more add no information.
 MOST_BATCHES = 10_000
 # In times of the longest usual segment, when there is an end to waiting.
 LONGEST = 4.0
@@ -25,7 +25,7 @@ SEGMENTS_A_ROUND = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """When a segment has seen enough: whole multiples of the worker count, long enough, batches enough."""
+    """When a segment may end: a whole multiple of the worker count, enough seconds, enough batches."""
 
     min_s: float = MIN_SECONDS
     min_batches: int = MIN_BATCHES
@@ -48,12 +48,12 @@ class Pace:
         return seconds >= self.max_s and steps >= MIN_STEPS_OF_SLOW_DEVICE
 
     def for_blocked_workers(self) -> Pace:
-        """The pace where workers spend much of their time waiting for storage."""
+        """The pace for workers that spend much of their time waiting for storage."""
         return replace(self, min_s=max(self.min_s, min(MIN_SECONDS_BLOCKED, self.max_s)))
 
 
 def pace_for(*, workers: int, rounds: int, budget_s: float | None) -> Pace:
-    """The pace that fits a configuration into `budget_s` seconds, as far as the minimum allows."""
+    """The pace that fits a configuration into `budget_s` seconds, but not below the minimum."""
     max_s = MAX_SECONDS
     if budget_s is not None:
         timed_s = budget_s / OVERHEAD

@@ -1,4 +1,4 @@
-"""What a sweep is going to measure, how long that takes, and why; said before it begins."""
+"""The plan of a sweep, printed before it begins: what it measures, why, and how long it takes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from loaderprobe.measure.pace import MAX_SECONDS, MIN_SECONDS, OVERHEAD
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.units import format_duration
 
-# Python, torch and the workers: 4 s in quiet on two cores.
+# Start of Python, torch and the workers: 4 s on two idle cores.
 START_SECONDS = 4.0
 SCREENING_SEGMENTS = 2
-# Where compute is not given: a third segment, and warming the device up.
+# For a real device: a third segment, and warming the device up.
 RESIDENT_SEGMENTS = 1
 WARM_UP_SECONDS = 2.0
 COSTLY_SEGMENTS = 4
@@ -21,25 +21,25 @@ MOST_COSTLY_ROUNDS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The seconds that the configurations still to be measured take, at least and at most."""
+    """The least and most seconds for the configurations that are still to be measured."""
 
     configurations: int
     least_s: float
-    """When every verdict is clear after the screening, and every loader quick."""
+    """If every verdict is clear after the screening, and every loader is fast."""
     most_s: float
     budget_s: float | None
     thorough: bool
     rounds: int
 
     def sentences(self) -> tuple[str, ...]:
-        """What is measured, how long, and why."""
+        """The plan as sentences for the user."""
         if not self.configurations:
-            return ("Plan: everything has been measured already.",)
+            return ("Plan: everything is already measured.",)
         counted = "1 configuration" if self.configurations == 1 else f"{self.configurations} configurations"
         screening = f"{counted}: the loader alone and in training, {self.rounds} rounds"
-        costly = "the same with warm files, without decoding, and without handing over"
-        decided = f"then {costly}" + ("" if self.thorough else ", where that leaves the cause open")
-        where = "in training itself, where training does not run as its parts predict"
+        costly = "the same with warm files, cached samples and no transport"
+        decided = f"then {costly}" + ("" if self.thorough else ", where the cause is still open")
+        where = "in training itself, where the prediction error is too large"
         return f"Plan: {screening}; {decided}; {where}.", self._time()
 
     def _time(self) -> str:

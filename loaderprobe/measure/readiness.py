@@ -1,4 +1,4 @@
-"""Brings the files of the batches to come into the state that a mode asks for, and says what is known of it."""
+"""Brings the files of the next batches into the cache state of a mode, and reports that state."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from loaderprobe.records.measurement import Access, Mode
 
 RESIDENCY_FILES = 256
 RESIDENCY_BYTES = 4 << 30
-"""Asking what is cached takes a byte a page."""
+"""Most bytes to ask about, because mincore takes a byte per page."""
 MIN_COLD_BATCHES = 3
-# Warm more than the fastest rate the cores allow would consume: that is reckoned from the images so far, and on others
-# (small ones, or of another quality) the cores are faster.
+# Warm more than the fastest rate of the cores would consume: that rate is estimated from the images so far, and other
+# images (smaller, or of another quality) may be faster.
 WARM_MARGIN = 2.0
-# Workers that are still making what was asked of them are waited for, by so much at a time.
+# Seconds between checks while waiting for workers to finish the requested batches.
 MOST_REST_NS = 10 * 10**9
 REST_S = 0.002
 # Cold segments of a round, and the rounds that new batches are saved for.
@@ -38,12 +38,12 @@ class Readiness:
     cache: PageCache
     take: Callable[[int], None]
     pool: int = 0
-    """Batches before the same come again; 0 where the files say."""
+    """Batches before the same are repeated; 0 where the files give it."""
     notes: list[str] = field(default_factory=list)
     evicted_at: int = 0
-    """Batches taken when files were last evicted."""
+    """Number of batches taken when files were last evicted."""
     last_new: int = 0
-    """Batches of the last segment that took new ones."""
+    """Number of batches in the last segment that took new ones."""
     _supply: Literal["pool", "new", "again"] = "pool"
 
     @property
@@ -55,7 +55,7 @@ class Readiness:
         return None if isinstance(self.files, PartFiles) else self.files
 
     def modes(self) -> tuple[Mode, ...]:
-        """The modes that can be prepared here: W needs files to warm or batches to repeat, Q files to read raw."""
+        """The modes that can be prepared: warm needs files or repeated batches, cached_samples needs files."""
         modes: frozenset[Mode] = (
             self.loader.modes() if isinstance(self.loader, Switched) else frozenset({"baseline", "warm"})
         )  # fmt: skip
@@ -69,7 +69,7 @@ class Readiness:
         return isinstance(self.loader, Renewing) and self.loader.repeats()
 
     def exhausted(self, segments: int, pace: Pace, to_flush: int) -> bool:
-        """True when so many cold segments need new batches, and there are not as many."""
+        """True when so many cold segments need more new batches than are left."""
         least = max(pace.multiple, MIN_COLD_BATCHES)
         batches = segments * (to_flush + self.config.loader.batches_ahead + least)
         return (
@@ -83,11 +83,11 @@ class Readiness:
             clock.sleep(REST_S)
 
     def untimed(self, mode: Mode, to_flush: int) -> int:
-        """Batches to be dropped after a cold start: in shards and databases the kernel reads ahead."""
+        """Batches to drop after a cold start: in shards and databases the kernel reads ahead."""
         return to_flush if self.access == "parts" and mode != "warm" and not self._base_is_warm else 0
 
     def limit(self, pace: Pace, mode: Mode, untimed: int) -> Pace:
-        """Cold segments read each file once; `untimed` batches go before those that are timed, or are made ahead."""
+        """The pace limited so that cold segments read each file once; `untimed` batches come before the timed ones."""
         if self._base_is_warm or mode == "warm" or self.access == "none":
             return pace
         least = max(pace.multiple, MIN_COLD_BATCHES)
@@ -103,14 +103,14 @@ class Readiness:
             if once < least:
                 size = self.config.compute.batch_size
                 self.notes.append(
-                    f"the {(once + untimed) * size} images are too few to read each only once in a "
+                    f"the {(once + untimed) * size} images are too few to read each once per "
                     f"segment: {size * (untimed + least)} are needed"
                 )
         once -= once % pace.multiple
         return replace(pace, max_batches=max(once, least))
 
     def prepare(self, mode: Mode, *, taken: int, pace: Pace, to_flush: int, cpu_s: float, cores: float) -> None:
-        """Make the files of the next segment cold, or warm. `cpu_s` is what an image has cost its worker so far."""
+        """Make the files of the next segment cold or warm. `cpu_s` is the CPU time per image in a worker so far."""
         if self.access == "none":
             return
         if mode != "warm" and not self._base_is_warm:
@@ -143,7 +143,7 @@ class Readiness:
             self.cache.evict(self.files.absolute(0, self.files.count))
 
     def _supplied(self, batches: Literal["new", "again"]) -> None:
-        """Drop what was asked for before the loader was told to make other batches."""
+        """Drop the batches that were requested before the loader was switched to others."""
         if batches != self._supply:
             self.take(self.config.loader.batches_ahead)
         self._supply = batches
@@ -162,7 +162,7 @@ class Readiness:
         self.cache.warm(known.absolute(taken * size, images))
 
     def resident(self, first_batch: int) -> float | None:
-        """Share of the coming files, or of all that are read in parts, in the page cache; None when it is not known."""
+        """Cached share of the next files, or of all files that are read in parts; None when unknown."""
         if isinstance(self.files, PartFiles):
             few = sum(self.files.file_bytes.values()) <= RESIDENCY_BYTES
             return self.cache.resident(self.files.paths) if few else None
@@ -173,7 +173,7 @@ class Readiness:
         return self.cache.resident(self.files.absolute(ahead, count))
 
     def delivered(self, first_batch: int, batches: int) -> tuple[int | None, int | None]:
-        """Bytes of the files of these batches: all, and those that nothing has read since the files were evicted."""
+        """(bytes of the files of these batches, bytes of those that were not read since the eviction)."""
         known, size = self.whole(), self.config.compute.batch_size
         if known is None or self.access != "files":
             return None, None

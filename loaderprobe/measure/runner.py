@@ -1,4 +1,4 @@
-"""Run one configuration in a child process: a `Measurement`, or a `RunFailure` that says how it ended."""
+"""Run one configuration in a child process: a `Measurement`, or a `RunFailure` with its reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def child_command(order: Path, result: Path) -> list[str]:
 
 
 def by_command(command: Command) -> Start:
-    """Starts children as programs of their own."""
+    """Starts children as separate programs."""
 
     def start(order: Path, result: Path, log: Path) -> Child:
         with log.open("wb") as log_file:
@@ -61,7 +61,7 @@ def run_configuration(
     on_event: Callable[[Event], None],
     start: Start | None = None,
 ) -> Measurement | RunFailure:
-    """Measure one configuration in a child, and end the child and its workers whatever happens.
+    """Measure one configuration in a child, and end the child and its workers in any case.
 
     `start` starts the child; None starts a new Python.
     """
@@ -82,8 +82,8 @@ def run_configuration(
     reason, hint, by_signal = explain_death(code, log_lines)
     if timed_out:
         reason, hint = (
-            f"it had not ended after {time_limit_s:.0f} s",
-            "raise --time-limit, or look at the log for a hang",
+            f"timeout: not finished after {time_limit_s:.0f} s",
+            "raise --time-limit, or check the log for a hang",
         )
     elif last.failure:
         reason, hint, by_signal = last.failure, last.hint, None
@@ -111,7 +111,7 @@ def kill_group(child: Child) -> None:
 
 
 def _follow(child: Child, clock: Clock, deadline_ns: int, on_event: Callable[[Event], None]) -> tuple[Event, bool]:
-    """Pass on the child's events until it ends: (last event, whether the time limit ended it)."""
+    """Pass on the child's events until it ends: (last event, whether it ran into the timeout)."""
     assert child.stdout is not None
     lines: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_read_lines, args=(child.stdout, lines), daemon=True).start()
@@ -146,5 +146,5 @@ def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
 def _checked(order: Order, result_path: Path) -> Measurement:
     measurement = decode("measurement", result_path.read_bytes(), Measurement, str(result_path))
     if measurement.config != order.config:
-        raise LoaderprobeError("the measuring process answered for another configuration", hint="please report this")
+        raise LoaderprobeError("the measuring process returned another configuration", hint="please report this")
     return measurement

@@ -1,4 +1,4 @@
-"""One segment: flush, then time whole steps until the pace says enough."""
+"""One segment: flush, then time whole steps until the pace allows the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loaderprobe.records.measurement import Segment, WorkerBatches
 
 @dataclass(slots=True)
 class Steps:
-    """The training thread's stamps, one entry a step."""
+    """The training thread's time stamps in ns, one entry per step."""
 
     begin_ns: list[int] = field(default_factory=list)
     ready_ns: list[int] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Steps:
     process_cpu_ns: int = 0
 
     def segment(self, **seen: Any) -> Segment:
-        """As a record, with what the session knows beside the stamps."""
+        """The record of the segment, with the session's data added."""
         return Segment(
             begin_ns=tuple(self.begin_ns),
             ready_ns=tuple(self.ready_ns),
@@ -42,13 +42,13 @@ class Steps:
 
 
 def flush(batches: Iterator[Any], count: int) -> None:
-    """Take and drop `count` batches: those made ahead before the switch flatter what comes after it."""
+    """Take and drop `count` batches: those made ahead of the switch would bias the segment after it."""
     for _ in range(count):
         next(batches)
 
 
 def drain(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
-    """Take batches as fast as the loader gives them."""
+    """Loader only: take batches as fast as the loader makes them."""
 
     def take() -> None:
         next(batches)
@@ -63,7 +63,7 @@ def drain(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
 
 
 def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace, instead: Sequence[Any] = ()) -> Steps:
-    """Take each batch, copy it to the device, train on it; or on `instead` in turn, where nothing is handed over."""
+    """Take each batch, copy it to the device and train on it; without transport, train on `instead` in turn."""
 
     def step() -> None:
         batch = next(batches)
@@ -80,7 +80,7 @@ def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace, in
 
 
 def train_resident(on_device: Sequence[Any], compute: Compute, clock: Clock, pace: Pace) -> Steps:
-    """Train in turn on batches that stay on the device: what compute alone can do."""
+    """Train in turn on batches that stay on the device: the rate of compute alone."""
 
     def step() -> None:
         now = clock.now_ns()
@@ -96,14 +96,14 @@ def train_resident(on_device: Sequence[Any], compute: Compute, clock: Clock, pac
 
 
 def _finish(steps: Steps, compute: Compute) -> None:
-    """Wait for the device once, at the end; only then are its own times read."""
+    """Wait for the device once, at the end; only then read its own times."""
     steps.finished_ns = compute.finish()
     if isinstance(compute, Timed):
         steps.device_begin_ns = compute.begun()
 
 
 def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, pace: Pace) -> None:
-    """Call `step` until the pace says enough. A batch is released when `step` returns, inside the iteration."""
+    """Call `step` until the pace allows the end. A batch is released when `step` returns, inside the iteration."""
     cpu_ns, process_ns = clock.thread_cpu_ns(), clock.process_cpu_ns()
     start_ns = now_ns = clock.now_ns()
     while not pace.enough(len(steps.begin_ns), (now_ns - start_ns) / 1e9):

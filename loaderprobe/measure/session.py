@@ -1,4 +1,4 @@
-"""One configuration, in one process: rounds of shuffled modes inside one iterator, to a `Measurement`."""
+"""One configuration in one process: rounds of shuffled modes inside one iterator give a `Measurement`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OnStage = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of one measurement, which know nothing of each other."""
+    """The independent parts of one measurement."""
 
     loader: Loader
     compute: Compute
@@ -49,13 +49,13 @@ class Parts:
     read_devices: Callable[[], int | None]
     """Bytes that the devices under the data have read so far; None when not visible."""
     next_round: NextRound
-    waits: Callable[[], WaitSamples | str] = lambda: "nobody looked at the workers"
-    """What workers were seen waiting for so far, or why that is not known."""
+    waits: Callable[[], WaitSamples | str] = lambda: "the workers were not sampled"
+    """The samples of the workers' waits so far, or why there are none."""
 
 
 @dataclass(slots=True)
 class Session:
-    """Runs one configuration. `on_stage(name, done, total)` hears of every segment before it begins."""
+    """Runs one configuration. `on_stage(name, done, total)` is called before every segment."""
 
     config: RunConfig
     files: Files | None
@@ -66,11 +66,11 @@ class Session:
     thorough: bool = False
     access: Access = "files"
     taken: int = 0
-    """Batches that have been taken from the loader before."""
+    """Number of batches taken from the loader so far."""
     pool: int = 0
-    """Batches before the same come again; 0 where the files say."""
+    """Batches before the same are repeated; 0 where the files give it."""
     held: tuple[Any, ...] = ()
-    """Batches to step on without the loader; without them the first batch."""
+    """Batches for steps without the loader; if empty, the first batch."""
     first_lap: FirstLap | None = None
     alternatives: tuple[Alternative, ...] = ()
     images: bool = True
@@ -89,16 +89,16 @@ class Session:
 
     @property
     def base_mode(self) -> Mode:
-        """The mode that is the configuration as asked."""
+        """The mode of the configuration as asked."""
         return "warm" if self.config.cache == "warm" else "baseline"
 
     @property
     def _to_flush(self) -> int:
-        """At most as many batches are made ahead of a switch, and being made."""
+        """Most batches that can be made, or in progress, ahead of a switch."""
         return self.config.loader.workers * (self.config.loader.prefetch_factor + 1)
 
     def run(self) -> None:
-        """Measure round after round, until more would tell nothing new or the budget is spent."""
+        """Measure round after round, until more cannot change the verdict or the budget is spent."""
         self._begin()
         shuffle = random.Random(self.config.seed)
         begun_ns = self.parts.clock.now_ns()
@@ -112,7 +112,7 @@ class Session:
                 self._segments.append(self._segment(mode, activity, number))
 
     def profile(self) -> None:
-        """See what the GPU does, in a window outside all segments; or keep the reason why not."""
+        """Record the GPU in a profiler window outside all segments; or keep the reason why not."""
         self._timeline = record_window(
             self.parts.compute,
             self.config,
@@ -124,7 +124,7 @@ class Session:
         )
 
     def _feed(self, count: int) -> Iterator[Any]:
-        """So many batches as in a segment of the configuration as asked, in files that are as cold as they were."""
+        """`count` batches as in a segment of the configuration as asked, from files in the same cache state."""
         self._prepare(self.base_mode, replace(self._pace, min_batches=count))
         first, size = self.taken, self.config.compute.batch_size
         self._switch(self.base_mode)
@@ -138,7 +138,7 @@ class Session:
             yield next(self._batches)
 
     def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
-        """What was seen. Call it while the loader is still entered."""
+        """The measurement so far. Call it before the loader is left."""
         waits = self.parts.waits()
         unseen = [
             *([no_timeline(self._timeline)] if isinstance(self._timeline, str) else []),
@@ -168,24 +168,24 @@ class Session:
         )
 
     def _plan(self) -> list[tuple[Mode, Activity]]:
-        """The segments of the next round; none when nothing that can be done here would tell more."""
+        """The segments of the next round; none when no possible segment would change the verdict."""
         asked = self.parts.next_round(self.measurement((), ()), thorough=self.thorough)
         possible = {*self._ready.modes(), "resident"}
         return [] if any(mode not in possible for mode, _ in asked) else list(asked)
 
     def _new_batches_for(self, plan: Sequence[tuple[Mode, Activity]]) -> bool:
-        """False where cold segments need batches that were never made, and too few of those are left."""
+        """False where cold segments need new batches, and too few are left."""
         cold = sum(mode not in ("warm", "resident") for mode, _ in plan)
         short = self._ready.exhausted(cold, self._pace, self._to_flush)
         if short:
-            self._notes.append("every batch of the data set has been made once, so there was no further round")
+            self._notes.append("every batch of the data set was made once, so there was no further round")
         return not short
 
     def _spent_s(self) -> float:
         return (self.parts.clock.now_ns() - self._started_ns) / 1e9
 
     def _time_for(self, segments: int, begun_ns: int) -> bool:
-        """True when so many segments like those so far fit into the budget; the first round always does."""
+        """True when so many segments fit into the budget, at the duration so far; the first round always fits."""
         if self.budget_s is None or not self._segments:
             return True
         each_s = (self.parts.clock.now_ns() - begun_ns) / 1e9 / len(self._segments)
@@ -220,7 +220,7 @@ class Session:
         if mode == "resident":
             self._ready.rest(self.taken, self.parts.clock)
         if activity == "train" and self._resident:
-            # A device that was idle meanwhile is slow in its first steps, which weigh more in the shorter segment.
+            # A device is slow in its first steps after idling, and they weigh more in a shorter segment.
             train_resident(self._resident[:1], self.parts.compute, self.parts.clock, Pace(max_batches=1))
         if mode == "resident":
             alone = replace(self._pace, multiple=1)
@@ -237,7 +237,7 @@ class Session:
         if activity == "loader_only":
             steps = drain(self._batches, self.parts.clock, pace)
         else:
-            # Where nothing is handed over, the step takes a batch from before.
+            # Without transport, the step uses an earlier batch.
             instead = self._stand_in if mode == "no_transport" else ()
             steps = train(self._batches, self.parts.compute, self.parts.clock, pace, instead)
         self.taken = first + len(steps.begin_ns)
@@ -252,7 +252,7 @@ class Session:
         self.taken += count
 
     def _switch(self, mode: Mode) -> None:
-        """Switch the workers, and drop what was made before: it would flatter what comes after."""
+        """Switch the workers, and drop the batches made before, which would bias the segment."""
         loader, most = self.parts.loader, self._to_flush
         if not isinstance(loader, Switched):
             self._drop(most)
@@ -264,7 +264,7 @@ class Session:
             self._drop(1)
 
     def _paced(self, mode: Mode) -> Pace:
-        """Cold segments read each file once; where workers wait for storage, they look for longer."""
+        """The pace of a mode: cold segments read each file once, and are longer where workers wait for storage."""
         pace = self._pace
         if "warm" not in (self.base_mode, mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()

@@ -1,4 +1,4 @@
-"""Many configurations, one after the other; each result is kept as soon as it is there."""
+"""Many configurations in sequence; each result is stored at once."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory
 
-# What a configuration usually takes; used for the estimate of time left until one has been measured.
+# Usual seconds of a configuration, for the estimate of time left until one is measured.
 USUAL_SECONDS = 20.0
 # Of a budget; a round that has begun is ended, and the storage is measured after it.
 DEALT = 0.95
-# What a child that has hung may take beyond the whole budget.
+# Seconds beyond the whole budget until a child runs into the timeout.
 GRACE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a sweep is."""
+    """The progress of a sweep."""
 
     number: int
-    """Of this configuration among those to measure, from 1."""
+    """Number of this configuration among those to measure, from 1."""
     total: int
     config: RunConfig
     stage: str
     share: float
-    """Done of all that was to be measured, 0 to 1."""
+    """Completed share of the sweep, 0 to 1."""
     left_s: float
-    """Estimate, from what the configurations so far took."""
+    """Estimated seconds left, from the configurations so far."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -48,11 +48,11 @@ def pending(run: RunDirectory) -> list[RunConfig]:
 
 
 def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run = run_configuration) -> None:
-    """Measure what is pending in `run`, keeping each result at once.
+    """Measure the pending configurations of `run`, and store each result at once.
 
-    The budget is dealt out evenly over what is left, so that a slow configuration costs the later ones
-    their long segments first; what has not begun when it is spent is left for another time.
-    KeyboardInterrupt leaves everything kept.
+    The budget is divided evenly over the remaining configurations, so after a slow one the later ones get
+    shorter segments. Configurations that have not begun when it is spent stay pending. On KeyboardInterrupt
+    all results are kept.
     """
     todo = pending(run)
     spec = run.record.spec

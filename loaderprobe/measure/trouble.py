@@ -1,4 +1,4 @@
-"""From what a dying child said to one sentence and a next step."""
+"""The reason and the next step for a failed child, as sentences."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def explain_error(error: BaseException) -> tuple[str, str]:
 
 
 def explain_death(return_code: int, log: Sequence[str]) -> tuple[str, str, str | None]:
-    """(reason, hint, signal) for a child that ended without a word."""
+    """(reason, hint, signal) for a child that ended without a message."""
     if return_code < 0:
         name = signal_name(-return_code)
-        hint = "look for the out-of-memory killer in dmesg" if name == "SIGKILL" else ""
+        hint = "check dmesg for the out-of-memory killer" if name == "SIGKILL" else ""
         return f"the measuring process was killed by {name}", hint, name
-    last = next((line for line in reversed(log) if line.strip()), "it said nothing")
+    last = next((line for line in reversed(log) if line.strip()), "no output")
     return f"the measuring process ended with code {return_code}: {last}", "", None

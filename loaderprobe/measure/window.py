@@ -1,4 +1,4 @@
-"""The profiler window of a session: how long it may be, and why there may be none."""
+"""The profiler window of a session: its length, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NOT_ASKED = "no profiler window was asked for"
 WINDOW_WARM_UP = 3
 USUAL_STEPS = 20
 LEAST_STEPS = 5
-# Assumed: what a configuration's picture is worth. The steps without the profiler take as long again.
+# Assumed: seconds for a configuration's timeline. The steps without the profiler take as long again.
 MOST_SECONDS = 45.0
 
 
 def no_timeline(reason: str) -> Missing:
-    """Why there is no timeline."""
+    """The record of a missing timeline, with its reason."""
     return Missing(name=TIMELINE, reason=reason)
 
 
@@ -30,7 +30,7 @@ def record_window(
     compute: Compute, config: RunConfig, segments: Sequence[Segment], feed: Callable[[int], Iterator[Any]], *,
     flushed: int, left_s: float | None, on_stage: Callable[[str], None],
 ) -> Timeline | str:  # fmt: skip
-    """The window, or the reason why there is none: whatever goes wrong in it does not cost the measurement.
+    """The window, or the reason why there is none: an error in it does not spoil the measurement.
 
     `feed(count)` flushes `flushed` batches and gives `count`; `left_s` is what is left of the budget.
     """
@@ -54,18 +54,18 @@ def record_window(
 
 
 def why_not_profiled(info: ComputeInfo) -> str:
-    """For a compute that cannot tell what its device did."""
+    """The reason for a compute that records no kernels."""
     if info.name == NO_STEP:
         return "no step was given, so no GPU trained"
     if info.specified_images_per_s is not None:
         return "an emulated accelerator runs no kernels"
     if info.name == "step":
-        return "only this product's own training steps are recorded kernel by kernel, not a step of yours"
-    return f"training ran on {info.device}, whose work is not recorded kernel by kernel"
+        return "kernels are recorded only for loaderprobe's own training steps, not for your step"
+    return f"training ran on {info.device}, whose kernels are not recorded"
 
 
 def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segment], flushed: int) -> float:
-    """What a window of the usual length takes, with as many steps before it; 0 where there will be none."""
+    """Seconds for a window of the usual length and as many steps before it; 0 where there will be none."""
     step_s = seconds_a_step(segments, "warm" if config.cache == "warm" else "baseline")
     if not isinstance(compute, Profiling) or step_s is None:
         return 0.0
@@ -83,9 +83,9 @@ def seconds_a_step(segments: Sequence[Segment], mode: Mode) -> float | None:
 
 
 def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float) -> int | str:
-    """Steps of the window: enough to see past what was made ahead, as many as usual where time allows.
+    """Steps of the window: more than the batches made ahead, and as many as usual where time allows.
 
-    A window of fewer than twice the batches ahead would live on them, and look compute-bound. Returns the reason
+    A window of fewer than twice the batches ahead would use them up and look compute-bound. Returns the reason
     when so many steps would take longer than `limit_s`; `flushed` batches and the warm-up go before them.
     """
     least = max(LEAST_STEPS, 2 * config.loader.batches_ahead)

@@ -1,4 +1,4 @@
-"""Counters read while training runs: device, workers, machine, GPU. Not available is a reason, never 0."""
+"""Counters read during training: device, workers, machine, GPU. An unavailable counter has a reason, never 0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loaderprobe.samplers.nvml import NvmlSampler
 def sampling(
     clock: Clock, devices: Sequence[str], worker_pids: Callable[[], Sequence[int]], gpu_uuid: str | None
 ) -> SamplerThread:
-    """All samplers of this product, read together in one thread."""
+    """All built-in samplers, read together in one thread."""
     return SamplerThread(
         [
             DiskSampler(clock, devices),

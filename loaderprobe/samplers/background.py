@@ -1,4 +1,4 @@
-"""One thread that reads all samplers now and then."""
+"""One thread that reads all samplers periodically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PERIOD_S = 0.2
 
 
 class SamplerThread:
-    """Reads every sampler each `period_s`. A sampler that raises is dropped, and its reason kept."""
+    """Reads every sampler each `period_s`. A sampler that raises is dropped, and the reason is kept."""
 
     def __init__(self, samplers: Sequence[Sampler], period_s: float = PERIOD_S) -> None:
         self._samplers = list(samplers)
@@ -52,7 +52,7 @@ class SamplerThread:
                 self._broken.append(Missing(name=name, reason=f"{name} stopped: {type(error).__name__}: {error}"))
 
     def collected(self) -> tuple[list[Series], list[Missing]]:
-        """(series, what is missing and why), of everything so far."""
+        """(all series so far, what is missing and why)."""
         found = [item for sampler in self._samplers for item in sampler.series()]
         series = [item for item in found if isinstance(item, Series)]
         return series, [*(item for item in found if isinstance(item, Missing)), *self._broken]

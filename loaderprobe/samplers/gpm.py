@@ -1,8 +1,8 @@
 """GPM: how many SMs are busy and how many warps they hold, on Hopper and newer GPUs.
 
-The driver computes an average from any two samples, neighbours or the first and the last. Not yet shown on a device:
-that no counter overflows between samples many minutes apart. GPM does not use CUPTI (NVIDIA/DCGM issue 62), so that
-a profiler may run meanwhile.
+The driver computes an average between any two samples, neighbours or the first and the last. Not yet verified on a
+device: that no counter overflows between samples many minutes apart. GPM does not use CUPTI (NVIDIA/DCGM issue 62), so
+a profiler may run at the same time.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class GpmMetric:
     ids: tuple[int, ...]
     """Numbers of nvmlGpmMetricId_t."""
     scale: float = 0.01
-    """From NVML's unit, usually percent, to ours."""
+    """Factor from NVML's unit, usually percent, to the unit of `Series`."""
 
     @property
     def source(self) -> str:
-        """Where a reading comes from, in words."""
-        return f"NVML GPM, average since the reading before: {self.meaning}"
+        """The source of a reading, as text."""
+        return f"NVML GPM, average since the previous reading: {self.meaning}"
 
 
 _MEBIBYTE = 1 << 20
 METRICS = (
     GpmMetric(name="gpu_graphics_utilization", unit="", meaning="share of time the engines had work", ids=(1,)),
     GpmMetric(name="gpu_sm_utilization", unit="", meaning="share of SMs that were busy", ids=(2,)),
-    GpmMetric(name="gpu_sm_occupancy", unit="", meaning="active warps, of the most the SMs can hold", ids=(3,)),
+    GpmMetric(name="gpu_sm_occupancy", unit="", meaning="active warps over the maximum of the SMs", ids=(3,)),
     GpmMetric(name="gpu_tensor_utilization", unit="", meaning="share of time the tensor cores were busy", ids=(5,)),
-    GpmMetric(name="gpu_dram_utilization", unit="", meaning="memory traffic, of the most there can be", ids=(10,)),
+    GpmMetric(name="gpu_dram_utilization", unit="", meaning="memory traffic over the maximum", ids=(10,)),
     GpmMetric(name="gpu_pcie_to_device", unit="bytes/s", meaning="PCIe traffic to the GPU", ids=(21,), scale=_MEBIBYTE),
     GpmMetric(
         name="gpu_pcie_from_device", unit="bytes/s", meaning="PCIe traffic from the GPU", ids=(20,), scale=_MEBIBYTE
@@ -56,13 +56,13 @@ METRICS = (
 )
 
 Answers = Mapping[str, float | str]
-"""By name of the metric: its value, or the reason why it has none."""
+"""Metric name to its value, or to the reason why it has none."""
 
 
 class GpmReader:
     """Averages between samples of one GPU. NVML's samples are not thread-safe: one thread makes and reads them.
 
-    Another may call `whole` meanwhile, and `close` once that thread has ended. Methods raise nvml.NVMLError.
+    Another thread may call `whole`, and `close` once that thread has ended. Methods raise nvml.NVMLError.
     """
 
     def __init__(self, clock: Clock, device: NvmlDevice) -> None:
@@ -76,7 +76,7 @@ class GpmReader:
         self._whole: Answers = {}
 
     def start(self) -> str | None:
-        """Take the first sample. A GPU without GPM is a reason, and there is nothing to read then."""
+        """Take the first sample. A GPU without GPM gives a reason and no readings."""
         nvml = self._device.nvml
         try:
             supported = call(nvml, "nvmlGpmQueryDeviceSupport", self._device.parent).isSupportedDevice
@@ -94,7 +94,7 @@ class GpmReader:
         return None
 
     def read(self) -> Answers | None:
-        """Averages since the reading before; None when that is too short a time ago for the driver."""
+        """Averages since the previous reading; None when that is too recent for the driver."""
         if self._clock.now_ns() - self._last_ns < LEAST_GAP_NS:
             return None
         current = self._spare[-1]
@@ -108,7 +108,7 @@ class GpmReader:
         return answers
 
     def whole(self) -> list[Series | Missing]:
-        """One average of each metric from the first sample to the last, as a reading of its own."""
+        """One average of each metric from the first sample to the last, as a separate reading."""
         answers, last_ns = self._whole, self._last_ns
         over = f"NVML GPM, one average over the {(last_ns - self._first_ns) / 1e9:.1f} s before this reading"
         found: list[Series | Missing] = []
@@ -123,7 +123,7 @@ class GpmReader:
         return found
 
     def close(self) -> None:
-        """Give the samples back; a GPU that has been lost takes them with it."""
+        """Free the samples; a lost GPU has freed them already."""
         for sample in self._allocated:
             with suppress(self._device.nvml.NVMLError):
                 call(self._device.nvml, "nvmlGpmSampleFree", sample)
@@ -151,7 +151,7 @@ class GpmReader:
 
 
 def _answer(metric: GpmMetric, told: list[Any]) -> float | str:
-    """Each metric has a status of its own, also in an answer that succeeded."""
+    """Each metric has its own status, even in a successful answer."""
     values = [each.value * metric.scale for each in told if each.nvmlReturn == 0 and math.isfinite(each.value)]
     if values:
         return float(max(values))
@@ -160,5 +160,5 @@ def _answer(metric: GpmMetric, told: list[Any]) -> float | str:
 
 
 def gpm_reason(error: Any) -> str:
-    """Why GPM as a whole gives nothing, in words."""
+    """The reason why GPM gives no metric at all."""
     return f"GPM: {reason_for(error)}"

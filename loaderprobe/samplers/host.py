@@ -1,4 +1,4 @@
-"""Counters of the host: what devices read, what workers use, how busy the cores are."""
+"""Counters of the host: bytes read by devices, CPU and bytes of workers, load of the cores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loaderprobe.system.process import ProcessCounters, read_process
 
 
 class DiskSampler(RecordedSampler):
-    """Bytes that the devices under the data have read, for anybody, cumulative."""
+    """Bytes that the devices under the data have read, for all processes, cumulative."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class WorkerSampler(RecordedSampler):
         self._last: dict[int, ProcessCounters] = {}
 
     def sample(self) -> None:
-        """Read every worker's counters; one that has gone keeps its last."""
+        """Read every worker's counters; a worker that has ended keeps its last values."""
         for pid in self._pids():
             counters = self._read(pid)
             if counters is not None:
@@ -65,13 +65,13 @@ class WorkerSampler(RecordedSampler):
         else:
             self.record("worker_cpu", "s", "/proc/PID/stat", sum(value or 0.0 for value in cpu))
         if None in read:
-            self.miss("worker_read", "/proc/PID/io of a worker may not be read")
+            self.miss("worker_read", "no permission to read /proc/PID/io of a worker")
         else:
             self.record("worker_read", "bytes", "/proc/PID/io", sum(value or 0 for value in read))
 
 
 class MachineSampler(RecordedSampler):
-    """Share of all cores busy between readings, for anybody, 0 to 1."""
+    """Share of all cores busy between readings, for all processes, 0 to 1."""
 
     def __init__(self, clock: Clock, read: Callable[[], float] = psutil.cpu_percent) -> None:
         super().__init__(clock)

@@ -1,4 +1,4 @@
-"""NVML: how busy the GPU is, its power, energy and clocks, and who else uses it. Every error is a reason, never 0."""
+"""NVML: utilization, power, energy, clocks and other processes of the GPU. An error gives a reason, never 0."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from loaderprobe.samplers.recorded import RecordedSampler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlFigure:
-    """One figure that NVML gives for one call."""
+    """One figure from one NVML call."""
 
     name: str
     unit: str
     source: str
     read: Callable[[NvmlDevice], float | str]
-    """Its value, or the reason why there is none; raises nvml.NVMLError."""
+    """The value, or the reason why there is none. Raises nvml.NVMLError."""
 
 
 def _clock_mhz(device: NvmlDevice, which: str) -> float:
@@ -34,14 +34,14 @@ def _clock_mhz(device: NvmlDevice, which: str) -> float:
 
 
 def _other_processes(device: NvmlDevice) -> float | str:
-    """Processes but this one, which trains on this GPU and so is one of them.
+    """Number of processes on this GPU without this one, which trains there.
 
-    It is not looked for by its id: in a container NVML often lists the host's.
+    It is not matched by its id, because in a container NVML often lists the host's ids.
     """
     listed = device.ask("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
     pids = {process.pid for process in listed}
     if not pids:
-        return "NVML lists no process on this GPU, not even this one: a container, perhaps"
+        return "NVML lists no process on this GPU, not even this one; this may be a container"
     return float(len(pids) - 1)
 
 
@@ -67,22 +67,22 @@ FIGURES = (
         read=lambda device: _clock_mhz(device, "NVML_CLOCK_MEM"),
     ),
     NvmlFigure(
-        name="gpu_throttle", unit="bits", source="NVML clocks event reasons: 0 none, 1 idle, others hold clocks down",
+        name="gpu_throttle", unit="bits", source="NVML clocks event reasons: 0 none, 1 idle, others lower the clocks",
         read=lambda device: float(
             device.ask("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
         ),
     ),
     NvmlFigure(
-        name="gpu_other_processes", unit="", source="NVML compute processes on this GPU, at least, less this one",
+        name="gpu_other_processes", unit="", source="NVML compute processes on this GPU without this one, at least",
         read=_other_processes,
     ),
 )  # fmt: skip
 
 
 class NvmlSampler(RecordedSampler):
-    """Readings of the GPU that trains here, found by UUID. `nvml` is the pynvml module or a fake.
+    """Readings of the GPU that trains, found by UUID. `nvml` is the pynvml module or a fake.
 
-    `sample` is to be called by one thread. Raises nothing of NVML's: what is not there has its reason.
+    Only one thread may call `sample`. NVML's errors are not raised: a missing figure has a reason.
     """
 
     def __init__(self, clock: Clock, uuid: str | None, nvml: Any = None) -> None:
@@ -113,7 +113,7 @@ class NvmlSampler(RecordedSampler):
             self._shut_down()
 
     def sample(self) -> None:
-        """Read what this GPU offers; the rest keeps its reason."""
+        """Read the figures that this GPU offers; the others keep their reason."""
         device = self._device
         if device is None:
             return
@@ -124,7 +124,7 @@ class NvmlSampler(RecordedSampler):
             self._read_gpm(device)
 
     def series(self) -> Sequence[Series | Missing]:
-        """All that was read, the reasons for what never was, and for what stopped before the end."""
+        """All readings, and the reasons for figures that were never read or that stopped early."""
         found = list(super().series())
         ends = {series.name: series.time_ns[-1] for series in found if isinstance(series, Series)}
         for name, reason in dict(self._stopped).items():

@@ -13,19 +13,19 @@ ERROR_NOT_FOUND = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlDevice:
-    """Handles of a GPU. Every call raises `nvml.NVMLError`, and nothing else, when there is no answer."""
+    """Handles of a GPU. A call without an answer raises `nvml.NVMLError` and no other error."""
 
     nvml: Any
     """The pynvml module or a fake of it."""
     handle: Any
-    """What trains: a whole GPU or a MIG instance."""
+    """The device that trains: a whole GPU or a MIG instance."""
     parent: Any
     """The whole GPU."""
     instance: int | None
     """Number of the GPU instance; None for a whole GPU."""
 
     def ask(self, *names: str) -> Any:
-        """The answer of the first of these functions that both pynvml and the driver have."""
+        """The result of the first of these functions that both pynvml and the driver have."""
         for name in names[:-1]:
             try:
                 return call(self.nvml, name, self.handle)
@@ -35,7 +35,7 @@ class NvmlDevice:
         return call(self.nvml, names[-1], self.handle)
 
     def explain(self, error: Any) -> str:
-        """An error in words, with MIG named where it is why something is not supported."""
+        """The text of an error; names MIG where MIG is the reason."""
         if error.value != NOT_SUPPORTED:
             return reason_for(error)
         if self.instance is not None:
@@ -47,7 +47,7 @@ class NvmlDevice:
 
 
 def call(nvml: Any, name: str, *arguments: Any) -> Any:
-    """`nvml.name(*arguments)`. A pynvml without that function answers as a driver without it does."""
+    """`nvml.name(*arguments)`. A pynvml without that function raises the same error as a driver without it."""
     function = getattr(nvml, name, None)
     if function is None:
         raise nvml.NVMLError(FUNCTION_NOT_FOUND)
@@ -55,9 +55,9 @@ def call(nvml: Any, name: str, *arguments: Any) -> Any:
 
 
 def open_device(nvml: Any, uuid: str) -> NvmlDevice:
-    """The GPU or MIG instance of this UUID, NVML being initialised: CUDA's numbering is not NVML's.
+    """The GPU or MIG instance with this UUID, because CUDA's numbering is not NVML's. NVML must be initialised.
 
-    Raises nvml.NVMLError when NVML does not know it or does not tell.
+    Raises nvml.NVMLError when NVML does not know it.
     """
     handle = _handle(nvml, uuid)
     try:
@@ -79,7 +79,7 @@ def open_device(nvml: Any, uuid: str) -> NvmlDevice:
 
 
 def _handle(nvml: Any, uuid: str) -> Any:
-    """torch does not say of a UUID whether it is a MIG instance's, so both prefixes are tried."""
+    """Both prefixes are tried, because torch does not mark the UUID of a MIG instance."""
     try:
         return call(nvml, "nvmlDeviceGetHandleByUUID", uuid)
     except nvml.NVMLError as error:

@@ -34,7 +34,7 @@ class RecordedSampler:
         self._missing.setdefault(name, reason)
 
     def series(self) -> Sequence[Series | Missing]:
-        """All that was read, and the reasons for what was never read."""
+        """All readings, and the reasons for figures that were never read."""
         read = [
             Series(
                 name=name,

@@ -1,4 +1,4 @@
-"""What workers wait for, looked at by a process of its own while they work."""
+"""What workers wait for, sampled by a separate process while they work."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Threads = Callable[[], Sequence[tuple[int, int]]]
 
 
 def looking_command(folder: Path, rate_hz: float) -> list[str]:
-    """The command line of the process that looks, a child of this one."""
+    """The command line of the sampling process, a child of this one."""
     arguments = [str(folder), str(os.getpid()), str(rate_hz)]
     return [sys.executable, "-P", "-m", "loaderprobe.system.waits_process", *arguments]
 
 
 class WaitsSampler:
-    """Looks at `threads` some `rate_hz` times a second, from entering to leaving.
+    """Samples `threads` about `rate_hz` times a second, from entering to leaving.
 
-    Enter it when the workers are there, and in a thread that outlives it: the kernel ends the process that looks
-    with the thread that started it. Workers that may be looked at only by leave (`let_be_read_by`) have to give
-    it; this process gives it for itself. Entering waits until the looking process is ready, which takes 0.1 s.
-    It never raises for want of samples: `samples` has the reason.
+    Enter it when the workers exist, and in a thread that outlives it: the kernel ends the sampling process with the
+    thread that started it. Workers must allow sampling where Yama asks for it (`let_be_read_by`); this process allows
+    it for itself. Entering waits until the sampling process is ready, which takes 0.1 s. It never raises when sampling
+    is impossible: `samples` has the reason.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class WaitsSampler:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
-        self._reason = "looking at what workers wait for has not begun"
+        self._reason = "sampling of the workers' waits has not started"
         self._allowed = False
 
     def __enter__(self) -> Self:
@@ -66,7 +66,7 @@ class WaitsSampler:
             self._folder = Path(tempfile.mkdtemp(prefix="waits-", dir=self._scratch))
             self._begin(self._folder)
         except OSError as error:
-            self._fail(f"the process that looks at what workers wait for could not be started: {error}")
+            self._fail(f"the process that samples the workers' waits could not be started: {error}")
         return self
 
     def __exit__(
@@ -78,7 +78,7 @@ class WaitsSampler:
             let_be_read_by(0)
 
     def follow_threads(self) -> None:
-        """Ask for the threads again, after workers have come, gone or been replaced."""
+        """List the threads again, after workers have started, ended or been replaced."""
         process = self._process
         if process is None or process.stdin is None:
             return
@@ -87,7 +87,7 @@ class WaitsSampler:
             process.stdin.write(" ".join(words).encode() + b"\n")
 
     def samples(self) -> WaitSamples | str:
-        """All looks so far, also after leaving; or the reason why there are none."""
+        """All samples so far, also after leaving; or the reason why there are none."""
         self._check()
         if self._folder is None or self._reason:
             return self._reason
@@ -117,7 +117,7 @@ class WaitsSampler:
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
         if not poll.poll(START_LIMIT_S * 1e3):
-            self._fail(f"the process that looks at what workers wait for was not ready after {START_LIMIT_S:.0f} s")
+            self._fail(f"the process that samples the workers' waits was not ready after {START_LIMIT_S:.0f} s")
             return False
         if not process.stdout.read(1):
             process.wait()
@@ -132,7 +132,7 @@ class WaitsSampler:
             return
         lines = (self._folder / LOG).read_text(errors="replace").strip().splitlines()
         how = lines[-1] if lines else signal_name(-code) if code < 0 else f"exit code {code}"
-        self._fail(f"the process that looks at what workers wait for ended: {how}")
+        self._fail(f"the process that samples the workers' waits ended: {how}")
 
     def _fail(self, reason: str) -> None:
         self._end()
@@ -151,6 +151,6 @@ class WaitsSampler:
 
 
 def _word(pid: int, tid: int) -> str:
-    """A thread as the process that looks reads it."""
+    """A thread in the input format of the sampling process."""
     started = start_ticks(pid)
     return f"{pid},{tid},{started}" if started is not None else GONE

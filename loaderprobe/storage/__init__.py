@@ -1,1 +1,1 @@
-"""What storage can deliver to a loader: whole files, at random, with more and more readers."""
+"""What storage delivers to a loader: whole files, in random order, at rising concurrency."""

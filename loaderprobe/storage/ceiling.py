@@ -1,4 +1,4 @@
-"""What the storage under one file set delivers at one number of readers, for a sweep to hold its reads against."""
+"""What the storage under one file set delivers at one concurrency: the ceiling that a sweep compares its reads with."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MOST_BLOCKS = 2048
 def raise_ceiling(
     known: StorageCeiling | None, files: FileSet, readers: int, *, seconds: float, longest_s: float, cache: PageCache
 ) -> StorageCeiling:
-    """`known` with the phase of `readers` readers, reading the files of the set whole, at random, cold.
+    """`known` with a phase at concurrency `readers` added: whole files of the set, in random order, cold.
 
-    What could not be measured is in `missing`, with its reason. KeyboardInterrupt goes through.
+    If it cannot be measured, `missing` has the reason. KeyboardInterrupt is passed on.
     """
     known = known or StorageCeiling(data=files.fingerprint, phases=())
     if known.at(readers):
@@ -50,9 +50,9 @@ def _with_phase(
 def ceiling_of_parts(
     file_bytes: Mapping[str, int], readers: int, *, seconds: float, longest_s: float, cache: PageCache
 ) -> StorageCeiling:
-    """The same for files that a loader reads in parts: in blocks of 1 MB, a random sample of them.
+    """The same for files that a loader reads in parts: a random sample of blocks of 1 MB.
 
-    Reads of that size get from storage about the most that it has; a loader that asks for less at a time gets no more.
+    Storage delivers about its maximum at that block size; a loader with smaller reads gets no more.
     """
     pieces = [
         piece
@@ -78,7 +78,7 @@ def _of_pieces(
 ) -> StorageCeiling:  # fmt: skip
     location = locate_pieces(root, pieces)
     if not location.counts_reads:
-        return replace(known, missing=f"reads of {location.filesystem} are not counted, so nothing could be compared")
+        return replace(known, missing=f"reads of {location.filesystem} are not counted, so there is nothing to compare")
     sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)
     course = Course(
         name="files",

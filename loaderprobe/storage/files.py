@@ -1,4 +1,4 @@
-"""Which files the probe reads: a random sample of the regular files under a path, or a scratch file of its own."""
+"""The files that the probe reads: a random sample of the regular files under a path, or a scratch file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from loaderprobe.units import format_bytes
 BLOCK_BYTES = 128 * 1024
 LARGE_BLOCK_BYTES = 1 << 20
 LARGE_FILE_BYTES = 16 << 20
-"""No image is as large: a folder of such files holds shards, which are read in large blocks."""
+"""Larger than any image: a folder of larger files holds shards, which are read in large blocks."""
 SEQUENTIAL_FILE_BYTES = 64 * 10**6
 SEQUENTIAL_BYTES = 4 * 10**9
 WRITE_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class Sample:
     block_bytes: int | None
     """Size of the blocks; None when files are read whole."""
     large: tuple[tuple[Path, int], ...] = ()
-    """Files, with their sizes, that are large enough to be read in a row."""
+    """Files large enough for sequential reads, with their sizes in bytes."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -56,7 +56,7 @@ class Sample:
         return list(dict.fromkeys(piece.path for piece in self.pieces))
 
     def sequential(self) -> Sample | None:
-        """Large blocks of the large files, in a row; None when there is no large file."""
+        """Large blocks of the large files, in sequence; None when there is no large file."""
         in_order = (piece for path, size in self.large for piece in blocks(path, size, LARGE_BLOCK_BYTES))
         pieces = tuple(islice(in_order, SEQUENTIAL_BYTES // LARGE_BLOCK_BYTES))
         if not pieces:
@@ -67,7 +67,7 @@ class Sample:
 def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
     """Files under `path` in random order, until `limit_bytes` are reached; a single file is read in blocks.
 
-    Raises BadValue when there is nothing to read, MissingPart when it may not be read.
+    Raises BadValue when there is nothing to read, MissingPart without read permission.
     """
     try:
         status = path.stat()
@@ -75,7 +75,7 @@ def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
         raise _unreadable(path, error) from error
     if stat.S_ISREG(status.st_mode):
         if not os.access(path, os.R_OK):
-            raise MissingPart(f"{path} may not be read", hint="run as a user who may")
+            raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission")
         return _one_file(path, status.st_size, limit_bytes, seed)
     if not stat.S_ISDIR(status.st_mode):
         raise BadValue(
@@ -93,7 +93,7 @@ def _what(mode: int) -> str:
 
 def _unreadable(path: Path, error: OSError) -> BadValue | MissingPart:
     if error.errno in (errno.EACCES, errno.EPERM):
-        return MissingPart(f"{path} may not be read", hint="run as a user who may")
+        return MissingPart(f"no permission to read {path}", hint="run as a user with read permission")
     return BadValue(f"{path} cannot be read: {error.strerror}", hint="give a folder of files, or a file")
 
 
@@ -115,7 +115,7 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     pictures = [file for file in found if os.path.splitext(file[0])[1].lower() in IMAGE_SUFFIXES]  # noqa: PTH122  # names, not paths: there may be millions
     images = len(pictures) > len(found) / 2
     if images:
-        # What else lies about, such as a manifest, is no load that training makes.
+        # Other files, such as a manifest, are not read by training.
         found = pictures
     random.Random(seed).shuffle(found)
     chosen = _chosen(found, limit_bytes, skipped)
@@ -140,7 +140,7 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
 
 
 def _chosen(found: Sequence[tuple[str, int]], limit_bytes: int, skipped: Counter[str]) -> list[Piece]:
-    """The first files, up to `limit_bytes` of them together; each once, under whatever names it is found."""
+    """The first files, up to `limit_bytes` in total; each once, even if it has several names."""
     chosen: list[Piece] = []
     known: set[tuple[int, int]] = set()
     total = 0
@@ -160,7 +160,7 @@ def _chosen(found: Sequence[tuple[str, int]], limit_bytes: int, skipped: Counter
             skipped["another name of a file already chosen"] += 1
             continue
         known.add((status.st_dev, status.st_ino))
-        # Of a shard, no more than is wanted; an image is read whole.
+        # A shard is cut at the limit; an image is read whole.
         wanted = min(size, max(LARGE_FILE_BYTES, limit_bytes - total))
         chosen.append(Piece(path=path, offset=0, size_bytes=wanted))
         total += wanted
@@ -179,12 +179,12 @@ def _large(files: Sequence[tuple[str, int]]) -> tuple[tuple[Path, int], ...]:
 
 
 def _regular_files(base: Path, skipped: Counter[str]) -> Iterator[tuple[str, int]]:
-    """(path, bytes) of the files below; links to directories are not followed, so a loop of links ends."""
+    """(path, bytes) of the files below; links to directories are not followed, which also ends loops of links."""
 
     def unreadable(error: OSError) -> None:
         if Path(error.filename) == base:
             raise _unreadable(base, error) from error
-        skipped["in a folder that may not be read"] += 1
+        skipped["in a folder without read permission"] += 1
 
     for directory, _, names in os.walk(base, onerror=unreadable):
         for name in names:
@@ -215,7 +215,7 @@ def _shuffled(pieces: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
 
 @contextmanager
 def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample]:
-    """A file of our own under `directory`, of bytes that do not compress, removed in any case."""
+    """A temporary file under `directory`, of incompressible bytes; always removed."""
     if not directory.is_dir():
         raise BadValue(f"{directory} is not a folder", hint="--scratch needs a folder to write to")
     status = os.statvfs(directory)

@@ -1,7 +1,7 @@
-"""fio as the judge: the same pieces, in the same order, read by fio.
+"""The same pieces in the same order, read by fio, to check the probe's own engine.
 
-fio replays a list of reads for each reader (`read_iolog`), which is the one way to make it read whole files
-of different sizes in an order of ours. It is run read-only and may create no file.
+fio replays a list of reads for each reader (`read_iolog`), the only way to make it read whole files of
+different sizes in a given order. It runs read-only and may create no file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loaderprobe.storage.reader import Order, Reading
 
 SAFE = ("--readonly", "--allow_file_create=0")
 DIRECT_BYTES = 4096
-"""Past the page cache fio takes a short read at the end of a file for an error: the odd rest is left out."""
+"""Past the page cache fio treats a short read at the end of a file as an error, so the remainder is left out."""
 LAPS = 20
 """How often the list is repeated: fio drops a file from the page cache whenever it opens it."""
 MOST_READS = 400_000
@@ -39,14 +39,14 @@ def fio_version() -> str:
 
 
 class FioEngine:
-    """Implements `ReadEngine` with fio's psync engine, one thread a reader."""
+    """Implements `ReadEngine` with fio's psync engine, one thread per reader."""
 
     name: Engine = "fio"
     least_s = 1.001
-    """fio does not keep shorter times."""
+    """Shortest run of reads, seconds: fio does not keep shorter times."""
 
     def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
-        """Read for the seconds ordered; all the pieces count as used up. Raises LoaderprobeError when fio fails."""
+        """Read for the ordered seconds; all the pieces count as used. Raises LoaderprobeError when fio fails."""
         with tempfile.TemporaryDirectory(prefix="loaderprobe-fio-") as scratch:
             job = _write_job(Path(scratch), pieces, order)
             done = subprocess.run(
@@ -56,10 +56,10 @@ class FioEngine:
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise LoaderprobeError(
-                f"fio ended with exit code {done.returncode}: {said[-1] if said else 'it said nothing'}",
+                f"fio ended with exit code {done.returncode}: {said[-1] if said else 'no output'}",
                 hint="leave out --engine fio",
             )
-        # A warning may stand before the JSON.
+        # A warning may come before the JSON.
         return _reading(json.loads(done.stdout[done.stdout.index("{") :]), len(pieces), order.readers)
 
 
@@ -91,7 +91,7 @@ def _write_job(scratch: Path, pieces: Sequence[Piece], order: Order) -> Path:
 
 
 def _name(path: Path, names: dict[Path, str], scratch: Path) -> str:
-    """What fio calls the file: a link where the name has what its lists cannot hold."""
+    """The name that fio gets: a link where its lists cannot hold the real name."""
     if path not in names:
         text = str(path.absolute())
         if len(text) > LONGEST_NAME or not text.isascii() or any(character.isspace() for character in text):

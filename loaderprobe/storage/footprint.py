@@ -1,4 +1,4 @@
-"""The storage that the files to be read really lie on, which need not be that of the folder they are found in."""
+"""The storage that really holds the files, which may differ from the storage of their folder."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ LOOKED_AT = 32
 
 
 def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
-    """The storage under some of the files: links, and folders that are mounts, may lead away from `path`.
+    """The storage under a sample of the files: links and mounted folders may lead away from `path`.
 
-    Where they lie on several, nothing that one storage counts can be said of all. Raises OSError when a path
-    cannot be opened.
+    If the files are on several file systems, no single counter covers them all. Raises OSError when a path cannot
+    be opened.
     """
     step = max(1, len(pieces) // LOOKED_AT)
     found: dict[str, StorageLocation] = {}
     for piece in pieces[::step]:
-        # One that has just gone, or may not be opened, is counted when it is read.
+        # A file that was just removed, or may not be opened, is counted when it is read.
         with contextlib.suppress(OSError):
             place = locate(piece.path)
             found[place.mount] = place
@@ -34,5 +34,5 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
         (place,) = found.values()
         note = f"the files are not on the file system of {path}, but on {place.mount}"
         return replace(place, path=str(path), notes=(*place.notes, note))
-    note = f"the files lie on several file systems ({', '.join(sorted(found))}), whose reads cannot be told apart"
+    note = f"the files lie on several file systems ({', '.join(sorted(found))}), whose reads cannot be separated"
     return replace(own, kind="unknown", devices=(), layers=(), notes=(note,))

@@ -1,4 +1,4 @@
-"""One phase of the probe: bouts of reading until the rate is known well enough, then its figures."""
+"""One phase of the probe: runs of reads until the rate is known well enough, then its figures."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from loaderprobe.system.process import read_process
 SETTLED_AT = 0.05
 """A phase ends when half its 95 % interval is within this share of the rate."""
 BUSY_SHARE = 0.7
-"""Python's threads kept up with C up to this share of the cores."""
+"""Python's threads were as fast as C up to this share of the cores."""
 SHORT_S = 1.0
-# A handful of small files is read in no time; going round more often would measure the eviction.
+# A few small files are read in no time; more repetitions would measure the eviction.
 MOST_ROUNDS = 40
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What a phase reads, from where, for how long."""
+    """The files, pattern and duration of one phase."""
 
     name: LegName
     engine: ReadEngine
@@ -41,16 +41,16 @@ class Course:
     cores_available: float
     readers: int
     seconds: float
-    """At least."""
+    """Shortest duration of the phase, seconds."""
     longest_s: float
-    """The end of a phase whose rate has not settled."""
+    """Longest duration, seconds, for a phase whose rate has not settled."""
     direct: bool = False
     pause_s_per_byte: float = 0.0
 
 
 @dataclass(slots=True)
 class _Sum:
-    """All bouts of a phase so far."""
+    """Sums over all runs of reads of a phase so far."""
 
     seconds: float = 0.0
     delivered_bytes: int = 0
@@ -100,9 +100,9 @@ class _Sum:
 
 
 def run_phase(course: Course) -> BandwidthPhase:
-    """Read in bouts until the phase has settled or its time is up; the clock stops while files are evicted again.
+    """Read until the rate has settled or the time is up; the clock stops while files are evicted again.
 
-    Raises BadValue, or MissingPart, when nothing at all could be read.
+    Raises BadValue or MissingPart when no file could be read.
     """
     total = _Sum()
     rounds = course.supply.rounds
@@ -120,13 +120,13 @@ def run_phase(course: Course) -> BandwidthPhase:
 
 
 def _order(course: Course, total: _Sum) -> Order:
-    """The first bout lasts as long as the phase must, those after it at least half of that.
+    """The first run of reads lasts the shortest duration of the phase, later ones at least half of that.
 
-    Short ones would tell more of where a throttled device's grants fall than of its rate.
+    In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
     """
     seconds = max(course.seconds - total.seconds, course.seconds / 2)
     if course.engine.least_s > 1:
-        # An engine that tells one figure a bout: as long as can be, since what a device had saved up is in it.
+        # An engine with one figure per run of reads: as long as possible, since the device's saved credit is in it.
         seconds = course.seconds
     return Order(
         readers=course.readers,
@@ -152,21 +152,24 @@ def _now(course: Course) -> int | None:
 
 
 def _own_reads() -> int | None:
-    """Bytes that this process, and the children it has waited for, read from storage."""
+    """Bytes that this process and its ended children read from storage."""
     counters = read_process(os.getpid())
     return counters.read_bytes if counters else None
 
 
 def _nothing(unread: Counter[str]) -> BadValue | MissingPart:
-    why = ", ".join(f"{count} {reason}" for reason, count in unread.items()) or "the readers ended without a word"
-    if set(unread) == {"may not be read"}:
-        return MissingPart(f"none of the files may be read any more ({why})", hint="run as a user who may")
-    return BadValue(f"none of the files could be read ({why})", hint="see that they stay in place while they are read")
+    why = (
+        ", ".join(f"{count} {reason}" for reason, count in unread.items())
+        or "the readers ended without an error message"
+    )
+    if set(unread) == {"no read permission"}:
+        return MissingPart(f"no permission to read any of the files ({why})", hint="run as a user with read permission")
+    return BadValue(f"none of the files could be read ({why})", hint="keep the files in place while they are read")
 
 
 def _figures(course: Course, total: _Sum) -> BandwidthPhase:
     own = total.own_bytes if course.location.counts_reads else None
-    # A network file system that counts for the whole mount counts others' reads as well.
+    # A network file system that counts for the whole mount includes other processes' reads.
     storage = own if course.location.counts_reads else total.storage_bytes
     label = cache_label(storage, total.delivered_bytes)
     share = storage / total.delivered_bytes if storage is not None and total.delivered_bytes else None
@@ -233,7 +236,7 @@ def latency(values_ns: Column) -> Latency:
 def _notes(course: Course, total: _Sum) -> tuple[str, ...]:
     notes = []
     if total.seconds < SHORT_S:
-        notes.append(f"only {total.seconds:.2f} s of reading: give it more files for a steadier figure")
+        notes.append(f"only {total.seconds:.2f} s of reading: use more files for a more stable figure")
     if total.cpu_s / total.seconds > BUSY_SHARE * course.cores_available:
         notes.append(f"the probe kept {total.cpu_s / total.seconds:.1f} of {course.cores_available:.1f} cores busy")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""The bandwidth probe: a ladder of readers, then the device without the page cache, in a row, and at a pace."""
+"""The bandwidth probe: a ladder of concurrencies, then direct, sequential and paced reads."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ LIMIT_BYTES = 4 * 10**9
 MOST_READERS = 128
 MOST_SECONDS = 3600
 WORTH = 1.05
-"""A ladder goes on while two doublings together gain more than this."""
+"""The ladder continues while two doublings together gain more than this factor."""
 LONGEST = 5.0
 """A phase whose rate has not settled ends after this many times its shortest duration."""
 PAUSE = 2.0
-"""Pause after a file, in times that one reader takes for it: banked devices then hand over at once."""
+"""Pause after a file, as a multiple of its reading time: token-bucket devices then answer at once."""
 FAST_BYTES_PER_S = 2e9
 FAST_FILES_PER_S = 30_000
-"""Above these, threads of one interpreter may be the limit."""
+"""Above these rates, threads of one interpreter may be the limit."""
 LEAST_FOR_PROCESSES_S = 0.2
 
 OnLeg = Callable[[str, int, int], None]
-"""Hears what is read next, how many phases are done, and of how many at most."""
+"""Called with the name of the next phase, the number of phases done, and the most there can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRequest:
-    """What to probe, and how."""
+    """The path to probe, and the settings of the probe."""
 
     path: Path
     readers: tuple[int, ...] | None = None
-    """None doubles them from 1 on until that gains nothing."""
+    """Concurrencies of the ladder; None doubles from 1 on until the rate stops rising."""
     seconds: float = 3.0
-    """Of the shortest phase; one that has not settled lasts up to five times as long."""
+    """Length of a phase; up to five times that while its rate has not settled."""
     scratch_bytes: int | None = None
     seed: int = 0
     fio: bool = False
@@ -63,18 +63,16 @@ class ProbeRequest:
 
     def __post_init__(self) -> None:
         if self.readers is not None and (not self.readers or min(self.readers) < 1):
-            raise BadValue("the number of readers must be 1 or more", hint="--readers 1,2,4,8,16")
+            raise BadValue("concurrency must be 1 or more", hint="--readers 1,2,4,8,16")
         if not 0 < self.seconds <= MOST_SECONDS:
-            raise BadValue(
-                f"the seconds of a phase must be more than 0, and {MOST_SECONDS} at most", hint="--seconds 3"
-            )
+            raise BadValue(f"--seconds must be above 0 and at most {MOST_SECONDS}", hint="--seconds 3")
         if self.scratch_bytes is not None and self.scratch_bytes < BLOCK_BYTES:
-            raise BadValue("a scratch file has at least 128 KiB", hint="--scratch 1GB")
+            raise BadValue("a scratch file must have at least 128 KiB", hint="--scratch 1GB")
 
 
 @dataclass(slots=True)
 class Probe:
-    """Makes the phases of one probing, one after the other."""
+    """Runs the phases of one probe in sequence."""
 
     location: StorageLocation
     sample: Sample
@@ -89,7 +87,7 @@ class Probe:
     def phase(
         self, name: LegName, readers: int, *, supply: Supply | None = None, direct: bool = False
     ) -> BandwidthPhase:
-        """Read in one pattern with one number of readers; with processes as well where threads may be the limit."""
+        """Read in one pattern at one concurrency; also with processes where threads may be the limit."""
         course = Course(
             name=name,
             engine=self.engine,
@@ -110,19 +108,19 @@ class Probe:
         return found
 
     def _threads_may_limit(self, phase: BandwidthPhase) -> bool:
-        """True when processes could be faster; a set that is read in no time would only measure their start."""
+        """True when processes could be faster; for a very small set only their start would be measured."""
         fast = phase.bw_bytes > FAST_BYTES_PER_S or phase.files_per_s > FAST_FILES_PER_S or phase.at_least
         lasts = sum(piece.size_bytes for piece in self.sample.pieces) > phase.bw_bytes * LEAST_FOR_PROCESSES_S
         return fast and lasts and min(processes_for(self.cores), phase.readers) > 1
 
     def add(self, name: LegName, make: Callable[[], BandwidthPhase]) -> bool:
-        """Make a phase; one that fails after others is left out with its reason, and False is returned."""
+        """Run a phase. If it fails after others, its reason is kept and False is returned."""
         try:
             self.phases.append(make())
         except (LoaderprobeError, OSError) as error:
             if not self.phases:
                 raise
-            self.missing.append(Missing(name=name, reason=f"it failed: {error}"))
+            self.missing.append(Missing(name=name, reason=f"failed: {error}"))
             self.failed.append(name)
             return False
         return True
@@ -133,7 +131,7 @@ class Probe:
         for number, count in enumerate(steps):
             if not readers and 4 * count > len(self.sample.pieces) and self.phases:
                 self.missing.append(
-                    Missing(name="files", reason=f"{len(self.sample.pieces)} files are too few for {count} readers")
+                    Missing(name="files", reason=f"{len(self.sample.pieces)} files are too few for concurrency {count}")
                 )
                 return
             on_leg(f"{count} reader{'s' * (count > 1)}", number, number + 5)
@@ -143,7 +141,7 @@ class Probe:
                 return
 
     def device(self, on_leg: OnLeg) -> None:
-        """What the device does without the page cache, in a row, and with pauses."""
+        """Run the direct, sequential and paced phases."""
         best = max(self.phases, key=lambda phase: phase.bw_bytes)
         done = len(self.phases)
         on_leg("past the page cache", done, done + 3)
@@ -152,16 +150,16 @@ class Probe:
             self.missing.append(Missing(name="direct", reason=refusal))
         else:
             self.add("direct", partial(self.phase, "direct", best.readers, direct=True))
-        on_leg("in a row", done + 1, done + 3)
+        on_leg("sequential", done + 1, done + 3)
         in_a_row = self.sample.sequential()
         if in_a_row is None:
-            reason = "there is no file of 64 MB or more to read in a row; --scratch 1GB makes one"
+            reason = "there is no file of 64 MB or more to read sequentially; --scratch 1GB makes one"
             self.missing.append(Missing(name="sequential", reason=reason))
         else:
             supply = Supply(in_a_row, self.supply.cache, seed=0, shuffled=False, drop_all=self.supply.drop_all)
             read = partial(self.phase, "sequential", best.readers, supply=supply, direct=refusal is None)
             self.add("sequential", read)
-            # It may have read, into the page cache, what was to be read cold.
+            # It may have read into the page cache what a later phase must read cold.
             self.supply.spoil()
         on_leg("with pauses", done + 2, done + 3)
         self._paced()
@@ -169,7 +167,7 @@ class Probe:
     def _paced(self) -> None:
         alone = next((phase for phase in self.phases if phase.name == "files" and phase.readers == 1), None)
         if alone is None:
-            reason = "it is compared with one reader, which --readers left out"
+            reason = "it is compared with concurrency 1, which --readers left out"
         elif isinstance(self.engine, FioEngine):
             reason = "fio cannot pause in proportion to what it has read; leave out --engine fio"
         else:
@@ -190,10 +188,10 @@ class Probe:
 
 
 def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_leg: OnLeg) -> BandwidthMeasurement:
-    """Read a random sample of the files under a path in all ways. Writes nothing unless a scratch file is asked for.
+    """Run all phases on a random sample of the files under a path. Writes nothing except a requested scratch file.
 
-    KeyboardInterrupt keeps the phases already made, if there is one. Raises BadValue when there is nothing to
-    read, MissingPart when it may not be read or fio is not there, NoSpace for a scratch file that does not fit.
+    KeyboardInterrupt keeps the finished phases, if any. Raises BadValue when there is nothing to read, MissingPart
+    without read permission or fio, NoSpace for a scratch file that does not fit.
     """
     if request.scratch_bytes is not None:
         with scratch_file(request.path, request.scratch_bytes, request.seed) as sample:
@@ -254,11 +252,11 @@ def _unknown(probe: Probe) -> tuple[str, ...]:
     if probe.location.kind == "memory" or all(phase.resident_before is not None for phase in probe.phases):
         return ()
     reason = why_unknown(probe.sample.pieces[0].path)
-    return (f"what the page cache held before a phase is not known: {reason}",) if reason else ()
+    return (f"the state of the page cache before a phase is unknown: {reason}",) if reason else ()
 
 
 def _text(path: Path | str) -> str:
-    """A path as text that any JSON can hold: bytes that are no UTF-8 are replaced."""
+    """A path as text for JSON: bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 

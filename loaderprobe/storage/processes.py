@@ -1,7 +1,7 @@
-"""The reading threads spread over several processes, for storage that is faster than one interpreter.
+"""Reading threads in several processes, for storage that is faster than one interpreter.
 
-Each child is this module run with `python -m`: it gets its share of the pieces, says that it is ready, and
-all begin together.
+Each child is this module run with `python -m`. It gets its share of the pieces and reports that it is ready; then
+all start together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ProcessEngine:
         self._processes = processes
 
     def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
-        """Read with `order.readers` threads in all; every child takes every n-th piece."""
+        """Read with `order.readers` threads in total; each of n children takes every n-th piece."""
         count = min(self._processes, order.readers, len(pieces))
         children = [_start() for _ in range(count)]
         try:
@@ -87,7 +87,7 @@ def _expect(child: Child, line: bytes) -> None:
 
 
 def _dead() -> LoaderprobeError:
-    return LoaderprobeError("a reading process of the probe died", hint="look for the out-of-memory killer")
+    return LoaderprobeError("a reading process of the probe died", hint="check dmesg for the out-of-memory killer")
 
 
 def _result(child: Child) -> Reading:
@@ -152,7 +152,7 @@ def _child() -> None:
 
 
 def processes_for(cores_available: float) -> int:
-    """As many processes as there are whole cores."""
+    """One process per whole core."""
     return max(1, math.floor(cores_available))
 
 

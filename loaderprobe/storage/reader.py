@@ -1,7 +1,7 @@
-"""Threads that read pieces as fast as they can, each into one aligned buffer of its own.
+"""Threads that read pieces as fast as they can, each into its own aligned buffer.
 
-`open().read()` in a pool makes a new bytes object for every file and tops out where the storage does not;
-a buffer made once and `preadv` do not. `scripts/bench fio` holds this engine against fio.
+`open().read()` in a pool makes a new bytes object for every file and reaches its limit before the storage does;
+a reused buffer and `preadv` do not. `scripts/bench fio` compares this engine with fio.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Column = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How one bout is to be read."""
+    """Settings of one run of reads."""
 
     readers: int
     seconds: float
@@ -46,7 +46,7 @@ def _column() -> Column:
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """What one bout read. Columns have one entry a piece that was read to its end, in the order of their ends."""
+    """Result of one run of reads. Columns have one entry per completed piece, in order of completion."""
 
     seconds: float
     """From the first read to the last, or to the end of the order, whichever was later."""
@@ -65,20 +65,20 @@ class Reading:
     taken: int = 0
     """Pieces used up, from the first on, whether they could be read or not."""
     full_ns: int = 0
-    """Until when all readers had work."""
+    """Time until which all readers had work."""
     slices: list[tuple[float, float]] = field(default_factory=list)
-    """(seconds, bytes) of stretches of the steady part, for engines that tell nothing about pieces."""
+    """(seconds, bytes) of stretches of the steady part, for engines that report nothing per piece."""
 
 
 class ReadEngine(Protocol):
-    """Something that reads pieces: our threads, our processes, or fio."""
+    """An engine that reads pieces: threads, processes, or fio."""
 
     name: Engine
     least_s: float
-    """Shortest useful bout."""
+    """Shortest useful run of reads, seconds."""
 
     def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
-        """Read pieces in their order, each at most once, for at most the seconds ordered."""
+        """Read pieces in their order, each at most once, for at most the ordered seconds."""
         ...
 
 
@@ -89,17 +89,17 @@ class ThreadEngine:
     least_s = 0.1
 
     def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
-        """Read with `order.readers` threads that take the next piece as soon as they are free."""
+        """Read with `order.readers` threads; each takes the next piece when it is free."""
         return _Bout(pieces, order).run()
 
 
 class _Bout:
-    """The threads of one bout and what they share."""
+    """The threads of one run of reads, and their shared state."""
 
     def __init__(self, pieces: Sequence[Piece], order: Order) -> None:
         self._pieces, self._order = pieces, order
         largest = min(MOST_BYTES_A_READ, max(piece.size_bytes for piece in pieces))
-        # Made here, where a lack of memory is an error and not a thread that never comes to the start.
+        # Allocated here, where a lack of memory is an error and not a thread that never starts.
         self._buffers = [mmap.mmap(-1, _whole_pages(max(largest, 1))) for _ in range(order.readers)]
         self._lock = threading.Lock()
         self._start = threading.Barrier(order.readers + 1)
@@ -123,7 +123,7 @@ class _Bout:
             for thread in threads:
                 thread.join()
         except BaseException:
-            # Ctrl-C: no thread may go on reading behind the user's back.
+            # Ctrl-C: no thread may continue to read.
             self._deadline_ns = 0
             raise
         now_ns = time.perf_counter_ns()
@@ -173,7 +173,7 @@ class _Bout:
 
 
 def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int, str]:
-    """Open, read to the end, close: (bytes, read calls, ns within them, trouble or nothing)."""
+    """Open, read to the end, close: (bytes, read calls, ns within them, error or empty)."""
     done = calls = reading_ns = 0
     try:
         fd = os.open(piece.path, flags)
@@ -181,13 +181,13 @@ def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int, st
         return 0, 0, 0, _trouble(error)
     try:
         while done < piece.size_bytes:
-            # Past the page cache only whole blocks may be asked for; the kernel stops at the end of the file.
+            # O_DIRECT allows only whole blocks; the kernel stops at the end of the file.
             wanted = min(len(view), _whole_pages(piece.size_bytes - done))
             begun = time.perf_counter_ns()
             got = os.preadv(fd, [view[:wanted]], piece.offset + done)
             reading_ns += time.perf_counter_ns() - begun
             calls += 1
-            # A scratch block's neighbour does not count.
+            # The next block of a scratch file does not belong to this piece.
             done += min(got, piece.size_bytes - done)
             if got < wanted:
                 break
@@ -202,7 +202,7 @@ def _trouble(error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
         return "vanished"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return "may not be read"
+        return "no read permission"
     return os.strerror(error.errno) if error.errno else str(error)
 
 
@@ -211,7 +211,7 @@ def _whole_pages(size_bytes: int) -> int:
 
 
 def why_not_direct(pieces: Sequence[Piece]) -> str | None:
-    """Why pieces cannot be read past the page cache, by the first that is still there; None when they can."""
+    """Why pieces cannot be read past the page cache, tried on the first that still exists; None when they can."""
     buffer = mmap.mmap(-1, mmap.PAGESIZE)
     for piece in pieces:
         try:
@@ -231,6 +231,6 @@ def why_not_direct(pieces: Sequence[Piece]) -> str | None:
 
 
 def cpu_seconds() -> float:
-    """User and system time of this process and of the children it has waited for."""
+    """User and system time of this process and its ended children, seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)

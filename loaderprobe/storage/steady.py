@@ -1,4 +1,4 @@
-"""From the pieces of one bout to its steady part: equal slices of time, and the bytes that ended in each."""
+"""The steady part of one run of reads: equal slices of time, and the bytes completed in each."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from loaderprobe.storage.reader import Reading
 
 SLICE_S = 0.5
-# A throttled device grants what it saved up while idle: 0.1 to 0.25 s of its rate under blkio. It grants every
-# 0.1 s, beginning with the first read: the edge lies between two grants.
+# A throttled device first spends its credit from idle time: 0.1 to 0.25 s of its rate under blkio. It grants reads
+# every 0.1 s from the first read on: the edge lies between two grants.
 WARM_UP_S = 0.35
 WARM_UP_SHARE = 0.25
 
 
 def steady_slices(reading: Reading) -> list[tuple[float, float]]:
-    """(seconds, bytes) of the slices between the warm-up and the moment when a reader ran out of work.
+    """(seconds, bytes) of the slices between the warm-up and the moment when a reader runs out of work.
 
-    The bytes of a piece are spread evenly over the time it was read in, so that a piece that lies across an
-    edge counts on both sides of it. A bout too short to have a steady part is one slice.
+    The bytes of a piece are spread evenly over its reading time, so a piece across an edge counts on both
+    sides. A run too short for a steady part is one slice.
     """
     if reading.slices:
         return reading.slices

@@ -1,4 +1,4 @@
-"""The sample as an endless row of cold pieces."""
+"""The sample as an endless sequence of cold pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESIDENCY_FILES = 256
 
 @dataclass(slots=True)
 class Supply:
-    """Hands out each piece at most once after an eviction; then evicts exactly these files again."""
+    """Gives each piece at most once after an eviction; then evicts exactly these files again."""
 
     sample: Sample
     cache: PageCache
@@ -34,15 +34,15 @@ class Supply:
         return self._pieces[self._next :]
 
     def take(self, count: int) -> None:
-        """The first `count` of those ahead have been read."""
+        """Mark the first `count` pieces ahead as read."""
         self._next += count
 
     def spoil(self) -> None:
-        """Somebody else has read the files: none of them counts as cold any more."""
+        """Mark all files as no longer cold, because another engine has read them."""
         self._next = len(self._pieces)
 
     def resident(self) -> float | None:
-        """Share in the page cache of the files to be read next; None where it cannot be known."""
+        """Share of the next files in the page cache; None where it cannot be known."""
         paths = dict.fromkeys(piece.path for piece in self._pieces[self._next : self._next + RESIDENCY_FILES])
         return self.cache.resident(list(paths))
 

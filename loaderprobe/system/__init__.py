@@ -1,1 +1,1 @@
-"""What Linux says: the page cache, devices, processes, threads, cores, memory."""
+"""What Linux reports: the page cache, devices, processes, threads, cores, memory."""

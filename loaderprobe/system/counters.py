@@ -12,7 +12,7 @@ SERVER_READ_BYTES = 4
 
 
 def device_read_bytes(diskstats: Path) -> dict[str, int]:
-    """Bytes that each block device has read since boot, for anybody; empty where the file cannot be read."""
+    """Bytes that each block device has read since boot, for all processes; empty where the file cannot be read."""
     try:
         lines = diskstats.read_text().splitlines()
     except OSError:
@@ -22,9 +22,9 @@ def device_read_bytes(diskstats: Path) -> dict[str, int]:
 
 
 def server_read_bytes(mount_point: str, mountstats: Path) -> int | None:
-    """Bytes that the NFS client has read from the server for a mount, through its cache or past it, for anybody.
+    """Bytes that the NFS client has read from the server for a mount, cached or direct, for all processes.
 
-    None when no NFS is mounted there, or the file cannot be read (`/proc/self/mountstats` is the owner's alone).
+    None when no NFS is mounted there, or the file cannot be read (only the owner may read `/proc/self/mountstats`).
     Mounts of one export share their counters.
     """
     try:
@@ -37,7 +37,7 @@ def server_read_bytes(mount_point: str, mountstats: Path) -> int | None:
             # device SOURCE mounted on POINT with fstype TYPE ..., spaces within a name written as \040
             point = line.partition(" mounted on ")[2].partition(" with fstype ")[0]
             within = unescape(point) == mount_point
-            # What is mounted over the same point later hides what came before.
+            # A later mount on the same point hides the earlier ones.
             found = None if within else found
         elif within and line.lstrip().startswith("bytes:"):
             counts = line.split()[1:]
@@ -46,5 +46,5 @@ def server_read_bytes(mount_point: str, mountstats: Path) -> int | None:
 
 
 def unescape(text: str) -> str:
-    """A name as it is, where the kernel writes its spaces, tabs, commas and backslashes as octal numbers."""
+    """The name behind the kernel's spelling, which has octal numbers for spaces, tabs, commas and backslashes."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cores_available(cgroup_root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> float:
-    """Cores after CPU affinity and the tightest cgroup quota on the way up, v1 or v2."""
+    """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
     cores = float(len(os.sched_getaffinity(0)))
     quotas = [q for directory in _cgroups(cgroup_root, membership) if (q := _quota(directory)) is not None]
     return min([cores, *quotas])
@@ -45,7 +45,7 @@ def _quota(directory: Path) -> float | None:
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name, or the architecture where the kernel does not tell."""
+    """The processor's name, or the architecture where the kernel does not give one."""
     try:
         lines = cpuinfo.read_text().splitlines()
     except OSError:

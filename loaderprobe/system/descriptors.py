@@ -1,4 +1,4 @@
-"""What is behind the descriptors of another process, and which of them a thread polls."""
+"""The files and sockets behind another process's descriptors, and the descriptors that a thread polls."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Literal, NamedTuple
 from loaderprobe.system.sockets import Sockets, TableBudget
 
 DescriptorKind = Literal["file", "device", "pipe", "network", "local", "listening", "event", "timer", "unknown"]
-# Who polls more than these is a server; the first ones tell.
+# A process that polls more than these is a server; the first ones are enough.
 MOST_POLLED = 32
 _POLLED = struct.Struct("=ihh")
 
 
 class Descriptor(NamedTuple):
-    """What a descriptor leads to. device: a node in /dev. event: from threads of the process itself."""
+    """The target of a descriptor. device: a node in /dev. event: from threads of the process itself."""
 
     kind: DescriptorKind
     subject: str | None = None
@@ -40,13 +40,13 @@ class Descriptors:
         self._memory: int | None = None
 
     def close(self) -> None:
-        """Give back the descriptor of the process's memory."""
+        """Close the descriptor of the process's memory."""
         if self._memory is not None:
             os.close(self._memory)
             self._memory = None
 
     def find(self, number: int) -> Descriptor:
-        """What this descriptor leads to; unknown where it has been closed or may not be seen."""
+        """The target of this descriptor; unknown where it is closed or access is denied."""
         try:
             link = os.readlink(f"fd/{number}", dir_fd=self._directory)
         except OSError:

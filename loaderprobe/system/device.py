@@ -1,4 +1,4 @@
-"""From a path to the storage under it, and what that storage has read."""
+"""The storage under a path, and how many bytes it has read."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def locate(path: Path) -> StorageLocation:
 
 
 def read_sectors(devices: Sequence[str], diskstats: Path | None = None) -> int | None:
-    """Bytes that the devices have read since boot, for anybody; None when one is not listed.
+    """Bytes that the devices have read since boot, for all processes; None when one is not listed.
 
-    A loop device whose file lies on another device of the list is left out: what it reads from storage is
-    read there, and counted there. None where it cannot be seen on which device its file lies.
+    A loop device whose file is on another device of the list is left out, because its reads are counted
+    there. None where the device of its file is not visible.
     """
     counted = set(devices)
     for loop in sorted(counted) if len(counted) > 1 else ():
@@ -57,9 +57,9 @@ def read_sectors(devices: Sequence[str], diskstats: Path | None = None) -> int |
 
 
 def reads_from_storage(location: StorageLocation, proc: Path | None = None) -> int | None:
-    """Bytes that the storage under `location` has read since boot, for anybody; None where not all is counted.
+    """Bytes that the storage under `location` has read since boot, for all processes; None where not all are counted.
 
-    By its devices for a local file system and for an overlay of such; by the client's own count for NFS.
+    Counted by the devices of a local file system or of an overlay of such, and by the client of NFS.
     """
     proc = proc or PROC
     if location.filesystem in NFS:
@@ -97,9 +97,9 @@ def _describe(path: Path, mount: _Mount, above: frozenset[str]) -> StorageLocati
 
 
 def _beneath(name: str, above: frozenset[str]) -> StorageLocation | None:
-    """Where a layer or the file of a loop device lives; None when it is not visible from here.
+    """The storage of a layer or of a loop device's file; None when it is not visible from here.
 
-    Its name is the host's. One that leads back to a mount above it means another file, inside the container.
+    The name is the host's. If it leads back to a mount above it, it is a different file inside the container.
     """
     try:
         mount = _mount_of(Path(name))
@@ -119,22 +119,24 @@ def _kind(filesystem: str) -> StorageKind:
 
 
 def _notes(kind: StorageKind, filesystem: str) -> list[str]:
-    """What cannot be known of storage of this kind."""
+    """Limits of what can be known about storage of this kind, as sentences."""
     notes = []
     if filesystem == "unknown":
         notes.append("the mount of this path is not listed, so its file system is not known")
     if kind == "unknown":
         notes.append("the block device under this file system is not visible from here")
         if filesystem == "zfs":
-            notes.append("ZFS keeps a cache of its own, which cannot be emptied file by file")
+            notes.append("ZFS has its own cache, which cannot be emptied file by file")
     elif kind == "memory":
         notes.append("memory, not storage: nothing here can be read cold")
     elif filesystem in NFS:
-        notes.append("NFS counts what it reads for the whole mount, and the server's cache is beyond reach")
+        notes.append("NFS counts reads for the whole mount, and the server's cache cannot be emptied from here")
     elif kind == "network":
-        notes.append(f"nothing here counts what {filesystem} reads, and caches on its other side are beyond reach")
+        notes.append(f"nothing here counts what {filesystem} reads, and its remote caches cannot be emptied from here")
     elif kind == "fuse":
-        notes.append("FUSE: another program reads, which is not accounted to who asks, and its caches are beyond reach")
+        notes.append(
+            "FUSE: another program reads, so reads are not counted for the caller; its caches cannot be emptied"
+        )
     return notes
 
 
@@ -281,7 +283,7 @@ def _layers(options: Sequence[str]) -> list[str]:
 
 
 def _notes_of_layers(layers: Sequence[StorageLocation | None]) -> list[str]:
-    """What cannot be known of an overlay."""
+    """Limits of what can be known about an overlay, as sentences."""
     visible = [layer for layer in layers if layer]
     in_memory = [layer.path for layer in visible if layer.kind == "memory"]
     notes = []

@@ -42,7 +42,7 @@ def _version(distribution: str) -> str | None:
 
 
 def list_gpus() -> tuple[tuple[Gpu, ...], str | None]:
-    """The NVIDIA GPUs, and the reason why none is listed (None when one is)."""
+    """(the NVIDIA GPUs, the reason when the list is empty, else None)."""
     try:
         import pynvml
     except ImportError as error:

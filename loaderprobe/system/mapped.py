@@ -1,8 +1,8 @@
 """Files that a process holds open or has mapped into its memory, and unmapping their pages so that they can be evicted.
 
-Dropping a file from the page cache leaves the pages that a process has mapped. A process can let go of its own clean
-pages (MADV_DONTNEED): reading afterwards faults them in again. Measured: after that nothing of a mapped file stays
-when it is evicted, without it all does.
+Dropping a file from the page cache leaves the pages that a process has mapped. A process can unmap its own clean
+pages (MADV_DONTNEED); a later read faults them in again. Measured: after that, evicting a mapped file removes all of
+it, and without it none.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 MADV_DONTNEED = 4
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-# What programs consist of, and what is no file on storage.
+# Parts of programs, and files that are not on storage.
 CODE_SUFFIXES = (".py", ".pyc", ".so", ".pth")
 NO_STORAGE = ("/proc/", "/sys/", "/dev/", "/memfd:", "/run/", "/usr/lib/", "/usr/share/zoneinfo/", "/usr/share/locale/")
 PACKAGES = ("/site-packages/", "/dist-packages/", ".so.")
 
 
 def may_hold_data(path: str) -> bool:
-    """False for code, packages, devices and what the kernel makes up."""
+    """False for code, packages, devices and virtual file systems of the kernel."""
     return path.startswith("/") and not (
         path.startswith(NO_STORAGE) or path.endswith(CODE_SUFFIXES) or any(part in path for part in PACKAGES)
     )
@@ -39,8 +39,8 @@ def held_files(own: Path = Path("/proc/self")) -> dict[str, int]:
 def let_go(own: Path = Path("/proc/self")) -> int:
     """Unmap the pages of all files that are mapped and not as code; returns how many mappings of them there are.
 
-    They come back when they are read. Private mappings that can be, or have been, written to are left alone: changes
-    would be lost.
+    A later read brings them back. Private mappings that can be, or have been, written to are skipped, because
+    changes would be lost.
     """
     found = [each for each in _mappings(own) if each.shared or not each.writable]
     changed = _changed(own) if any(not each.shared for each in found) else set()
@@ -60,7 +60,7 @@ class _Mapping:
 
 
 def _mappings(own: Path) -> list[_Mapping]:
-    """Of data: a file any part of which is mapped as code is a library."""
+    """Mappings of data files: a file with any part mapped as code is a library."""
     found, code = [], set()
     for line in (own / "maps").read_text(errors="surrogateescape").splitlines():
         parts = line.split(maxsplit=5)
@@ -74,7 +74,7 @@ def _mappings(own: Path) -> list[_Mapping]:
 
 
 def _changed(own: Path) -> set[int]:
-    """Where mappings begin of which some pages are this process's own by now."""
+    """Start addresses of the mappings of which this process has private copies of pages."""
     changed, begin = set(), 0
     for line in (own / "smaps").read_text(errors="surrogateescape").splitlines():
         head = line.split(maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""How much memory there is, and how much of it may be shared."""
+"""Sizes of physical memory and of shared memory, in bytes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def memory_bytes() -> int:
-    """Physical memory of the machine."""
+    """Physical memory of the machine, bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
-    """Size of the file system that holds shared memory; None where there is none to see."""
+    """Size of the file system for shared memory, bytes; None where there is none to see."""
     try:
         stat = os.statvfs(path)
     except OSError:
@@ -23,7 +23,7 @@ def shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
 
 
 def free_shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
-    """What is free of it."""
+    """Free bytes in shared memory; None where there is none to see."""
     try:
         stat = os.statvfs(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The page cache: dropping files from it, filling it, asking what it holds, and what it takes to go past it."""
+"""The page cache: drop files from it, fill it, ask what it holds, and the alignment for reads past it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class LinuxPageCache:
     """Implements `protocols.PageCache` with fadvise, reads and mincore; needs only permission to read."""
 
     def evict(self, paths: Sequence[Path]) -> None:
-        """Drop the files' pages; a file that has gone has none.
+        """Drop the files' pages; a file that was removed has none.
 
-        Pages whose read is still under way stay, and so do those not written back yet, as of a folder
-        just unpacked: so it is done again, after writing back, until the resident share stops falling. Where
-        the share is unknown or that of a sample, once more is done blindly: the rest may be such a folder too.
+        Pages that are still being read stay, and so do pages not yet written back, as of a folder just unpacked.
+        So this is repeated, after writing back, until the resident share stops falling. Where the share is
+        unknown or is that of a sample, it is repeated once in any case.
         """
         before, all_written = 1.0, False
         for number in range(PASSES):
@@ -52,7 +52,7 @@ class LinuxPageCache:
             before = 1.0 if now is None else now
 
     def warm(self, paths: Sequence[Path]) -> None:
-        """Read the files once into a buffer that is reused; a file that has gone is left out."""
+        """Read the files once into a reused buffer; a file that was removed is skipped."""
         buffer = bytearray(READ_BYTES)
         for path in paths:
             with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
@@ -60,24 +60,24 @@ class LinuxPageCache:
                     pass
 
     def resident(self, paths: Sequence[Path]) -> float | None:
-        """Share of the files' pages in the cache; None when it cannot be known of one of them (`why_unknown`).
+        """Share of the files' pages in the cache; None when it is unknown for one of them (`why_unknown`).
 
-        Of other users' files it is estimated from a sample; asking leaves cold what was cold.
+        For other users' files it is estimated from a sample. Asking leaves cold files cold.
         """
         found = ask(paths)
         return None if isinstance(found, str) else found.share
 
 
 def why_unknown(path: Path) -> str | None:
-    """Why it cannot be known what the cache holds of the file; None when it can. Asks about the file to find out."""
+    """Why the cached share of the file cannot be known; None when it can. Found by trying."""
     found = ask([path])
     return found if isinstance(found, str) else None
 
 
 def drop_all_caches(path: Path = DROP_CACHES) -> None:
-    """Write back, then drop the page cache of the whole machine, and its cache of names, which `evict` leaves.
+    """Write back, then drop the machine's page cache and its cache of names, which `evict` leaves.
 
-    Everybody on the machine reads cold afterwards. Raises MissingPart when that is not permitted.
+    All processes read cold afterwards. Raises MissingPart when that is not permitted.
     """
     os.sync()
     try:
@@ -88,8 +88,8 @@ def drop_all_caches(path: Path = DROP_CACHES) -> None:
             os.close(fd)
     except OSError as error:
         raise MissingPart(
-            f"the machine's caches may not be dropped here ({path}: {error.strerror})",
-            hint="run as root and outside a container; without it the files that are read are evicted all the same",
+            f"no permission to drop the machine's caches ({path}: {error.strerror})",
+            hint="run as root outside a container, or leave it out: the files that are read are evicted anyway",
         ) from error
 
 
@@ -125,7 +125,7 @@ def _on_overlay(paths: Sequence[Path]) -> bool:
 
 
 def _drop(path: Path, *, write_back: bool) -> None:
-    # What is no regular file must not hold us up.
+    # Opening anything but a regular file could block.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if write_back:

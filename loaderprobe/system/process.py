@@ -1,4 +1,4 @@
-"""Counters of a process, and the ties between a process and its parent."""
+"""Counters of a process, and the link between a process and its parent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NS = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessCounters:
-    """What a process has used since it began; None where this user may not see it."""
+    """Resources that a process has used since it began; None where this user may not see them."""
 
     cpu_s: float | None
     run_delay_s: float | None
@@ -28,7 +28,7 @@ class ProcessCounters:
 
 
 def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None:
-    """The counters of a process; None when it has gone."""
+    """The counters of a process; None when it has ended."""
     directory = proc / str(pid)
     if not directory.is_dir():
         return None
@@ -68,10 +68,10 @@ def _io(directory: Path) -> dict[str, int]:
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when `parent` ends, so that no orphan goes on reading."""
+    """Ask the kernel to kill this process when `parent` ends, so that no orphan keeps reading."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # The parent ended before we asked.
+        # The parent ended before the request.
         os._exit(1)
 
 

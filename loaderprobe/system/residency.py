@@ -1,7 +1,7 @@
-"""How much of some files the page cache holds: told by mincore, or found out page by page where mincore lies.
+"""The share of files in the page cache: from mincore, or page by page where mincore is wrong.
 
-mincore tells "all resident" of a file that the asker neither owns nor may write (Linux 5.2 and later). Of such
-files a few pages are read with RWF_NOWAIT, which answers from the cache or not at all. cachestat is not used:
+mincore reports "all resident" for a file that the caller neither owns nor may write (Linux 5.2 and later). For such
+files a few pages are read with RWF_NOWAIT, which returns data from the cache or none at all. cachestat is not used:
 on overlayfs it always answers 0.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 PAGE_BYTES = mmap.PAGESIZE
 SAMPLED_FILES = 128
 SAMPLED_PAGES = 256
-"""Pages tried one by one, over all files: a cold one costs one read, so 3 s in all on a disk of 10 ms."""
+"""Pages tried one by one, over all files: a cold one costs one read, so 3 s in total on a disk with 10 ms per read."""
 FEWEST_PAGES = 2
 # Magic numbers of statfs(2).
 FUSE = 0x65735546
@@ -49,12 +49,12 @@ _libc.statfs.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residency:
-    """Pages of some files, and how many of them the cache holds."""
+    """Number of pages of some files, and how many of them are cached."""
 
     held: float
     pages: int
     sampled: bool
-    """True when it rests, for some of the files, on a sample."""
+    """True when the share of some files comes from a sample."""
 
     @property
     def share(self) -> float | None:
@@ -63,10 +63,10 @@ class Residency:
 
 
 def ask(paths: Sequence[Path]) -> Residency | str:
-    """What the cache holds of the files, or, as a sentence, why that cannot be known.
+    """The cached share of the files, or the reason, as a sentence, why it cannot be known.
 
-    What was cold is cold again afterwards, and what was warm stays warm; only a file in part warm, of which
-    none of the pages tried was there, is dropped whole.
+    Cold files are cold again afterwards, and warm files stay warm. Only a partly warm file of which no sampled page
+    was cached is dropped completely.
     """
     asker = _Asker()
     held, pages = 0.0, 0
@@ -94,7 +94,7 @@ def ask(paths: Sequence[Path]) -> Residency | str:
 
 
 def acts_as_owner(status: Path = Path("/proc/thread-self/status")) -> bool:
-    """Whether the kernel lets this thread act as any file's owner, as it does root unless a container forbids it."""
+    """Whether this thread may act as the owner of any file, as root may unless a container forbids it."""
     try:
         lines = status.read_text().splitlines()
     except OSError:
@@ -104,7 +104,7 @@ def acts_as_owner(status: Path = Path("/proc/thread-self/status")) -> bool:
 
 
 def knows_all_users(uid_map: Path = Path("/proc/self/uid_map")) -> bool:
-    """False in a user namespace, where other users' files all seem to belong to one."""
+    """False in a user namespace, where all other users' files appear to have one owner."""
     try:
         return uid_map.read_text().split() == ["0", "0", str(2**32 - 1)]
     except OSError:
@@ -126,7 +126,7 @@ def _error() -> OSError:
 
 @dataclass(slots=True)
 class _Asker:
-    """Who asks, and about which file systems; made anew for each question, since both change."""
+    """The caller's identity and the file systems; created for each call, because both change."""
 
     euid: int = field(default_factory=os.geteuid)
     owns_all: bool = field(default_factory=acts_as_owner)
@@ -154,14 +154,14 @@ def _why_not(path: Path, mode: int, kind: int, truth: bool) -> str | None:
     if kind == FUSE:
         return f"{path} is on FUSE, where opening a file to ask may empty its cache"
     if kind in OWN_CACHE:
-        return f"{path} is on {OWN_CACHE[kind]}, which has a cache of its own that the kernel does not show"
+        return f"{path} is on {OWN_CACHE[kind]}, which has its own cache that the kernel does not show"
     if kind in NETWORK and not truth:
-        return f"{path} belongs to another user, and on network file systems the kernel hides what is cached of it"
+        return f"{path} belongs to another user, and on network file systems the kernel hides its cache state"
     return None
 
 
 def _resident_pages(path: Path, size_bytes: int) -> int:
-    """Pages in the cache, as mincore tells. Raises OSError where the file cannot be mapped."""
+    """Cached pages, from mincore. Raises OSError where the file cannot be mapped."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         # In windows: the answer takes a byte a page.
@@ -185,7 +185,7 @@ def _resident_within(fd: int, offset: int, size_bytes: int) -> int:
 
 
 def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | str:
-    """Share of the files' pages in the cache, from some pages of some files, both spread evenly; or why not.
+    """Cached share of the files' pages, from evenly spread pages of evenly spread files; or the reason why not.
 
     `files` are paths and how many pages each has, at least one.
     """
@@ -198,15 +198,15 @@ def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | str:
             held += pages * _share_of_file(path, [(2 * n + 1) * pages // (2 * count) for n in range(count)])
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
-                return f"{path} belongs to another user, and this file system hides what is cached of it"
+                return f"{path} belongs to another user, and this file system hides its cache state"
             return f"{path} cannot be examined: {error.strerror}"
     return held / sum(pages for _, pages in some) if some else 0.0
 
 
 def _share_of_file(path: Path, pages: Sequence[int]) -> float:
-    """Share of these pages, given by number, in the cache; afterwards those are there that were before.
+    """Cached share of these pages, given by number; afterwards the same pages are cached as before.
 
-    Raises OSError, EOPNOTSUPP where the file system cannot be asked so.
+    Raises OSError, EOPNOTSUPP where the file system does not support RWF_NOWAIT.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

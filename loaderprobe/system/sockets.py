@@ -1,4 +1,4 @@
-"""What is at the other end of a process's sockets."""
+"""The peers of a process's sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_REMEMBERED = 4096
 
 
 class Socket(NamedTuple):
-    """A socket, as far as waiting on it goes. local: between processes of this machine, without a network."""
+    """A socket that may be waited on. local: between processes of this machine, without a network."""
 
     kind: Literal["network", "local", "listening"]
     peer: str | None
@@ -28,7 +28,7 @@ LOCAL = Socket("local", None)
 
 
 class TableBudget:
-    """Says when the tables of connections may be read again, one for all processes that are looked at."""
+    """Decides when the tables of connections may be read again; shared by all sampled processes."""
 
     def __init__(
         self, now_ns: Callable[[], int] = time.monotonic_ns, cpu_ns: Callable[[], int] = time.thread_time_ns
@@ -37,7 +37,7 @@ class TableBudget:
         self._next_ns = 0
 
     def spend(self, read: Callable[[], Socket | None]) -> Socket | None:
-        """What `read` finds; None without reading while the last reading is not paid off."""
+        """The result of `read`; None, without reading, while the budget is spent."""
         if self._now_ns() < self._next_ns:
             return None
         before = self._cpu_ns()
@@ -54,7 +54,7 @@ class Sockets:
         self._known: dict[str, Socket] = {}
 
     def find(self, number: int, inode: str) -> Socket:
-        """The socket behind descriptor `number`; a network one without a peer where no table tells of it."""
+        """The socket behind descriptor `number`; a network socket has no peer where no table lists it."""
         known = self._known.get(inode)
         if known is not None:
             return known
@@ -69,7 +69,7 @@ class Sockets:
         return found
 
     def _protocol(self, number: int) -> str:
-        """`TCP`, `UNIX-STREAM`; empty where the kernel does not say."""
+        """`TCP`, `UNIX-STREAM`; empty where the kernel gives no protocol."""
         try:
             return os.getxattr(f"{self._directory}/fd/{number}", "system.sockprotoname").decode()
         except OSError:

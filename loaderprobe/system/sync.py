@@ -1,4 +1,4 @@
-"""Making what was written durable: one file system, not the whole machine."""
+"""Make written data durable on one file system, not on the whole machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def _libc() -> ctypes.CDLL:
 
 
 def sync_filesystem(path: Path) -> None:
-    """Wait until all that was written to the file system of the directory `path` is on the medium (syncfs(2)).
+    """Wait until all data written to the file system of the directory `path` is on the disk (syncfs(2)).
 
-    Raises OSError, also for a write that failed on its way to the medium (Linux 5.8 and newer say so).
+    Raises OSError, also for a write that failed later (reported by Linux 5.8 and newer).
     """
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 Group = Literal[
     "descriptor", "second", "path", "futex", "lock", "fcntl", "sleep", "poll", "select", "epoll", "ring", "child"
 ]
-"""What a call waits for, by its arguments. descriptor: the first is a descriptor; second: the second is. path: of
-names, not contents. ring: for requests handed over earlier (io_uring, libaio). child: for another process."""
+"""What a call waits for, by its arguments. descriptor: the first argument is a descriptor; second: the second is.
+path: names, not contents. ring: requests submitted earlier (io_uring, libaio). child: another process."""
 
 _GROUPS: dict[Group, str] = {
     "descriptor": (
@@ -66,14 +66,14 @@ _NUMBERS = {
 
 
 class Call(NamedTuple):
-    """A system call, and how to tell what it waits for."""
+    """A system call, and how to find what it waits for."""
 
     name: str
     group: Group
 
 
 def calls_of(machine: str) -> Mapping[int, Call] | None:
-    """By number, of a machine as `platform.machine()` names it; None for one whose numbers are not known here."""
+    """Calls by number for a machine named as by `platform.machine()`; None for an unknown machine."""
     if machine not in _NUMBERS:
         return None
     groups = {name: group for group, names in _GROUPS.items() for name in names.split()}

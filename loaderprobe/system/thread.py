@@ -11,7 +11,7 @@ BLOCK_BYTES = 512
 
 
 class ThreadMeter:
-    """Reads CPU time, run-queue delay and bytes read from storage of the thread that made it."""
+    """Reads CPU time, run-queue delay and bytes read from storage of the thread that created it."""
 
     def __init__(self, schedstat: Path = Path("/proc/thread-self/schedstat")) -> None:
         try:
@@ -23,14 +23,14 @@ class ThreadMeter:
             self.close()
 
     def close(self) -> None:
-        """Give back the file descriptor; the delay reads as 0 from then on."""
+        """Close the file descriptor; the delay reads as 0 from then on."""
         if self._schedstat is not None:
             os.close(self._schedstat)
             self._schedstat = None
 
     @property
     def run_delay_known(self) -> bool:
-        """False where the kernel keeps no run-queue delay; it then reads as 0 and counts as blocked time."""
+        """False where the kernel counts no run-queue delay; it then reads as 0 and counts as blocked time."""
         return self._schedstat is not None
 
     def read(self) -> tuple[int, int, int]:

@@ -15,8 +15,8 @@ class ThreadGone(Exception):
 class ThreadFiles:
     """`syscall`, `stat` and `wchan` of a thread. `directory` is its process's folder in /proc, open.
 
-    Open descriptors stay with the thread for which they were opened: when its number is used again they say that
-    it has gone. Opening is also what costs, three times as much as reading.
+    Open descriptors stay with their thread: when its number is reused, they report that it has ended. Opening costs
+    three times as much as reading.
     """
 
     def __init__(self, directory: int, tid: int) -> None:
@@ -24,13 +24,13 @@ class ThreadFiles:
         self._open: dict[str, int] = {}
 
     def close(self) -> None:
-        """Give back the descriptors."""
+        """Close the descriptors."""
         for file in self._open.values():
             os.close(file)
         self._open.clear()
 
     def read(self, name: str) -> bytes:
-        """The file's text. Raises OSError as the kernel does."""
+        """The file's text. Raises OSError."""
         file = self._open.get(name)
         if file is None:
             file = os.open(f"task/{self._tid}/{name}", os.O_RDONLY, dir_fd=self._directory)
@@ -58,7 +58,7 @@ class ThreadFiles:
 
 
 class ThreadTable:
-    """The files of all threads of a process that have been looked at."""
+    """The files of all sampled threads of a process."""
 
     def __init__(self, directory: int) -> None:
         self._directory = directory
@@ -66,7 +66,7 @@ class ThreadTable:
         self._files: dict[int, ThreadFiles] = {}
 
     def close(self) -> None:
-        """Give back all descriptors."""
+        """Close all descriptors."""
         for files in self._files.values():
             files.close()
         self._files.clear()
@@ -75,20 +75,20 @@ class ThreadTable:
             self._task = None
 
     def files(self, tid: int) -> ThreadFiles:
-        """Those of one thread."""
+        """The files of one thread."""
         files = self._files.get(tid)
         if files is None:
             files = self._files[tid] = ThreadFiles(self._directory, tid)
         return files
 
     def forget(self, tid: int) -> None:
-        """Give back those of a thread that has ended."""
+        """Close the files of a thread that has ended."""
         files = self._files.pop(tid, None)
         if files is not None:
             files.close()
 
     def others(self, tid: int) -> Iterator[int]:
-        """All threads of the process now, but this one."""
+        """All current threads of the process except this one."""
         try:
             if self._task is None:
                 self._task = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._directory)

@@ -1,6 +1,6 @@
 """The kernel function in which a thread sleeps (`/proc/PID/wchan`), as a kind of waiting.
 
-Names differ between kernels; the parts used here are those that stay, seen on Linux 5.4 to 6.18.
+Names differ between kernels; the parts used here are the same on Linux 5.4 to 6.18.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REQUESTS = ("request_wait_answer", "fuse", "rpc", "nfs", "wait_for_response", "
 
 
 def kind_of_channel(channel: str) -> WaitKind | None:
-    """What a thread waits for in this function of the kernel; None where the name does not tell."""
+    """The kind of wait in this kernel function; None where the name gives no kind."""
     for kind, parts in _PARTS:
         if any(part in channel for part in parts):
             return kind

@@ -1,4 +1,4 @@
-"""From the system call in which a thread waits, and its arguments, to what it waits for."""
+"""The kind of a wait, from the system call in which a thread waits and its arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUTSIDE = "connections from outside"
 
 
 class Wait(NamedTuple):
-    """What a thread was seen doing. inside: it may wait for other threads of its own process."""
+    """A sampled state of a thread. inside: it may wait for other threads of its own process."""
 
     kind: WaitKind
     subject: str | None = None
@@ -37,7 +37,7 @@ WOKEN_FROM_INSIDE = Wait("pipe", "a socket of this machine", inside=True)
 
 
 class CallWaits:
-    """What calls of one process wait for."""
+    """Finds what the system calls of one process wait for."""
 
     def __init__(self, descriptors: Descriptors) -> None:
         self._descriptors = descriptors
@@ -111,7 +111,7 @@ class CallWaits:
 
 
 def _polling(call: Call, found: Iterable[Descriptor] | None) -> Wait:
-    """Waiting for any of several descriptors; None: which is not known."""
+    """A wait for any of several descriptors; None: the descriptors are unknown."""
     if found is None:
         return Wait("other", call.name, inside=True)
     by_kind: dict[str, Descriptor] = {}
@@ -131,13 +131,13 @@ def _polling(call: Call, found: Iterable[Descriptor] | None) -> Wait:
 
 
 def _for_file(files: ThreadFiles, path: str | None) -> Wait:
-    """Waiting for the contents of a file; but for memory first, and in a named pipe for another process."""
+    """A wait for the contents of a file, unless it waits for memory first or, in a named pipe, for another process."""
     kind = kind_of_channel(files.channel())
     return Wait(kind, path) if kind in ("memory", "pipe") else Wait("storage", path)
 
 
 def outside_calls(files: ThreadFiles) -> Wait:
-    """Waiting outside any system call: for a page, or for the lock on the process's memory. Raises ThreadGone."""
+    """A wait outside system calls: for a page, or for the lock on the process's memory. Raises ThreadGone."""
     letter = files.letter()
     channel = files.channel()
     kind = kind_of_channel(channel)
@@ -148,7 +148,7 @@ def outside_calls(files: ThreadFiles) -> Wait:
 
 
 def by_channel(channel: str, letter: str, subject: str | None) -> Wait:
-    """By the function of the kernel; where that does not tell, by the letter of the state."""
+    """The kind from the kernel function or, where its name gives no kind, from the letter of the state."""
     kind = kind_of_channel(channel)
     if kind is not None:
         return Wait(kind, subject)

@@ -1,7 +1,7 @@
-"""The file in which a process that looks at waits keeps what it saw: rows of fixed size, and names beside them.
+"""The file format of the sampling process: rows of fixed size, and a second file with names.
 
-Each round of looks is one write, so that a reader finds whole rounds at any time. Rows whose worker is negative are
-about the looking itself.
+Each sampling round is one write, so a reader finds whole rounds at any time. Rows with a negative worker are about
+the sampling itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS = {kind: number for number, kind in enumerate(WAIT_KINDS)}
 
 
 class RowWriter:
-    """Appends to the files in a folder. Nothing is kept back but the round at hand."""
+    """Appends to the files in a folder. Only the current round is buffered."""
 
     def __init__(self, folder: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -40,11 +40,11 @@ class RowWriter:
         self._round = bytearray()
 
     def add(self, time_ns: int, worker: int, wait: Wait) -> None:
-        """One look at one worker."""
+        """Add one sample of one worker."""
         self._round += ROW.pack(time_ns, self._number(wait.subject), worker, _KINDS[wait.kind])
 
     def end_round(self, time_ns: int, own_cpu_ns: int | None, letters_only: str | None) -> None:
-        """Write what was added; the CPU time so far of this process where it has been asked for."""
+        """Write the added samples, and this process's CPU time so far where it is requested."""
         if letters_only != self._letters_only:
             self._letters_only = letters_only
             self._round += ROW.pack(time_ns, self._number(letters_only, most=MOST_SUBJECTS + 100), LETTERS_ONLY, 0)
@@ -68,7 +68,7 @@ class RowWriter:
 
 
 def read_rows(folder: Path) -> WaitSamples:
-    """All whole rows so far; while they are being written, too."""
+    """All complete rows so far; also works while they are being written."""
     data = (folder / ROWS).read_bytes()
     subjects = tuple(name.decode() for name in (folder / SUBJECTS).read_bytes().split(b"\0")[:-1])
     rows = list(ROW.iter_unpack(data[: len(data) - len(data) % ROW.size]))

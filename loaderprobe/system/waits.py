@@ -1,8 +1,8 @@
-"""What a thread waits for at this moment, read from /proc: no root, no eBPF, no patched library.
+"""What a thread waits for now, read from /proc: no root, no eBPF, no patched library.
 
-`/proc/PID/task/TID/syscall` is read first. It tells in one reading whether the thread runs and, if not, in which
-call it waits and with which arguments. To read the state's letter before that would cost more, and a wait that
-ends between the two readings would count as running: 10 us of each wait, a tenth of a read from NVMe.
+`/proc/PID/task/TID/syscall` is read first. One read shows whether the thread runs and, if not, in which call it
+waits and with which arguments. Reading the letter of the state first would cost more, and a wait that ends between
+the two reads would count as running: 10 us of each wait, a tenth of a read from NVMe.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from loaderprobe.system.wait_kinds import RUNNING, CallWaits, Wait, by_channel, 
 
 # Documentation/admin-guide/LSM/Yama.rst: "Yama" in ASCII.
 PR_SET_PTRACER = 0x59616D61
-REFUSED = "/proc/PID/syscall may not be read"
+REFUSED = "no permission to read /proc/PID/syscall"
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 # Each costs some 5 us; a process with more threads than these is seen in part.
 MOST_THREADS = 64
@@ -34,15 +34,15 @@ _WORK: tuple[WaitKind, ...] = ("storage", "metadata", "memory", "uninterruptible
 
 
 def let_be_read_by(pid: int) -> None:
-    """Let process `pid` and its descendants see what this process waits for; 0 takes that back.
+    """Allow process `pid` and its descendants to see what this process waits for; 0 revokes that.
 
-    Needed where Yama lets only ancestors look (`kernel.yama.ptrace_scope` is 1, as on Ubuntu), ignored elsewhere.
+    Needed where Yama allows only ancestors (`kernel.yama.ptrace_scope` is 1, as on Ubuntu), ignored elsewhere.
     """
     ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
 
 
 def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
-    """When a process began, in clock ticks since the machine did: with its number it names the process for good."""
+    """Start time of a process in clock ticks since boot; with its id it identifies the process uniquely."""
     try:
         return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
     except (OSError, IndexError, ValueError):
@@ -50,14 +50,14 @@ def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
 
 
 def yama_scope(yama: Path = YAMA) -> int:
-    """Who may look at whom, by Yama: 0 all of the same user, 1 ancestors, 2 with a capability, 3 no one."""
+    """Yama's scope, who may trace a process: 0 the same user, 1 ancestors, 2 with a capability, 3 no process."""
     with suppress(OSError, ValueError):
         return int(yama.read_text())
     return 0
 
 
 class WatchedProcess:
-    """A process whose threads can be looked at. Raises ThreadGone where it has ended, or is not the one meant."""
+    """A process whose threads can be sampled. Raises ThreadGone when it has ended or its id was reused."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class WatchedProcess:
         machine = machine or platform.machine()
         calls = calls_of(machine)
         self._calls: Mapping[int, Call] = calls or {}
-        self._unknown = None if calls is not None else f"the numbers of system calls of {machine} are not known here"
+        self._unknown = None if calls is not None else f"the system call numbers of {machine} are unknown"
         self.letters_only: str | None = None
-        """Why the last look saw no system call; None while they are seen."""
+        """Why the last sample saw no system call; None while system calls are visible."""
         path = proc / str(pid)
         try:
             self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -88,18 +88,18 @@ class WatchedProcess:
             raise ThreadGone
 
     def close(self) -> None:
-        """Give back all descriptors."""
+        """Close all descriptors."""
         self._threads.close()
         self._descriptors.close()
         os.close(self._directory)
 
     def look(self, tid: int) -> Wait:
-        """What this thread does now or, where it waits for others of its process, what those do. Raises ThreadGone."""
+        """What this thread does or, if it waits for other threads of its process, what they do. Raises ThreadGone."""
         seen = self._look(tid)
         return self._look_at_others(tid, seen) if seen.inside else seen
 
     def _look_at_others(self, tid: int, own: Wait) -> Wait:
-        """The work that is waited for; `own` where the other threads do none."""
+        """The work of the threads waited for; `own` where they do none."""
         best, rank = own, len(_WORK)
         for other in islice(self._threads.others(tid), MOST_THREADS):
             with suppress(ThreadGone):
@@ -133,7 +133,7 @@ class WatchedProcess:
         return self._waits.read(files, call, [int(field, 16) for field in fields[1:5]])
 
     def _by_letter(self, files: ThreadFiles, error: OSError) -> Wait:
-        """Without the system call: by the letter and, where that may be read, the function of the kernel."""
+        """The wait without a system call: from the letter of the state and, where readable, the kernel function."""
         letter = files.letter()
         self.letters_only = _why_refused(error)
         if letter == "R":

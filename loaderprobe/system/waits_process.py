@@ -1,11 +1,11 @@
-"""The process that looks at what workers wait for: `python -m loaderprobe.system.waits_process FOLDER PARENT HZ`.
+"""The process that samples what workers wait for: `python -m loaderprobe.system.waits_process FOLDER PARENT HZ`.
 
-A process of its own, since a thread in the training process would compete with training for Python's global lock,
-and could look at a serial loader only when that lets go of it. It imports nothing but the standard library and this
+It is a separate process: a thread in the training process would compete with training for Python's global lock, and
+could sample a serial loader only when that releases the lock. It imports only the standard library and this
 package's records.
 
-It reads lines of `PID,TID,STARTED` from its input, a word a worker and `-` for one that has gone; each line replaces
-the one before. It writes one byte to its output before its first look, and ends with its input or with its parent.
+It reads lines of `PID,TID,STARTED` from its input, one word per worker and `-` for a worker that has ended; each line
+replaces the one before. It writes one byte to its output before its first sample, and ends with its input or parent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CPU_ROUNDS = 8
 
 
 class Watcher:
-    """Looks at one thread of each worker and writes down what it saw."""
+    """Samples one thread of each worker and writes the samples."""
 
     def __init__(self, rows: RowWriter, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         self._rows, self._now_ns = rows, now_ns
@@ -40,7 +40,7 @@ class Watcher:
         self._lanes: list[tuple[WatchedProcess, int] | None] = []
 
     def follow(self, line: str) -> None:
-        """From now on the threads named in this line. Those that stay are not opened anew."""
+        """Sample the threads in this line from now on. Threads that stay are not opened again."""
         before = dict(zip(self._words, self._lanes, strict=True))
         words = line.split()
         lanes = [before.pop(word) if word in before else self._open(word) for word in words]
@@ -78,9 +78,9 @@ class Watcher:
 
 
 def watch(watcher: Watcher, orders: int, period_ms: float) -> None:
-    """A round at intervals between half and one and a half periods, until the orders end.
+    """Run a round at intervals of 0.5 to 1.5 periods, until the input ends.
 
-    At a fixed period the looks would fall into step with batches that take as long.
+    With a fixed period the samples would synchronise with batches of that duration.
     """
     poll = select.poll()
     poll.register(orders, select.POLLIN)
@@ -98,7 +98,7 @@ def watch(watcher: Watcher, orders: int, period_ms: float) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """See the module."""
+    """Run the process; see the module."""
     folder, parent, rate_hz = arguments
     die_with_parent(int(parent))
     # Descriptors are kept open for every thread seen.

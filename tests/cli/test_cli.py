@@ -75,7 +75,7 @@ def test_the_version_is_printed(loaderprobe: Run) -> None:
         (("sweep", "--compute", "emulated:1", "--budget", "nan"), 2, "above 0"),
         (("sweep", "--compute", "emulated:100", "--precision", "fp16"), 2, "emulated:100: an emulated"),
         (("report", "/nowhere"), 2, "not a run"),
-        (("report",), 2, "which run"),
+        (("report",), 2, "no run is given"),
         (("report", "--json", "--format", "csv"), 2, "exclude"),
         (("report", "--schema", "--json"), 2, "exclude"),
         (("report", "--format", "pdf"), 2, "parquet"),

@@ -31,7 +31,7 @@ def test_the_mean_size_is_that_which_is_asked(loaderprobe: Run, tmp_path: Path) 
 
 
 def test_verify_says_what_is_damaged(loaderprobe: Run, tmp_path: Path) -> None:
-    """A whole set ends with 0; a damaged one names the file, ends with 4 and can be mended; no set is a bad path."""
+    """A whole set ends with 0; a damaged one names the file, ends with 4 and can be repaired; no set is a bad path."""
     loaderprobe("generate", tmp_path, *SMALL)
     done = loaderprobe("generate", tmp_path, "--verify")
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / '64x48'}: every file is whole\n")
@@ -40,7 +40,7 @@ def test_verify_says_what_is_damaged(loaderprobe: Run, tmp_path: Path) -> None:
     done = loaderprobe("generate", tmp_path, "--verify")
     assert done.returncode == 4
     assert victim.name in done.stdout
-    assert "mended" in done.stderr
+    assert "repair" in done.stderr
     assert loaderprobe("generate", tmp_path, *SMALL).returncode == 0
     assert loaderprobe("generate", tmp_path, "--verify").returncode == 0
     assert loaderprobe("generate", tmp_path / "64x48" / "train", "--verify").returncode == 2

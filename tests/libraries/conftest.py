@@ -100,6 +100,6 @@ def row(found: Diagnosis) -> Row:
     gains = {name: getattr(found.gains, name) for name in ("storage", "preprocessing", "transport")}
     by = {how: [name for name, gain in gains.items() if gain and gain.how == how] for how in ("measured", "estimated")}
     missing = [name for name, gain in gains.items() if gain is None]
-    said = [note for note in found.notes if "left out" in note or "no data" in note or "put back" in note]
+    said = [note for note in found.notes if "left out" in note or "no data" in note or "restored" in note]
     parts = (by["measured"], by["estimated"], missing)
     return (found.cache, *(", ".join(part) or "-" for part in parts), "; ".join(said) or "-")

@@ -1,4 +1,4 @@
-"""Memory that a loader shares with its workers is put back as it was."""
+"""Memory that a loader shares with its workers is restored."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def test_memory_that_has_gone_meanwhile_is_not_written() -> None:
 
 
 def test_what_is_too_large_is_said_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The small pieces are put back all the same."""
+    """The small pieces are restored in any case."""
     monkeypatch.setattr(shared_state, "MOST_BYTES", 1000)
     counter, cache = _shared(1), _shared(4000)
     with shared_state_kept(_loader(cache=cache, counter=counter)) as state:
         assert state.notes == (
-            "16.0 kB of the memory that the loader shares with its workers is too much to be put back: what is written "
-            "there meanwhile stays",
+            "16.0 kB of the memory that the loader shares with its workers cannot be restored: changes there "
+            "during the diagnosis stay",
         )
         counter[0] = cache[0] = 1.0
     assert (counter[0].item(), cache[0].item()) == (0.0, 1.0)

@@ -82,8 +82,7 @@ def test_a_pipeline_of_one_stage_is_kept_and_of_more_left_out() -> None:
     staged = unwrap(Piped([loader, print]))
     assert (staged.loader, staged.rewrap(loader)) == (loader, None)
     assert staged.notes == (
-        "what Piped does around its DataLoader is left out: it may put batches together anew; loader.stages[0] is "
-        "measured",
+        "what Piped does around its DataLoader is left out: it may form new batches; loader.stages[0] is measured",
     )
 
 

@@ -9,7 +9,7 @@ from loaderprobe.system.waits import REFUSED
 def test_what_workers_wait_for_is_tried() -> None:
     """Where a child may be looked at, its workers may; else there is the reason."""
     found = capabilities._waits()
-    assert found.name == "what workers wait for"
+    assert found.name == "waits of workers"
     assert found.state == "yes" or (found.state == "limited" and "syscall" in found.why)
 
 

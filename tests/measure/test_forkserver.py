@@ -84,5 +84,5 @@ def test_waiting_has_a_limit(nursery: ForkServer, tmp_path: Path, photographs: F
         order(photographs), clock=SystemClock(), time_limit_s=0.0, on_event=lambda _: None, start=nursery.start
     )
     assert isinstance(hung, RunFailure)
-    assert "had not ended after 0 s" in hung.reason
+    assert "not finished after 0 s" in hung.reason
     assert subprocess.run(["pgrep", "-P", str(nursery._process.pid)], capture_output=True, check=False).stdout == b""

@@ -29,7 +29,7 @@ def test_configurations_of_before_are_read() -> None:
         ("cpu", {"side_stream": True}, "side_stream needs a GPU"),
         ("cpu", {"gpu_decode": True, "pin_memory": False}, "pin_memory and gpu_decode need a GPU"),
         ("cpu", {"precision": "tf32"}, "precision tf32 needs a GPU"),
-        ("cuda", {"gpu_decode": True, "side_stream": True}, "side_stream does not apply"),
+        ("cuda", {"gpu_decode": True, "side_stream": True}, "leave out side_stream"),
     ],
 )
 def test_what_would_change_nothing_is_refused(compute: str, options: dict[str, Any], words: str) -> None:

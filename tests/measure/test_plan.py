@@ -18,13 +18,13 @@ def told(count: int, **changes: Any) -> str:
 def test_it_names_what_is_measured_and_when_more_is() -> None:
     """Screening for all, the costly experiments where the cause stays open, or everywhere."""
     assert "21 configurations: the loader alone and in training, 3 rounds" in told(21)
-    assert "where that leaves the cause open" in told(21)
-    assert "where that leaves the cause open" not in told(21, thorough=True)
+    assert "where the cause is still open" in told(21)
+    assert "where the cause is still open" not in told(21, thorough=True)
 
 
 def test_a_complete_run_has_nothing_to_plan() -> None:
     """Resuming it says so."""
-    assert told(0) == "Plan: everything has been measured already."
+    assert told(0) == "Plan: everything is already measured."
 
 
 def test_without_a_budget_it_names_the_shortest_and_the_longest_time() -> None:

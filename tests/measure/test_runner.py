@@ -72,7 +72,7 @@ def test_a_hung_child_is_ended_with_all_its_processes() -> None:
         order(), clock=clock, time_limit_s=0.0, on_event=lambda _: None, start=by_command(command)
     )
     assert isinstance(failure, RunFailure)
-    assert "had not ended after 0 s" in failure.reason
+    assert "not finished after 0 s" in failure.reason
     assert "--time-limit" in failure.hint
 
 

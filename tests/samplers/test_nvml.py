@@ -86,13 +86,13 @@ def test_known_numbers_are_those_of_the_library() -> None:
     """The table's numbers are those that pynvml raises for what the words say."""
     pynvml: Any = pytest.importorskip("pynvml")
     expected = {
-        "no figure": pynvml.NVML_SUCCESS,
+        "no value": pynvml.NVML_SUCCESS,
         "not initialised": pynvml.NVML_ERROR_UNINITIALIZED,
-        "does not accept": pynvml.NVML_ERROR_INVALID_ARGUMENT,
+        "rejects": pynvml.NVML_ERROR_INVALID_ARGUMENT,
         "support": pynvml.NVML_ERROR_NOT_SUPPORTED,
         "permission": pynvml.NVML_ERROR_NO_PERMISSION,
         "does not know this GPU": pynvml.NVML_ERROR_NOT_FOUND,
-        "grew": pynvml.NVML_ERROR_INSUFFICIENT_SIZE,
+        "changed size": pynvml.NVML_ERROR_INSUFFICIENT_SIZE,
         "not loaded": pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
         "too long": pynvml.NVML_ERROR_TIMEOUT,
         "no NVIDIA driver library": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
@@ -104,7 +104,7 @@ def test_known_numbers_are_those_of_the_library() -> None:
         "in use": pynvml.NVML_ERROR_IN_USE,
         "memory": pynvml.NVML_ERROR_MEMORY,
         "no data": pynvml.NVML_ERROR_NO_DATA,
-        "the form": pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+        "structure version": pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
         "container": pynvml.NVML_ERROR_UNKNOWN,
     }
     assert set(expected.values()) == REASONS.keys()

@@ -111,7 +111,7 @@ def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
 def test_a_process_that_ends_is_a_reason(tmp_path: Path, code: str, last: str) -> None:
     """The reason holds the last line that it wrote, or how it ended."""
     with WaitsSampler(lambda: [], tmp_path, command=lambda folder, hz: [sys.executable, "-I", "-c", code]) as sampler:
-        assert sampler.samples() == f"the process that looks at what workers wait for ended: {last}"
+        assert sampler.samples() == f"the process that samples the workers' waits ended: {last}"
 
 
 def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:

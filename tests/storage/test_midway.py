@@ -78,7 +78,7 @@ def test_lost_permission_is_a_missing_part(folder: Path, monkeypatch: pytest.Mon
     """When nothing may be read any more the exit code is that of a missing permission."""
 
     def refused(*_: object) -> tuple[int, int, int, str]:
-        return 0, 0, 0, "may not be read"
+        return 0, 0, 0, "no read permission"
 
     monkeypatch.setattr("loaderprobe.storage.reader._read", refused)
     with pytest.raises(MissingPart):

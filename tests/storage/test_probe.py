@@ -123,7 +123,7 @@ def test_few_files_end_the_ladder(folder: Path) -> None:
     measured = _probe(folder, readers=None)
     assert max(phase.readers for phase in measured.ladder) <= 4
     if len(measured.ladder) == 3:
-        assert any("too few for 8 readers" in missing.reason for missing in measured.missing)
+        assert any("too few for concurrency 8" in missing.reason for missing in measured.missing)
 
 
 def test_the_ladder_ends_when_it_gains_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

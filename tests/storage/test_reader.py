@@ -43,7 +43,7 @@ def test_lost_permission_is_a_reason(sample: Sample) -> None:
     """A file that may no longer be read is counted as that."""
     sample.pieces[0].path.chmod(0)
     reading = ThreadEngine().read(sample.pieces, Order(readers=1, seconds=60.0))
-    assert reading.unread == {str(sample.pieces[0].path): "may not be read"}
+    assert reading.unread == {str(sample.pieces[0].path): "no read permission"}
 
 
 def test_no_time_reads_nothing(sample: Sample) -> None:

@@ -47,7 +47,7 @@ def test_a_device_that_is_not_visible_is_unknown(kernel: Kernel) -> None:
     kernel.mount("zfs", source="pool/data")
     found = locate(kernel.data)
     assert (found.kind, found.devices, found.counts_reads) == ("unknown", (), False)
-    assert "not visible" in found.notes[0] and "cache of its own" in found.notes[1]
+    assert "not visible" in found.notes[0] and "its own cache" in found.notes[1]
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ def test_refused_system_calls_leave_the_letter(
         assert _seen(watched)[0] == "sleep"
         threads.hide("R")
         assert _seen(watched)[0] == "running"
-        assert watched.letters_only == "/proc/PID/syscall may not be read: kernel.yama.ptrace_scope is 2"
+        assert watched.letters_only == "no permission to read /proc/PID/syscall: kernel.yama.ptrace_scope is 2"
     threads.waits("nanosleep")
     assert _seen(watched)[0] == "sleep" and watched.letters_only is None
 

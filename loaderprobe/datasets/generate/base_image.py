@@ -1,4 +1,4 @@
-"""A picture whose file has the size that is asked: one knob from blurred and flat to sharp and grainy."""
+"""A base image whose file has a given size: one knob from blurred and flat to sharp and grainy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loaderprobe.datasets.generate.jpeg.encoder import encoded_size, scan_tokens
 from loaderprobe.datasets.generate.jpeg.frame import Frame, Plane, Spectrum, spectra
 from loaderprobe.datasets.generate.jpeg.scan import Tokens
 
-# Contrast rises with the knob up to its middle, where the picture is as it was painted with the grain of a camera.
+# Contrast rises with the knob up to its middle, where the image is as painted, with the grain of a camera.
 FLATTEST = 0.04
 LEAST_GRAIN, MOST_GRAIN = 2.0, 250.0
 GRAIN_EXPONENT = 2.5
@@ -21,7 +21,7 @@ MOST_TRIES = 8
 
 
 class Picture:
-    """Dead leaves in one frame. Its spectrum is a sum, so the DCT is done once and not for every try."""
+    """Dead leaves in one frame. Its spectrum is a sum, so the DCT is computed once and not for every try."""
 
     def __init__(self, rng: np.random.Generator, frame: Frame) -> None:
         self._frame = frame
@@ -33,7 +33,7 @@ class Picture:
         )
 
     def tokens(self, knob: float) -> Tokens:
-        """The picture quantised, at a knob of 0 to 1; the file grows with it."""
+        """The image quantised at a knob of 0 to 1; the file grows with the knob."""
         contrast = min(1.0, FLATTEST + (1 - FLATTEST) * 2 * knob)
         blur = max(0.0, 1 - 2 * knob)
         strength = LEAST_GRAIN * min(1.0, 2 * knob) + MOST_GRAIN * max(0.0, knob - 0.5) ** GRAIN_EXPONENT
@@ -43,7 +43,7 @@ class Picture:
         return scan_tokens(mixed, self._frame)
 
     def sized(self, target_bytes: float) -> Tokens:
-        """The picture at the knob whose file is nearest to the target, within 1 % where the knob reaches so far."""
+        """The image at the knob whose file is nearest to the target, within 1 % where the knob has enough range."""
         low, high, knob = 0.0, 1.0, 0.5
         best: tuple[float, Tokens] | None = None
         for _ in range(MOST_TRIES):

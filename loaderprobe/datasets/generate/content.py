@@ -1,4 +1,4 @@
-"""Natural-looking pictures by the dead-leaves model: textured shapes that occlude one another.
+"""Natural-looking images by the dead-leaves model: textured shapes that occlude one another.
 
 Chosen among five models in earlier experiments, where its bytes per pixel came closest to photographs over
 JPEG quality; uniform noise takes twice the bytes. Planes are luminance and two chrominances, less 128.
@@ -40,7 +40,7 @@ def pink_plane(rng: np.random.Generator, height: int, width: int, exponent: floa
 
 
 def dead_leaves(rng: np.random.Generator, width: int, height: int) -> list[Plane]:
-    """A picture: three planes of height x width."""
+    """An image: three planes of height x width."""
     planes = np.zeros((height, width, 3), np.float32)
     planes[..., 0] = GREY
     texture = pink_plane(rng, height, width, TEXTURE_EXPONENT)
@@ -92,7 +92,7 @@ def _paint(planes: NDArray[np.float32], texture: Plane, shape: Any) -> None:
 
 
 def softened(planes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Edges as a lens leaves them: a binomial filter of three pixels each way, along the first two axes; in place."""
+    """Blur edges as a lens does: a binomial filter of three pixels each way, along the first two axes; in place."""
     planes[1:-1] = 0.25 * planes[:-2] + 0.5 * planes[1:-1] + 0.25 * planes[2:]
     planes[:, 1:-1] = 0.25 * planes[:, :-2] + 0.5 * planes[:, 1:-1] + 0.25 * planes[:, 2:]
     return planes

@@ -27,7 +27,7 @@ def write_files(directory: Path, spec: SetSpec, pool: Pool, numbers: Iterable[in
 
 
 def write_file(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
-    """Written under another name first, so that an interrupted file is never taken for a whole one."""
+    """Write under another name first, so that an interrupted file never counts as complete."""
     path = directory / spec.path(number)
     part = path.with_name(f".{path.name}{PART}")
     try:
@@ -70,7 +70,7 @@ def _add(out: _Hashed, name: str, data: bytes) -> None:
 
 
 class _Hashed:
-    """A file that is written and hashed in one go, and sent to the medium while the rest of it is made."""
+    """A file that is written and hashed in one pass, and flushed to the disk while the rest is generated."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -81,7 +81,7 @@ class _Hashed:
         self._hash.update(data)
         self._size += len(data)
         if self._size - self._sent > SENT_AT_ONCE:
-            # The kernel begins to write what is dirty: left alone, it would keep it back for seconds.
+            # Start the write-back now: otherwise the kernel would delay it for seconds.
             os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             self._sent = self._size
         return self._file.write(data)

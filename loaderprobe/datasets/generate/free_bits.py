@@ -1,8 +1,8 @@
-"""From one encoded picture any number of files: random values for the free bits of its scan.
+"""Any number of files from one encoded base image: random values for the free bits of its scan.
 
 A nonzero AC coefficient is coded as a Huffman code for its category, followed by bits that say which value of the
 category it is (T.81 F.1.2.2.1). Any of those values is as valid and as long as any other. So `base XOR (random AND
-mask)` is the scan of another picture with the same Huffman codes, the same nonzero coefficients and the same work
+mask)` is the scan of another image with the same Huffman codes, the same nonzero coefficients and the same work
 to decode. A third of all bits are free, spread evenly, so no block of the file is found in another file. DC
 coefficients stay: changed differences would drift.
 """
@@ -21,10 +21,10 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """An encoded picture, ready to be varied."""
+    """An encoded base image, with the mask of its free bits."""
 
     start: bytes
-    """What comes before further application segments."""
+    """The bytes before further application segments."""
     tables: bytes
     scan: Words
     """Little-endian words; the last one is filled up with zeros."""
@@ -33,7 +33,7 @@ class Base:
 
     @classmethod
     def of(cls, encoded: Encoded) -> Base:
-        """The base of an encoded picture."""
+        """The base of an encoded image."""
         return cls(
             start=encoded.start,
             tables=encoded.tables,
@@ -49,7 +49,7 @@ class Base:
         return len(self.start) + len(self.tables) + self.scan_bytes + int(stuffing.sum()) + len(END_OF_IMAGE)
 
     def vary(self, bits: np.random.BitGenerator, segments: bytes = b"") -> bytes:
-        """A file of this picture, with the free bits drawn from `bits`.
+        """A file from this base image, with the free bits drawn from `bits`.
 
         Only raw words are drawn: numpy keeps the streams of its bit generators, but not of its distributions.
         """

@@ -1,7 +1,7 @@
 """Generated data sets: image folders and tar shards like ImageNet's, which can be interrupted, resumed and enlarged.
 
-Every file is varied from one of a few encoded pictures (`free_bits`), and depends on the seed, its number and those
-pictures alone. So any number of processes write the same bytes, and a killed run goes on to the same tree.
+Every file is derived from one of a few encoded base images (`free_bits`), and depends only on the seed, its number
+and those base images. So any number of processes write the same bytes, and a killed run resumes to the same tree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OnImages = Callable[[int, int], None]
 
 
 def _silent(done: int, total: int) -> None:
-    """Nobody listens."""
+    """The default progress callback: does nothing."""
 
 
 def generate(
@@ -43,11 +43,10 @@ def generate(
 ) -> Path:
     """Make, complete or enlarge `root/WxH` (or `root/imagenet`) to at least `count` images; returns that directory.
 
-    Raises Refused when another set is there, ForeignDirectory when anything else is, Locked when another
-    process is at work, NoSpace before writing when there is too little room or midway when it runs out,
-    MissingPart without permission, BadValue for impossible numbers. Whatever happens, nothing that was
-    complete is lost, and the same call goes on from there. Files of a complete set that are gone, or have another
-    size, are made again.
+    Raises Refused when the directory holds another set, ForeignDirectory when it holds anything else, Locked
+    while another process writes there, NoSpace before writing or when space runs out, MissingPart without
+    permission, BadValue for impossible numbers. Complete files are never lost, and the same call resumes.
+    Files of a complete set that are missing, or have another size, are generated again.
     """
     if min(count, processes) < 1:
         raise BadValue("count and processes must be 1 or more")
@@ -71,7 +70,7 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
             ours.add(POOL)
         if directory.exists() and any(entry.name not in ours for entry in directory.iterdir()):
             raise ForeignDirectory(
-                f"{directory} is not empty and not a generated data set", hint="choose another directory"
+                f"{directory} is not empty and is not a generated data set", hint="choose another directory"
             )
         return None
     try:
@@ -83,7 +82,7 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
     if found is not None and found.asks_for() != spec:
         raise Refused(
             f"{directory} holds another data set: {_differences(found, spec)}",
-            hint="ask for the settings that it has (pictures are --pool), choose another directory, or remove it",
+            hint="use the settings of that set (pictures are --pool), choose another directory, or remove it",
         )
     return read_manifest(directory)
 
@@ -104,10 +103,10 @@ def _plain(value: object) -> str:
 
 def _trouble(error: OSError, directory: Path) -> LoaderprobeError:
     if isinstance(error, NotADirectoryError | FileExistsError):
-        return BadValue(f"{directory} cannot be made: a file is in the way", hint="choose another directory")
+        return BadValue(f"{directory} cannot be created: a file is in the way", hint="choose another directory")
     trouble = write_error(error, directory)
     trouble.hint = (
-        f"free some room, then {GO_ON}" if isinstance(trouble, NoSpace) else "choose a directory you may write to"
+        f"free some space, then {GO_ON}" if isinstance(trouble, NoSpace) else "choose a directory with write permission"
     )
     return trouble
 
@@ -115,12 +114,12 @@ def _trouble(error: OSError, directory: Path) -> LoaderprobeError:
 def _make(
     directory: Path, request: SetRequest, count: int, processes: int, progress: OnImages, on_picture: OnImages
 ) -> None:
-    # Asked again under the lock: another process may have made or enlarged the set meanwhile.
+    # Checked again under the lock: another process may have made or enlarged the set.
     manifest = _known(directory, request.spec())
     if manifest is not None:
         if is_whole(directory, manifest, count):
             return
-        # A complete set never shrinks, not even where it is mended.
+        # A complete set never shrinks, not even when it is repaired.
         count = max(count, manifest.images)
     if manifest is None and not (directory / "train").exists():
         # At once, whatever number is asked for.
@@ -130,7 +129,7 @@ def _make(
     whole = dict(stock.whole)
     missing = [number for number in range(request.spec().files(count)) if number not in whole]
     images = sum(len(request.spec().images_in(number, count)) for number in missing)
-    # Painting takes a while, so a disk that is far too small is refused before.
+    # Painting takes time, so a disk that is far too small is refused before.
     check_space(directory, request.spec(), expected_mean(request.pool()), images, len(missing))
     pool, spec = _pool_of(directory, request, processes, on_picture)
     check_space(directory, spec, pool.mean_bytes, images, len(missing))
@@ -164,7 +163,7 @@ def _make(
 
 
 def _pool_of(directory: Path, request: SetRequest, processes: int, on_picture: OnImages) -> tuple[Pool, SetSpec]:
-    """The pool of the set, made only once: another machine's arithmetic might paint it a little differently."""
+    """The pool of the set, made only once: another machine's arithmetic might paint it slightly differently."""
     found = read_spec(directory)
     if found is not None:
         return load_pool(directory / POOL, found.pool_sha256), found

@@ -1,4 +1,4 @@
-"""What is there already, and whether there is room for the rest."""
+"""The files that exist already, and whether there is space for the rest."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ NUMBERED = re.compile(r"\.(?:n\d{8,}_(\d+)\.JPEG|shard-(\d{6,})\.tar)" + re.esca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The files of a set that are known to be whole."""
+    """The files of a set that are known to be complete."""
 
     whole: dict[int, Entry]
-    """By number, of the set of so many images as it is asked for now."""
+    """By number: the files of the set at its requested size."""
     beyond: tuple[Entry, ...]
-    """Of a larger set that was begun before: they are kept, and taken when the set grows."""
+    """Files of a larger set that was begun before: kept, and used when the set grows."""
 
 
 def take_inventory(
     directory: Path, spec: SetSpec, manifest: Manifest | None, journal: Journal, count: int
 ) -> Inventory:
-    """Believe the manifest and the journal, as far as the files still have their sizes.
+    """Files in the manifest and the journal that still have their sizes.
 
-    Nothing is removed but what a killed process left half-written: a file that nobody vouches for is written anew.
+    Removes only files that a killed process left half-written; a file without an entry is written again.
     """
     _remove_halves(directory, spec)
     known = _entries(manifest) if manifest else []
@@ -70,7 +70,7 @@ def _has_size(directory: Path, spec: SetSpec, entry: Entry) -> bool:
 
 
 def _remove_halves(directory: Path, spec: SetSpec) -> None:
-    """Only those with the very names that files of this set have while they are written."""
+    """Remove only files with the temporary names of this set."""
     for part in (directory / "train").rglob(f".*{PART}"):
         match = NUMBERED.fullmatch(part.name)
         if match and part.with_name(part.name[1 : -len(PART)]) == directory / spec.path(int(match[1] or match[2])):
@@ -89,4 +89,4 @@ def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: int, 
             hint="choose another directory, or fewer images",
         )
     if stat.f_files and stat.f_favail < files + spec.classes:
-        raise NoSpace(f"{directory} has room for only {stat.f_favail} more files", hint="choose another file system")
+        raise NoSpace(f"{directory} has space for only {stat.f_favail} more files", hint="choose another file system")

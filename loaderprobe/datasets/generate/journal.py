@@ -1,4 +1,4 @@
-"""Which files of a set are whole, while it is being made: a line is written only after they are on the medium."""
+"""The complete files of a set that is being generated: a line is written only after they are on the disk."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Entry:
 
 
 class Journal:
-    """Append-only: each line holds entries and their checksum, so that a torn line is told from a whole one."""
+    """Append-only: each line holds entries and their checksum, so that a torn line is recognised."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / JOURNAL
 
     def entries(self) -> list[Entry]:
-        """All that can be believed; of a line that a crash tore, and of what comes after it, nothing."""
+        """All entries up to the first line that a crash tore."""
         found: list[Entry] = []
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
         for line in lines:
@@ -45,11 +45,11 @@ class Journal:
         return found
 
     def begin(self, entries: Sequence[Entry]) -> None:
-        """Start anew with these, which were believed before."""
+        """Start a new journal with these entries of the old one."""
         write_atomically(self._path, _line(entries) if entries else b"")
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Make the files of these durable, then say so. Raises OSError, and then nobody says so of any of them."""
+        """Make the files of these entries durable, then write them. Raises OSError, and then writes none of them."""
         sync_filesystem(self._directory)
         if not entries:
             return
@@ -59,7 +59,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def end(self, beyond: Sequence[Entry]) -> None:
-        """The manifest has taken over all but these, which a larger set will need."""
+        """Keep only these entries, which a larger set will need; the manifest holds the others."""
         if beyond:
             self.begin(beyond)
         else:

@@ -1,9 +1,9 @@
-"""What a generated set is and holds.
+"""The settings and the content of a generated set.
 
 SET/  spec.json       all that its files depend on; written before the first of them
-      pool.npz        the encoded pictures that they are varied from
+      pool.npz        the encoded base images that they are derived from
       train/          the files
-      journal.jsonl   files that are known to be whole, while the set is being made
+      journal.jsonl   files that are known to be complete, while the set is being generated
       manifest.json   written last, so that its presence means complete
 """
 
@@ -21,7 +21,7 @@ POOL = "pool.npz"
 MANIFEST = "manifest.json"
 KIND = "image-set"
 Layout = Literal["folder", "shards"]
-"""folder: one directory a class, as torchvision's ImageFolder reads. shards: tar files, as WebDataset reads."""
+"""folder: one directory per class, as torchvision's ImageFolder reads. shards: tar files, as WebDataset reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class SetSpec:
     classes: int
     seed: int
     pictures: int
-    """In the pool."""
+    """Base images in the pool."""
     mean_bytes: int | None = None
     """Of a file, as asked for."""
     oddities: tuple[OddityName, ...] = ()
@@ -42,10 +42,10 @@ class SetSpec:
     """Images in one file: a shard, or 1."""
     generator: str = "free-bits-1"
     pool_sha256: str = ""
-    """Digest of the pool; empty in a spec that is only asked for."""
+    """Digest of the pool; empty in a requested spec."""
 
     def asks_for(self) -> SetSpec:
-        """The spec without what was found when it was made."""
+        """The spec as requested, without what was found when the set was made."""
         return replace(self, pool_sha256="")
 
     def name(self, index: int) -> str:
@@ -53,13 +53,13 @@ class SetSpec:
         return f"n{index % self.classes:08}_{index}"
 
     def path(self, number: int) -> str:
-        """Where file `number` lies: `train/n00000003/n00000003_13.JPEG`, or `train/shard-000013.tar`."""
+        """Path of file `number`: `train/n00000003/n00000003_13.JPEG`, or `train/shard-000013.tar`."""
         if self.layout == "shards":
             return f"train/shard-{number:06}.tar"
         return f"train/n{number % self.classes:08}/{self.name(number)}.JPEG"
 
     def files(self, images: int) -> int:
-        """How many files hold so many images."""
+        """Number of files for so many images."""
         return -(-images // self.shard_images)
 
     def images_in(self, number: int, images: int) -> range:
@@ -77,7 +77,7 @@ class Manifest:
     xxh3: tuple[str, ...]
     """128-bit XXH3 digests of the files, in hex."""
     odd_images: dict[OddityName, int] = field(default_factory=dict)
-    """How many images have each oddity that was asked for."""
+    """Number of images with each requested oddity."""
 
 
 def read_spec(directory: Path) -> SetSpec | None:
@@ -87,7 +87,7 @@ def read_spec(directory: Path) -> SetSpec | None:
 
 
 def is_generated(directory: Path) -> bool:
-    """True for a complete set of ours; a `manifest.json` of somebody else's is no sign of one."""
+    """True for a complete generated set; another program's `manifest.json` does not count."""
     path = directory / MANIFEST
     return path.is_file() and f'"loaderprobe/{KIND}"'.encode() in path.read_bytes()[:200]
 
@@ -99,10 +99,10 @@ def read_manifest(directory: Path) -> Manifest | None:
 
 
 def write_spec(directory: Path, spec: SetSpec) -> None:
-    """Mark `directory` as ours before the first file is written."""
+    """Mark `directory` as a generated set before the first file is written."""
     write_atomically(directory / SPEC, encode(f"{KIND}-spec", spec))
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Declare the set complete."""
+    """Mark the set as complete."""
     write_atomically(directory / MANIFEST, encode(KIND, manifest))

@@ -1,8 +1,8 @@
-"""What the images of ImageNet are: sizes, qualities and samplings drawn from files that were measured.
+"""Sizes, qualities and samplings of ImageNet's images, drawn from measured files.
 
 `imagenet_statistics.tsv` holds one line for each of 1,000 files of ILSVRC2012, one of every class (the sample images
 collected by E. Schwartz): width, height, quality of the quantisation tables, sampling factors of luminance, number of
-components, bytes of the file and of its header. Figures only; no image and nothing of one is kept.
+components, bytes of the file and of its header. It holds figures only, and no part of an image.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLOSE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """An image to be made."""
+    """The properties of an image to generate."""
 
     frame: Frame
     size_bytes: float
@@ -34,7 +34,7 @@ class Draw:
 
 @cache
 def _table() -> tuple[Draw, ...]:
-    """The measured files, in an order in which neighbours are alike."""
+    """The measured files, ordered so that neighbours are similar."""
     text = files("loaderprobe.datasets.generate").joinpath("imagenet_statistics.tsv").read_text()
     lines = [tuple(map(int, line.split("\t"))) for line in text.splitlines()[1:]]
     draws = [
@@ -56,7 +56,7 @@ def draws(
 ) -> list[Draw]:
     """`count` images like ImageNet's; at one resolution, with the bytes per pixel they have there.
 
-    Every k-th of the measured files in an order in which neighbours are alike, so that few of them still show all
+    Takes every k-th of the measured files, ordered so that neighbours are similar. So even a few of them have all
     samplings, qualities and sizes in their shares.
     """
     table = [draw for draw in _table() if draw.frame.components == (1 if components == 1 else 3)]

@@ -1,7 +1,7 @@
-"""What is odd about a few of ImageNet's files, and breaks loaders that never met it; off unless asked for.
+"""Properties of a few of ImageNet's files that break loaders; off by default.
 
-Each kind comes at fixed places: at `first`, and then every `every` images, as often as in the training set, so that
-any set of 64 images or more has each that was asked for at least once.
+Each kind has fixed places: at `first`, and then every `every` images, as often as in the training set. So any set of
+64 images or more has each requested kind at least once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROFILE_DATE = slice(24, 36)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oddity:
-    """A kind of odd file, and where it comes."""
+    """A kind of odd file, and its places."""
 
     first: int
     every: int
@@ -57,7 +57,7 @@ def parse_oddities(text: str) -> tuple[OddityName, ...]:
     """The names of a comma-separated list, in their own order; `all` is all. Raises BadValue."""
     asked = {item.strip() for item in text.split(",") if item.strip()}
     if unknown := sorted(asked - {*NAMES, "all"}):
-        raise BadValue(f"'{unknown[0]}' is no oddity", hint=f"use {join_words(list(NAMES))}, or all")
+        raise BadValue(f"'{unknown[0]}' is not an oddity", hint=f"use {join_words(list(NAMES))}, or all")
     return NAMES if "all" in asked else tuple(name for name in NAMES if name in asked)
 
 
@@ -68,22 +68,22 @@ def content_at(index: int, asked: Sequence[OddityName]) -> OddityName | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segments:
-    """Application segments, made once: libraries of another version may write them otherwise."""
+    """Application segments, made once: another version of a library may write different ones."""
 
     exif: tuple[bytes, ...] = ()
-    """One for each of the eight orientations, which come in turn."""
+    """One for each of the eight orientations, used in turn."""
     icc: bytes = b""
 
     @classmethod
     def made(cls, asked: Sequence[OddityName]) -> Segments:
-        """Those that are asked for."""
+        """The segments of the requested kinds."""
         return cls(
             exif=tuple(_exif(orientation) for orientation in range(1, 9)) if "exif" in asked else (),
             icc=_profile() if "icc" in asked else b"",
         )
 
     def at(self, index: int, asked: Sequence[OddityName]) -> bytes:
-        """What image `index` has more than others."""
+        """The extra segments of image `index`."""
         found = b""
         if "exif" in asked and ODDITIES["exif"].at(index):
             found += self.exif[index // ODDITIES["exif"].every % len(self.exif)]
@@ -106,7 +106,7 @@ def _profile() -> bytes:
 
 
 def png_file(rng: np.random.Generator, width: int, height: int) -> bytes:
-    """A PNG of a smooth picture, to be named .JPEG as one file of ImageNet is."""
+    """A PNG of a smooth image, to be named .JPEG like one file of ImageNet."""
     ramp = np.add.outer(np.arange(height), np.arange(width))
     pixels = (ramp[..., None] * rng.uniform(0.2, 1, 3)).astype(np.uint8)
     out = io.BytesIO()

@@ -1,4 +1,4 @@
-"""The encoded pictures that all files of a set are varied from, and which of them each file takes."""
+"""The encoded base images of a set, and which of them each file is derived from."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ WHOLE = 1 << 64
 ODD_BASES = 4
 Content = OddityName | None
 Each = Callable[..., Iterable[Any]]
-"""`map`, or that of an executor."""
+"""The builtin `map`, or the `map` of an executor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRequest:
-    """All that a pool depends on."""
+    """The settings that determine a pool."""
 
     resolution: tuple[int, int] | None
     """(width, height); None is ImageNet's mixture."""
@@ -59,7 +59,7 @@ class Pool:
     """Of a file without oddity."""
 
     def image(self, seed: int, index: int, oddities: Sequence[OddityName]) -> bytes:
-        """The file of image `index`: it depends on nothing but these and the pool."""
+        """The file of image `index`: it depends only on these arguments and the pool."""
         content = content_at(index, oddities)
         if content == "png":
             return self.png
@@ -74,21 +74,21 @@ class Pool:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that files are made of, in hex."""
+        """SHA-256, in hex, of everything that the files depend on."""
         found = hashlib.sha256()
         for name, column in _columns(self).items():
             found.update(name.encode() + column.astype(column.dtype.newbyteorder("<")).tobytes())
         return found.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Write it whole or not at all. Raises NoSpace and MissingPart."""
+        """Write the pool completely or not at all. Raises NoSpace and MissingPart."""
         out = io.BytesIO()
         np.savez(out, allow_pickle=False, **_columns(self))
         write_atomically(path, out.getvalue())
 
 
 def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], None]) -> Pool:
-    """Paint and encode every picture, with `each` to map. Raises BadValue when a mean size is out of their reach."""
+    """Paint and encode every base image, with `each` to map. Raises BadValue when a mean size is out of their reach."""
     wanted = list(_wanted(request))
     progress(0, len(wanted))
     made: dict[Content, list[Base]] = {content: [] for content, _, _ in wanted}
@@ -102,13 +102,13 @@ def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], 
     target = request.mean_bytes or (IMAGENET_MEAN_BYTES if request.resolution is None else natural)
     weights = tilted(sizes, target)
     if weights is None and request.mean_bytes is None:
-        # A few pictures may miss the mixture's mean; nobody asked for it.
+        # A few base images may miss the mixture's mean, which was not requested.
         weights = [1 / len(sizes)] * len(sizes)
     if weights is None:
         raise BadValue(
-            f"no mixture of these pictures has a mean of {format_bytes(target)}: they have {format_bytes(min(sizes))} "
-            f"to {format_bytes(max(sizes))}",
-            hint="ask for a mean between, another resolution, or more pictures with --pool",
+            f"no mixture of these base images has a mean size of {format_bytes(target)}: "
+            f"they have {format_bytes(min(sizes))} to {format_bytes(max(sizes))}",
+            hint="choose a mean size between these, another resolution, or more base images with --pool",
         )
     edges = [round(share * WHOLE) for share in np.cumsum(weights)[:-1]]
     rng = _rng(request.seed, 2)
@@ -122,7 +122,7 @@ def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], 
 
 
 def expected_mean(request: PoolRequest) -> float:
-    """The mean size of a file, as far as it is known before anything is painted; bytes."""
+    """The expected mean size of a file before anything is painted, bytes."""
     if request.mean_bytes:
         return float(request.mean_bytes)
     found = draws(request.resolution, request.pictures, _rng(request.seed, 1))
@@ -134,7 +134,7 @@ def _rng(*seed: int) -> np.random.Generator:
 
 
 def _wanted(request: PoolRequest) -> Iterator[tuple[Content, Draw, list[int]]]:
-    """(content, draw, seed) of every picture."""
+    """(content, draw, seed) of every base image."""
     rng = _rng(request.seed, 1)
     contents: list[tuple[Content, int, int]] = [(None, 3, request.pictures)]
     contents += [(name, count, ODD_BASES) for name, count in (("grey", 1), ("cmyk", 4)) if name in request.oddities]
@@ -159,7 +159,7 @@ def _cut(data: bytes, lengths: NDArray[np.int64]) -> tuple[bytes, ...]:
 
 
 def is_pool(path: Path) -> bool:
-    """True for a file with the columns of a pool; one of somebody else's may have its name."""
+    """True for a file with the columns of a pool; another program's file may have its name."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:
             return {"content", "heads", "free", "edges"} <= set(columns.files)
@@ -168,7 +168,7 @@ def is_pool(path: Path) -> bool:
 
 
 def load_pool(path: Path, digest: str) -> Pool:
-    """The pool that was saved. Raises BadValue when it is not the one of that digest."""
+    """The stored pool. Raises BadValue when its digest differs."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:
             pool = _pool({name: columns[name] for name in columns.files})
@@ -180,7 +180,7 @@ def load_pool(path: Path, digest: str) -> Pool:
 
 
 def _columns(pool: Pool) -> dict[str, NDArray[Any]]:
-    """Flat arrays, all parts of all bases one behind the other."""
+    """Flat arrays with all parts of all bases, concatenated."""
     ordered = [(content, base) for content in (None, "grey", "cmyk") for base in pool.bases.get(content, ())]
     parts = [(base.start, base.tables) for _, base in ordered]
     return {

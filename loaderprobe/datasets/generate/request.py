@@ -1,4 +1,4 @@
-"""What a generated set is asked for."""
+"""The requested settings of a generated set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIXTURE_PICTURES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetRequest:
-    """A set as it is asked for. Raises BadValue for numbers that cannot be."""
+    """A requested set. Raises BadValue for impossible numbers."""
 
     resolution: Resolution
     classes: int = 10
@@ -27,16 +27,16 @@ class SetRequest:
     layout: Layout = "folder"
     shard_images: int = SHARD_IMAGES
     pictures: int | None = None
-    """None takes what is usual."""
+    """Base images in the pool; None for the default."""
 
     def __post_init__(self) -> None:
         if min(self.classes, self.shard_images, 1 if self.pictures is None else self.pictures) < 1 or self.seed < 0:
-            raise BadValue("classes, images in a shard and pictures must be 1 or more, and the seed 0 or more")
+            raise BadValue("classes, images per shard and base images must be 1 or more, and the seed 0 or more")
         if self.mean_bytes is not None and self.mean_bytes < 1:
             raise BadValue("the mean size of a file must be 1 byte or more")
 
     def spec(self) -> SetSpec:
-        """What its files depend on, as far as it is asked for."""
+        """The settings that the files depend on, without the pool's digest."""
         usual = MIXTURE_PICTURES if isinstance(self.resolution, str) else PICTURES
         return SetSpec(
             resolution=format_resolution(self.resolution),

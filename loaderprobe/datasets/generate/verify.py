@@ -1,4 +1,4 @@
-"""Is every file of a generated set what it was when it was written?"""
+"""Check that every file of a generated set is as it was written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUFFER = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A file that is not as the manifest says."""
+    """A file that differs from the manifest."""
 
     path: str
     trouble: str
@@ -25,12 +25,14 @@ class Damage:
 def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[Damage, ...]:
     """All files that are missing or differ, from reading every one; of an incomplete set, its manifest.
 
-    Raises MissingPart when the manifest may not be read.
+    Raises MissingPart when the manifest cannot be read.
     """
     try:
         manifest = read_manifest(directory)
     except OSError as error:
-        raise MissingPart(f"{directory} cannot be read: {error.strerror}", hint="run as a user who may") from error
+        raise MissingPart(
+            f"{directory} cannot be read: {error.strerror}", hint="run as a user with read permission"
+        ) from error
     if manifest is None:
         return (Damage(path=MANIFEST, trouble="missing: the set is not complete"),)
     found = []
@@ -43,7 +45,7 @@ def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[D
 
 
 def _trouble(path: Path, size: int, digest: str) -> str:
-    """What is wrong with the file; empty when nothing is."""
+    """The damage of the file as text; empty when there is none."""
     try:
         found_size = path.stat().st_size
         if found_size != size:

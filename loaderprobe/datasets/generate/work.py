@@ -1,4 +1,4 @@
-"""Writes the files of a set with several processes, and keeps account of those that are whole."""
+"""Writes the files of a set with several processes, and records the complete ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from loaderprobe.system.process import die_with_parent
 CHUNK = 32
 # A killed run loses the files of about so many seconds.
 SYNC_S = 5.0
-GO_ON = "run the same command again: it goes on from here"
+GO_ON = "run the same command again: it resumes where it stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class Work:
         return write_files(self.directory, self.spec, self.pool, numbers, self.images)
 
     def write(self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], book: Book) -> None:
-        """Write all of these. `found` hears of each chunk, once it is in the book, and may raise to end the work.
+        """Write all of these. `found` is called with each chunk once it is recorded, and may raise to end the work.
 
-        Raises OSError, and LoaderprobeError when a process died. What was written whole is in the book then.
+        Raises OSError, and LoaderprobeError when a process died. Complete files are recorded in any case.
         """
         size = 1 if self.spec.layout == "shards" else CHUNK
         chunks = [numbers[first : first + size] for first in range(0, len(numbers), size)]
@@ -83,7 +83,7 @@ class Work:
 
 @dataclass(slots=True)
 class Book:
-    """Enters files in the journal now and then, and when the work ends, however it ends."""
+    """Enters files in the journal periodically, and when the work ends for any reason."""
 
     journal: Journal
     _fresh: list[Entry] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Book:
     _failed: bool = False
 
     def add(self, entries: list[Entry]) -> None:
-        """These files are whole. Raises OSError when they cannot be made durable."""
+        """Record complete files. Raises OSError when they cannot be made durable."""
         self._fresh += entries
         if time.monotonic() - self._last_s > SYNC_S:
             self.close()
@@ -100,7 +100,7 @@ class Book:
     def close(self) -> None:
         """Enter all of them. Raises OSError when they cannot be made durable.
 
-        The kernel tells once that a write failed, and not whose: after that nothing more is entered.
+        The kernel reports a failed write once, without its file: after that nothing more is entered.
         """
         if self._failed:
             return
@@ -114,13 +114,13 @@ class Book:
 
 @contextmanager
 def hands(processes: int, work: Work | None = None) -> Iterator[ProcessPoolExecutor]:
-    """Processes that inherit the work, and end with this one. Raises LoaderprobeError when one of them dies."""
+    """Processes that inherit the work and end with this one. Raises LoaderprobeError when one of them dies."""
     context = multiprocessing.get_context("fork")
     executor = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(os.getpid(), work))
     try:
         yield executor
     except BrokenProcessPool as error:
-        raise LoaderprobeError("a process that was generating images died", hint=GO_ON) from error
+        raise LoaderprobeError("a process that generated images died", hint=GO_ON) from error
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 
@@ -129,7 +129,7 @@ _work: Work | None = None
 
 
 def _begin(parent: int, work: Work | None) -> None:
-    """Ctrl-C reaches the whole group: a process ends its chunk, and the parent hands out no more."""
+    """Ctrl-C reaches the whole group: a process finishes its chunk, and the parent assigns no more."""
     global _work  # of a process that does nothing else; a pool is too large to be sent with each chunk
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(parent)

@@ -1,4 +1,4 @@
-"""Which files of a folder take part in a run: a random sample, every one of which decodes."""
+"""The files of a folder that take part in a run: a random sample in which every file decodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OnImages = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class _Skips:
-    """Counts what cannot be used, by reason, and names the first few."""
+    """Counts unusable files by reason, and names the first few."""
 
     count: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -49,7 +49,7 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
 
     Images are looked for under `root/train` when that exists. Files that are not images, are empty,
     unreadable or damaged are counted and named; only as many are decoded as the sample needs. Raises BadValue
-    when `root` is not a directory or no image is left, MissingPart when it may not be read.
+    when `root` is not a directory or no image is left, MissingPart without read permission.
     """
     base = _image_root(root.absolute())
     skips = _Skips()
@@ -59,7 +59,7 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
     chosen = _decodable(base, found, sample, skips, progress)
     if not chosen:
         raise BadValue(
-            f"{base} holds no image that can be used ({skips.summary()})",
+            f"{base} holds no usable image ({skips.summary()})",
             hint=f"first: {skips.named[0].path}, {skips.named[0].reason}" if skips.named else "give a folder of images",
         )
     classes = {name: number for number, name in enumerate(sorted({_class_of(path) for path in found}))}
@@ -79,14 +79,14 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
 def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
     """At most `sample` images of a complete generated set, in random order by `seed`.
 
-    The manifest is believed, but for sizes: a file that is not there, or not whole, raises BadValue.
+    The manifest is trusted except for sizes: a missing or incomplete file raises BadValue.
     """
     manifest = read_manifest(directory)
     if manifest is None:
         raise BadValue(f"{directory} holds no complete generated data set", hint="run `loaderprobe generate` again")
     if manifest.spec.layout == "shards":
         raise BadValue(
-            f"{directory} holds tar shards, which the loaders here do not read",
+            f"{directory} holds tar shards, which these loaders do not read",
             hint="generate a folder of images: --layout folder",
         )
     indices = list(range(manifest.images))
@@ -97,7 +97,8 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
         path = directory / spec.path(index)
         if not path.is_file() or path.stat().st_size != manifest.size_bytes[index]:
             raise BadValue(
-                f"{path} is missing or not as it was generated", hint=f"remove {directory} and generate it again"
+                f"{path} is missing or differs from the generated file",
+                hint=f"remove {directory} and generate it again",
             )
     return FileSet(
         label=spec.resolution,
@@ -116,7 +117,7 @@ def _image_root(root: Path) -> Path:
     try:
         return train if train.is_dir() else root
     except PermissionError as error:
-        raise MissingPart(f"{root} may not be read", hint="run as a user who may") from error
+        raise MissingPart(f"no permission to read {root}", hint="run as a user with read permission") from error
 
 
 def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
@@ -124,7 +125,7 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
     try:
         os.scandir(base).close()
     except PermissionError as error:
-        raise MissingPart(f"{base} may not be read", hint="run as a user who may") from error
+        raise MissingPart(f"no permission to read {base}", hint="run as a user with read permission") from error
     except OSError as error:
         raise BadValue(f"{base} is not a folder of images: {error.strerror}", hint="give a directory") from error
     seen: set[tuple[int, int]] = set()
@@ -135,7 +136,7 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
     for directory, names, files in os.walk(base, onerror=unreadable, followlinks=True):
         status = Path(directory).stat()
         if (status.st_dev, status.st_ino) in seen:
-            # A link back to a directory that was walked already.
+            # A link to a directory that was visited already.
             names.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
@@ -156,7 +157,7 @@ def _decodable(
     good: list[tuple[str, int]] = []
     position = 0
     with ThreadPoolExecutor(THREADS) as threads, warnings.catch_warnings():
-        # Pillow warns of odd metadata, which hinders no decoding, in the middle of the progress display.
+        # Pillow warns of odd metadata in the middle of the progress display, although the file decodes.
         warnings.simplefilter("ignore")
         while len(good) < sample and position < len(found):
             batch = found[position : position + min(256, sample - len(good))]
@@ -175,7 +176,7 @@ def _examine(path: Path) -> tuple[int, str | None]:
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        return 0, "its name is not UTF-8, so no record can hold it"
+        return 0, "its name is not UTF-8, so it cannot be stored in a record"
     try:
         if not path.is_file():
             return 0, "not a regular file"
@@ -186,7 +187,7 @@ def _examine(path: Path) -> tuple[int, str | None]:
             image.draft("RGB", (max(1, image.width // 8), max(1, image.height // 8)))
             image.load()
     except PermissionError:
-        return 0, "may not be read"
+        return 0, "no read permission"
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         return 0, f"damaged: {error}".replace(str(path), path.name)
     return size, None

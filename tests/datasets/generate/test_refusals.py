@@ -100,7 +100,7 @@ def test_a_disk_that_fills_up_midway_loses_nothing(tmp_path: Path, make: Make, m
         patch.setattr(Path, "write_bytes", full_after_forty)
         with pytest.raises(NoSpace) as full:
             make(tmp_path / "cut")
-    assert "goes on" in full.value.hint
+    assert "it resumes" in full.value.hint
     directory = tmp_path / "cut" / "64x48"
     assert len(list(directory.rglob("*.JPEG"))) == 40
     assert not list(directory.rglob("*.part"))
@@ -178,7 +178,7 @@ def test_a_place_without_permission_is_a_missing_part(
     open_path.chmod(0o555)
     with as_nobody(), pytest.raises(MissingPart) as error:
         make(open_path / below)
-    assert "may write" in error.value.hint
+    assert "write permission" in error.value.hint
 
 
 def test_a_complete_set_can_be_used_where_one_may_not_write(open_path: Path, make: Make, as_nobody: AsNobody) -> None:
@@ -203,7 +203,7 @@ def test_a_killed_process_is_reported_and_nothing_is_lost(
         patch.setattr(files, "write_file", killed_at_forty)
         with pytest.raises(LoaderprobeError, match="died") as death:
             make(tmp_path / "cut", processes=2)
-    assert "goes on" in death.value.hint
+    assert "it resumes" in death.value.hint
     assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))
 
 

@@ -253,7 +253,7 @@ def test_files_and_directories_that_may_not_be_read_are_skipped(open_path: Path,
     finally:
         (open_path / "private").chmod(0o755)
     assert files.paths == ("c/good.jpg",)
-    assert reasons(files) == {"private": "cannot be read: Permission denied", "c/secret.jpg": "may not be read"}
+    assert reasons(files) == {"private": "cannot be read: Permission denied", "c/secret.jpg": "no read permission"}
 
 
 def test_a_generated_set_is_taken_from_its_manifest(two_hundred: Path, monkeypatch: pytest.MonkeyPatch) -> None:

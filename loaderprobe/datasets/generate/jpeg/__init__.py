@@ -1,1 +1,1 @@
-"""Baseline JPEG (ITU-T T.81): our own encoder, which also tells which bits of the scan are free to change."""
+"""Baseline JPEG (ITU-T T.81): an encoder that also returns which bits of the scan are free to change."""

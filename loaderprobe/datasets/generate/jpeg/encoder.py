@@ -1,4 +1,4 @@
-"""From a picture's spectrum to the parts of a JPEG file: header, scan, and which bits of the scan are free."""
+"""The parts of a JPEG file from an image's spectrum: header, scan, and the free bits of the scan."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Encoded:
     scan: NDArray[np.uint8]
     """Entropy-coded bytes, without stuffing."""
     free: NDArray[np.uint8]
-    """As long: ones where a bit may have any value."""
+    """As long as the scan: ones where a bit may have any value."""
 
     def file(self, segments: bytes = b"") -> bytes:
         """The file as it is, with more application segments if wished."""
@@ -42,7 +42,7 @@ class Encoded:
 
 
 def stuffed(scan: bytes) -> bytes:
-    """The bytes of a scan as a file holds them: a zero behind every 0xFF, which else were a marker (T.81 B.1.1.5)."""
+    """The bytes of a scan in a file: a zero after every 0xFF, which would otherwise be a marker (T.81 B.1.1.5)."""
     return scan.replace(b"\xff", b"\xff\0")
 
 
@@ -60,7 +60,7 @@ def scan_tokens(spectrum: Sequence[Spectrum], frame: Frame) -> Tokens:
 
 
 def encoded(found: Tokens, frame: Frame) -> Encoded:
-    """The file of such tokens, with Huffman tables made for them, as nearly all of ImageNet has."""
+    """The file of these tokens with its own Huffman tables, as nearly all files of ImageNet have."""
     codes = found.codes()
     scan, free = pack(found, codes)
     application = segment(APP14, ADOBE) if frame.components == 4 else segment(APP0, JFIF)
@@ -68,7 +68,7 @@ def encoded(found: Tokens, frame: Frame) -> Encoded:
 
 
 def encoded_size(found: Tokens, frame: Frame) -> int:
-    """Bytes of the file of such tokens, with as much byte stuffing as evenly distributed bytes need."""
+    """Bytes of the file of these tokens, with the byte stuffing of evenly distributed bytes."""
     codes = found.codes()
     scan = found.bits(codes) // 8 + 1
     return len(START_OF_IMAGE + segment(APP0, JFIF) + END_OF_IMAGE + _tables(frame, codes)) + scan + scan // 256

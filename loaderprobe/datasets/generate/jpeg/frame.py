@@ -1,4 +1,4 @@
-"""A picture's planes as quantised blocks, in the order of the scan (T.81 A.1 to A.3)."""
+"""An image's planes as quantised blocks, in the order of the scan (T.81 A.1 to A.3)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Frame:
 
 
 def spectra(planes: Sequence[Plane], frame: Frame) -> tuple[Spectrum, ...]:
-    """The DCT of every component, which is linear: a sum of pictures has the sum of their spectra.
+    """The DCT of every component, which is linear: a sum of images has the sum of their spectra.
 
     All planes are of the frame's full size; chrominance is averaged down to its sampling, and edges are
     repeated up to whole units.

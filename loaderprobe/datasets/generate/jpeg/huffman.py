@@ -47,7 +47,7 @@ def best_code(frequencies: NDArray[np.int64]) -> HuffmanCode:
 
 
 def _code_sizes(frequencies: Sequence[int]) -> list[int]:
-    """Bits of each symbol's code, without a limit (Figure K.1): the two rarest groups are joined, again and again."""
+    """Bits of each symbol's code, without a limit (Figure K.1): the two rarest groups are joined repeatedly."""
     sizes = [0] * len(frequencies)
     members = {symbol: [symbol] for symbol, count in enumerate(frequencies) if count}
     # Of equally rare ones the largest symbol first, so that the one that does not exist gets a longest code.

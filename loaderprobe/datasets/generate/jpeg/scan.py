@@ -21,7 +21,7 @@ CATEGORY = np.array([value.bit_length() for value in range(4096)], np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """What a scan says, before it has a code. Blocks in the order of the scan; `entry` counts nonzero AC values."""
+    """The tokens of a scan, before it has a code. Blocks in the order of the scan; `entry` counts nonzero AC values."""
 
     table: Ints
     """By block: which pair of Huffman tables it uses."""
@@ -39,7 +39,7 @@ class Tokens:
     """Blocks that end in zeros, and so with an end-of-block code."""
 
     def codes(self) -> list[tuple[HuffmanCode, HuffmanCode]]:
-        """(DC, AC) for each table: the best for these very tokens."""
+        """(DC, AC) for each table: the best for these tokens."""
         found = []
         for table in range(int(self.table.max()) + 1):
             mine = self.table[self.block] == table
@@ -160,7 +160,7 @@ def _joined(code: Words, value: Ints, category: Ints) -> Words:
 
 
 def _bytes(bits: Words, start: Ints, length: Ints, total: int) -> NDArray[np.uint8]:
-    """Pieces of up to 64 bits one behind the other, most significant bit first."""
+    """Concatenate pieces of up to 64 bits, most significant bit first."""
     word, shift = start // WORD, WORD - start % WORD - length
     out = np.zeros(total // WORD + 2, np.uint64)
     left, right = shift.clip(0).astype(np.uint64), (-shift).clip(0).astype(np.uint64)

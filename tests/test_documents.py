@@ -1,0 +1,135 @@
+"""README and the guide promise only what the program has: commands, options, topics, scripts, Python names."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import loaderprobe
+from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.cli.app import app
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+GUIDE = ROOT / "loaderprobe" / "guide"
+PAGES = (README, *sorted(GUIDE.glob("*.md")))
+MOST_WORDS = 1000
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # a group has commands
+HELP = {"--help", "-h"}
+
+
+def spans(text: str) -> Iterator[str]:
+    """What stands in backticks within a line of text, or across its end."""
+    for match in re.finditer(r"`([^`]+)`", FENCE.sub("", text)):
+        yield " ".join(match[1].split())
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """`sweep --workers 2` of every `loaderprobe sweep --workers 2`, in blocks and in backticks."""
+    lines = [line for match in FENCE.finditer(text) for line in match[2].splitlines()]
+    for line in (*lines, *spans(text)):
+        found = re.match(r"(?:\$ )?(?:\.venv/bin/)?loaderprobe (.*)", line)
+        if found and not found[1].startswith(("COMMAND", "--version")):
+            yield found[1]
+
+
+def trouble(line: str) -> str:
+    """What of a command line the program does not have; empty when it would be taken. Runs nothing."""
+    name, *words = shlex.split(line, comments=True)
+    if name not in COMMANDS:
+        return f"no command {name}"
+    options = {option: each for each in COMMANDS[name].params for option in (*each.opts, *each.secondary_opts)}
+    places = sum(each.param_type_name == "argument" for each in COMMANDS[name].params)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-"):
+            places -= 1
+        elif word not in {*options, *HELP}:
+            return f"{name} has no {word}"
+        elif word in options and not options[word].is_flag and not words:
+            return f"{word} needs a value"
+        elif word in options and not options[word].is_flag:
+            words.pop(0)
+    return "" if places >= 0 else f"{name} takes fewer arguments"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_line_would_be_taken(page: Path) -> None:
+    """Its command, each of its options, and as many arguments exist."""
+    lines = list(command_lines(page.read_text()))
+    assert {line: why for line in lines if (why := trouble(line))} == {}
+
+
+def test_a_command_line_that_is_wrong_is_found() -> None:
+    """Of each kind, so that the test above cannot pass by reading nothing."""
+    assert list(command_lines("Use `loaderprobe\nsweep` and:\n```\n$ loaderprobe doctor . # here\n```\n")) == [
+        "doctor . # here",
+        "sweep",
+    ]
+    assert trouble("nonsense") == "no command nonsense"
+    assert trouble("sweep --nonsense") == "sweep has no --nonsense"
+    assert trouble("sweep --workers") == "--workers needs a value"
+    assert trouble("doctor a b") == "doctor takes fewer arguments"
+    assert trouble("sweep data --workers 1,2 --json") == ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_option_exists(page: Path) -> None:
+    """An option that is named without its command belongs to one of them."""
+    options = {option for each in COMMANDS.values() for parameter in each.params for option in parameter.opts} | HELP
+    named = {span.split()[0] for span in spans(page.read_text()) if span.startswith("--")}
+    assert named - options == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_topic_exists(page: Path) -> None:
+    """`loaderprobe explain TOPIC` prints a page for each topic that is named."""
+    named = {line.split()[1] for line in command_lines(page.read_text()) if re.match(r"explain \w", line)}
+    assert named - {path.stem for path in GUIDE.glob("*.md")} - {"TOPIC"} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_script_exists(page: Path) -> None:
+    """`scripts/NAME`, and `scripts/bench NAME` for a bench."""
+    text, scripts = page.read_text(), ROOT / "scripts"
+    benches = set(re.findall(r"scripts/bench\s+(\w+)", text))
+    others = set(re.findall(r"scripts/(\w+)", text)) - {"bench"}
+    assert {name for name in benches if not (scripts / "benches" / f"{name}.py").is_file()} == set()
+    assert {name for name in others if not (scripts / name).is_file()} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_python_name_exists(page: Path) -> None:
+    """Attributes of the package, and keyword arguments of what is called."""
+    for code in (match[2] for match in FENCE.finditer(page.read_text()) if match[1] == "python"):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "loaderprobe":
+                assert node.attr in loaderprobe.__all__
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                taken = inspect.signature(getattr(loaderprobe, node.func.attr)).parameters
+                assert {keyword.arg for keyword in node.keywords} <= set(taken)
+
+
+def test_what_a_diagnosis_is_said_to_have_exists() -> None:
+    """Each `found.NAME` of its page."""
+    named = {
+        match for span in spans((GUIDE / "diagnose.md").read_text()) for match in re.findall(r"^found\.(\w+)", span)
+    }
+    assert {"side", "cause", "measurement"} <= named
+    assert {name for name in named if not hasattr(Diagnosis, name)} == set()
+
+
+def test_readme_names_every_topic_in_under_a_thousand_words() -> None:
+    """It is the first page, and leads to all others."""
+    text = README.read_text()
+    assert len(text.split()) < MOST_WORDS
+    assert {path.stem for path in GUIDE.glob("*.md")} - {span.split()[-1] for span in spans(text)} == set()
