@@ -47,7 +47,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What `__all__` lists, imported when it is asked for: the package itself stays light."""
+    """The names of `__all__`, imported on first use, so that importing the package stays quick."""
     if name in _MODULES:
         return getattr(import_module(f"loaderprobe.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'loaderprobe' has no attribute '{name}'")

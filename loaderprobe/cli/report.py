@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """The forms of a report."""
+    """Formats of a report."""
 
     table = "table"
     md = "md"
@@ -49,16 +49,16 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of --format json.")] = False,
 ) -> int:
-    """Show a stored run again, with verdicts computed from its raw values. Needs no GPU and no torch.
+    """Show a stored run: verdicts are computed again from its raw values. Needs no GPU; measures nothing.
 
-    A damaged file becomes a failed row; the rest is shown, with exit code 4.
+    A damaged file costs only its own row: the others are shown, with exit code 4.
     """
     from loaderprobe.render.json import summary_schema
 
     if json and form not in (None, Format.json):
-        raise BadValue(f"--json and --format {form} exclude each other", hint="ask for one of them")
+        raise BadValue(f"--json and --format {form} exclude each other", hint="use one of them")
     if schema and (json or form or run):
-        raise BadValue("--schema shows no run, so it excludes RUN, --format and --json", hint="ask for one of them")
+        raise BadValue("--schema needs no run and excludes RUN, --format and --json", hint="use one of them")
     if schema:
         _put(summary_schema().encode(), output)
         return EXIT_DONE
@@ -66,7 +66,7 @@ def report(
         raise BadValue("no run is given", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
     chosen = Format.json if json else form or _by_ending(output)
     if chosen is Format.parquet and output is None and sys.stdout.isatty():
-        raise BadValue("parquet is no text for a terminal", hint="name a file: -o run.parquet")
+        raise BadValue("parquet cannot be printed on a terminal", hint="give a file: -o run.parquet")
     from loaderprobe.api.load import load
 
     shown = load(run)
@@ -84,13 +84,13 @@ def _put(data: bytes, output: Path | None, *, text: bool = True) -> None:
         try:
             write_atomically(output, data)
         except (NoSpace, MissingPart) as error:
-            error.hint = "give -o another place"
+            error.hint = "choose another path for -o"
             raise
         show(f"Report: {output}")
 
 
 def _by_ending(output: Path | None) -> Format:
-    """The format that a file is named for; a table where nothing is named. Raises BadValue for another ending."""
+    """The format by the ending of the file name; a table if there is none. Raises BadValue for an unknown ending."""
     if output is None:
         return Format.table
     ending = output.suffix.lower().removeprefix(".")
@@ -98,7 +98,7 @@ def _by_ending(output: Path | None) -> Format:
         return Format.table
     if ending not in {each.value for each in Format if each is not Format.table}:
         raise BadValue(
-            f"no format has the ending of {output.name}", hint=f"add --format {join_words(list(Format), 'or')}"
+            f"the ending of {output.name} matches no format", hint=f"add --format {join_words(list(Format), 'or')}"
         )
     return Format(ending)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RESOLUTIONS = "256x256,500x375,1024x768"
 BESIDE_RESUME = frozenset({"resume", "json", "quiet"})
-"""What has an effect on a run that is completed; all else was settled when it began."""
+"""Options that have an effect on a resumed run; all others were fixed when it began."""
 
 
 @command
@@ -45,7 +45,7 @@ def sweep(
     seed: Annotated[
         int, typer.Option(help="Seed for the data and for the order of the segments.", rich_help_panel=DATA)
     ] = 0,
-    workers: Annotated[str, typer.Option(help="Worker counts.", rich_help_panel=LOADER)] = "1,2,4,8",
+    workers: Annotated[str, typer.Option(help="Numbers of workers, with commas.", rich_help_panel=LOADER)] = "1,2,4,8",
     no_serial: Annotated[
         bool, typer.Option("--no-serial", help="Do not measure the serial loader.", rich_help_panel=LOADER)
     ] = False,
@@ -204,7 +204,7 @@ def sweep(
 
 
 def _refuse_ignored(context: typer.Context) -> None:
-    """A resumed run keeps the settings it began with. Raises BadValue for any other that is given."""
+    """Raises BadValue for an option that a resumed run would ignore, since it keeps its own settings."""
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)

@@ -104,8 +104,6 @@ class Segment:
             raise BadValue(f"{what}: no step")
         next_ns = (*self.begin_ns[1:], self.closed_ns)
         check_order(what, self.begin_ns, self.ready_ns, self.copied_ns, self.end_ns, next_ns)
-        if self.closed_ns <= self.begin_ns[0]:
-            raise BadValue(f"{what}: it took no time")
 
     @property
     def steps(self) -> int:
