@@ -12,6 +12,7 @@ from loaderprobe.records.report import Report
 from loaderprobe.render import bandwidth_words
 from loaderprobe.render.overview import EMULATED_NOTE, counts, full_label, groups, most_important, without_figures
 from loaderprobe.render.table import GROUP_HEAD, GROUP_RIGHT, group_cells
+from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import megabytes_per_s, percent, visible
 from loaderprobe.units import significant
 
@@ -23,7 +24,7 @@ def run_html(report: Report) -> str:
     row = most_important(report)
     parts = [_title(f"loaderprobe: {report.summary.run.name}"), _paragraph(counts(report))]
     if row and row.bound:
-        parts.append(_paragraph(f"{full_label(row, report)}: {row.bound.sentence}", bold=True))
+        parts.append(_paragraph(f"{full_label(row, report)}: {sentence([row.bound])}", bold=True))
     for group in groups(report):
         parts += [_paragraph(f"{group.title}; {group.ceiling}", bold=True)]
         parts += [_table(GROUP_HEAD, group_cells(group), GROUP_RIGHT)]
