@@ -12,9 +12,10 @@ import torch
 from torch.utils.data import DataLoader, RandomSampler
 
 from loaderprobe.analyze.verdict.rates import cold_fraction
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.system.device import locate
 from tests.api import samples
-from tests.api.conftest import Judge
+from tests.api.conftest import Judge, Plan
 from tests.api.samples import Numbers, RawImages
 
 BIG = 200_000
@@ -109,6 +110,14 @@ def test_samples_drawn_twice_are_read_once(judge: Judge, tmp_path: Path) -> None
 def test_compute_alone_steps_on_several_batches(judge: Judge) -> None:
     """Batches differ in cost, and the first one speaks for none of the others."""
     lengths: list[int] = []
+    alone: list[set[int]] = []
     loader = DataLoader(Texts(64), batch_size=4, num_workers=1)
-    judge(loader, lambda batch: lengths.append(batch.shape[1]), modes=("resident",))
-    assert {8, 16, 32, 64} <= set(lengths)
+
+    def compute_alone_first(measurement: Measurement, *, thorough: bool) -> Plan:
+        if not measurement.segments:
+            return (("resident", "train"),)
+        alone.append(set(lengths))
+        return (("baseline", "loader_only"), ("baseline", "train")) if len(alone) == 1 else ()
+
+    judge(loader, lambda batch: lengths.append(batch.shape[1]), next_round=compute_alone_first)
+    assert {8, 16, 32, 64} <= alone[0]
