@@ -14,6 +14,8 @@ from loaderprobe.stats import half_width, median
 NS = 1e9
 # Of a worker's time: threads of its own that compute less do not hold it up.
 HELPERS_AT_LEAST = 0.1
+# Waiting for less of a worker's time explains no waiting for a lock.
+HELD_AT_LEAST = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,10 @@ class WorkerCost:
         """The most that it can be, with 95 % probability; all waiting where workers were not looked at."""
         if self.waiting is None:
             return self.blocked_s
-        return (self.blocked_s - self.helped_s) * self.waiting.most(resource)
+        waited_s = self.blocked_s - self.helped_s
+        # A worker that waits while it holds a lock makes the others wait for the lock.
+        held = resource != "lock" and waited_s * self.waiting.share(resource) >= HELD_AT_LEAST * self.wall_s
+        return waited_s * min(1.0, self.waiting.most(resource) + (self.waiting.most("lock") if held else 0.0))
 
     @property
     def instrument_cpu_fraction(self) -> float | None:

@@ -98,6 +98,16 @@ def test_waiting_that_is_seen_is_named(kind: WaitKind, cause: str) -> None:
     assert gain.value == pytest.approx(11, rel=0.02)
 
 
+def test_a_wait_that_a_lock_may_be_held_in_is_named_beside_the_lock() -> None:
+    """Workers that sleep while they hold a shared lock wait less for it once they sleep less."""
+    looks: tuple[WaitKind, ...] = ("lock", "lock", "lock", "sleep", "running")
+    found = verdict(looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), *looks))
+    assert (found.bound.side, found.bound.cause) == ("input", "either")
+    assert set(found.bound.candidates) == {"lock", "wait"}
+    alone = verdict(looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), "lock", "running"))
+    assert alone.bound.cause == "lock"
+
+
 def test_a_lock_without_looks_is_missing_with_its_reason() -> None:
     """And no gain stands for it."""
     found = verdict(run(alike(baseline=90), WAITING))
