@@ -24,15 +24,22 @@ from tests.skips import summary
 
 __all__ = ["banked_disk", "latency_disk", "plant_disk", "serial_disk"]  # fixtures
 
+ALONE = {"plant_disk", "judge"}
+"""Fixtures of tests that must not share the machine, or their process."""
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs."""
+    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs.
+
+    Diagnoses run alone as well: under pytest-xdist, whose processes have threads of their own, the DataLoader workers
+    that they fork were seen to stand still.
+    """
     for item in items:
-        if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
+        if ALONE & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.alone)
 
 
