@@ -24,9 +24,6 @@ from tests.skips import summary
 
 __all__ = ["banked_disk", "latency_disk", "plant_disk", "serial_disk"]  # fixtures
 
-ALONE = {"plant_disk", "judge"}
-"""Fixtures of tests that must not share the machine, or their process."""
-
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
 
@@ -35,11 +32,13 @@ MeasureReal = Callable[..., Measurement | RunFailure]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs.
 
-    Diagnoses run alone as well: under pytest-xdist, whose processes have threads of their own, the DataLoader workers
-    that they fork were seen to stand still.
+    Files that make diagnoses run alone as well: under pytest-xdist, whose processes have threads of their own, the
+    DataLoader workers that they fork were seen to stand still.
     """
+    diagnosing = {item.path for item in items if "judge" in getattr(item, "fixturenames", ())}
     for item in items:
-        if ALONE & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("gpu"):
+        planted = "plant_disk" in getattr(item, "fixturenames", ())
+        if planted or item.path in diagnosing or item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.alone)
 
 
