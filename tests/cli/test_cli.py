@@ -187,6 +187,7 @@ def test_a_directory_of_somebody_else_is_refused(loaderprobe: Run, tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["precious"]
 
 
+@pytest.mark.alone  # real steps within a budget
 def test_ones_own_photographs_with_rubbish_among_them(loaderprobe: Run, tmp_path: Path, photographs: FileSet) -> None:
     """Real steps on the CPU over a folder of images; damaged and foreign files are counted and named."""
     data = tmp_path / "photos"

@@ -55,9 +55,6 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
         evidence.append(_evidence("prediction error of training", prediction_error, tolerance, ""))
     reason = _why_inconclusive(found, prediction_error, tolerance)
     if reason:
-        if reason.code == "outside_noise_band" and _compute_leads(found):
-            reason = _reason("largest_speedup", **_speedup(found, "compute"), **_beside_compute(found, "compute"))
-            return Judgement(side="compute", cause="compute", reason=reason, evidence=tuple(evidence))
         return _inconclusive(found, reason, evidence)
     names = contenders(found)
     if not names:
@@ -129,18 +126,6 @@ def _why_not_firm(found: Experiments, top: str) -> Reason | None:
     if not beyond_noise(found, top):
         return _reason("within_noise", **_speedup(found, top))
     return None
-
-
-def _compute_leads(found: Experiments) -> bool:
-    """True when free compute speeds training up by more than any input could, however training overlaps the two.
-
-    Both are measured: the loader alone over training, and compute alone over training.
-    """
-    free, starved = found.free_gain, found.starved_gain
-    if free is None or starved is None or "compute" not in found.gains or len(found.end_to_end) < LEAST_ROUNDS:
-        return False
-    noise = 1 + 2 * half_width([math.log(rate) for rate in found.end_to_end.values()])
-    return starved >= max(CLEAR_LEAD, noise) * max(1.0, free)
 
 
 def _inconclusive(found: Experiments, reason: Reason, evidence: list[Evidence]) -> Judgement:

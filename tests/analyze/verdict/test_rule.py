@@ -136,15 +136,6 @@ def test_training_outside_the_noise_band_is_inconclusive() -> None:
     assert found.reason.facts == {"predicted_share": pytest.approx(0.6), "noise_band": pytest.approx(0.1)}
 
 
-@pytest.mark.parametrize(("starved", "free", "cause"), [(1.72, 1.18, "compute"), (1.3, 1.18, "inconclusive")])
-def test_compute_is_named_outside_the_noise_band_where_no_input_gains_as_much(
-    starved: float, free: float, cause: str
-) -> None:
-    """Loader and compute alone are both measured over training, so no law of the loop is needed."""
-    found = experiments(compute=1.5, end_to_end=dict.fromkeys(range(3), 60.0), starved_gain=starved, free_gain=free)
-    assert judged(found).cause == cause
-
-
 @given(storage=gains, preprocessing=gains, transport=gains, compute=gains)
 def test_a_missing_experiment_never_yields_a_firm_word_that_needs_it(
     storage: float, preprocessing: float, transport: float, compute: float

@@ -11,6 +11,7 @@ import xxhash
 from loaderprobe.datasets.generate import generate as module
 from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.errors import BadValue
+from loaderprobe.store.codec import SCHEMA_VERSION
 from loaderprobe.store.run_directory import lock_directory
 from tests.datasets.conftest import Make, tree
 
@@ -56,7 +57,7 @@ def test_the_manifest_tells_size_and_digest_of_every_file(tmp_path: Path, make: 
     """Schema, version, spec, and for each file its size and its XXH3 digest."""
     directory = make(tmp_path)
     envelope = json.loads((directory / "manifest.json").read_bytes())
-    assert (envelope["schema"], envelope["schema_version"]) == ("loaderprobe/image-set", 1)
+    assert (envelope["schema"], envelope["schema_version"]) == ("loaderprobe/image-set", SCHEMA_VERSION)
     manifest = read_manifest(directory)
     assert manifest is not None
     assert (manifest.spec.resolution, manifest.spec.seed, manifest.spec.classes, manifest.images) == ("64x48", 0, 3, 70)
