@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -37,6 +38,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """The rows of the guide's table, as they came out."""
     for row in ROWS:
         terminalreporter.write_line("| " + " | ".join(row) + " |")
+
+
+@pytest.fixture(autouse=True)
+def _left_open() -> Iterator[None]:
+    """Files that a library leaves open warn in its own test, not in a later one."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
