@@ -30,15 +30,9 @@ MeasureReal = Callable[..., Measurement | RunFailure]
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs.
-
-    Files that make diagnoses run alone as well: under pytest-xdist, whose processes have threads of their own, the
-    DataLoader workers that they fork were seen to stand still.
-    """
-    diagnosing = {item.path for item in items if "judge" in getattr(item, "fixturenames", ())}
+    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs."""
     for item in items:
-        planted = "plant_disk" in getattr(item, "fixturenames", ())
-        if planted or item.path in diagnosing or item.get_closest_marker("gpu"):
+        if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.alone)
 
 

@@ -27,6 +27,9 @@ MOST_HELD = 64
 MOST_HELD_BYTES = 256 << 20
 # Less than this share of the bytes the second time means that files stayed in memory.
 READ_AGAIN = 0.5
+# Of a lap. Less may be the pages of a module that was imported meanwhile: one of 4096 bytes was seen in a lap of 8
+# small files that were in memory.
+LEAST_LAP_BYTES = 64 << 10
 # Times the usual batch.
 OUTLIER = 4.0
 
@@ -163,7 +166,8 @@ class Learning:
         if lap is None or not lap.images:
             return found
         if self.counts_reads(found.files):
-            kept = lap.read_bytes >= LEAST_BYTES * lap.images and lap.again_read_bytes < READ_AGAIN * lap.read_bytes
+            cold = lap.read_bytes >= max(LEAST_LAP_BYTES, LEAST_BYTES * lap.images)
+            kept = cold and lap.again_read_bytes < READ_AGAIN * lap.read_bytes
         else:
             waited, again = lap.wall_s - lap.cpu_s, lap.again_wall_s - lap.again_cpu_s
             kept = waited > READ_AGAIN * lap.wall_s and again < READ_AGAIN * waited and lap.saved_s >= LEAST_SAVED_S

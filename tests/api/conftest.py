@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.util
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,9 @@ def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No process that a diagnosis started, and no file that it made, outlives it."""
+    # Made once a process, and outside scratch, whose path may be too long: the path of a socket has at most 107
+    # characters, and torch, whose workers bind theirs there, loses the batch of a longer one and waits for it.
+    multiprocessing.util.get_temp_dir()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))

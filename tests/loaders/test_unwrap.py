@@ -16,9 +16,6 @@ from loaderprobe.loaders.unwrap import Epochs, bare_copy, unwrap
 from tests.api.samples import Keeping, Moving, Numbers
 from tests.api.wrappers import Disguised, Doubling, Piped, TwoLoaders
 
-pytestmark = pytest.mark.alone  # forks DataLoader workers; see tests/conftest.py
-
-
 def _loader() -> DataLoader[Any]:
     return DataLoader(Numbers(), batch_size=4)
 

@@ -58,6 +58,12 @@ def test_files_that_stay_warm_are_never_taken_twice() -> None:
     assert (found.access, took_new, found.keeps_samples) == ("fresh", True, False)
 
 
+@pytest.mark.parametrize(("read", "access"), [(16 << 10, "parts"), (64 << 10, "fresh")])
+def test_a_page_of_a_module_is_no_cold_file(read: int, access: str) -> None:
+    """A few pages read once, in a lap of small files that were in memory, are no sign of files that stay warm."""
+    assert decided(images=8, read_bytes=read, again_read_bytes=0)[0].access == access
+
+
 def test_samples_that_are_kept_are_never_taken_twice() -> None:
     """Made again, they cost next to nothing."""
     found, _ = decided(read_bytes=0, again_read_bytes=0, again_wall_s=0.1, again_cpu_s=0.05)
