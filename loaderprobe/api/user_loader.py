@@ -13,7 +13,8 @@ from loaderprobe.api.ceilings import CEILING_S, ceiling_of
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.learning import Learned, Learning
-from loaderprobe.measure.session import OnStage, Parts, Session
+from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.session import OnStage, Session
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, Compute, NextRound, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling

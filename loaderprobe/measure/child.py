@@ -18,7 +18,8 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.options import make_compute
 from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.session import Parts, Session
+from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.session import Session
 from loaderprobe.measure.trouble import explain_error
 from loaderprobe.plugins import BUILT_IN, resolve
 from loaderprobe.records.measurement import Measurement

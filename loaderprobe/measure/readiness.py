@@ -45,6 +45,8 @@ class Readiness:
     last_new: int = 0
     """Number of batches in the last segment that took new ones."""
     _supply: Literal["pool", "new", "again"] = "pool"
+    _read_whole: bool | None = None
+    """Whether files that are read in parts are made warm by reading them whole; None before it was decided."""
 
     @property
     def _base_is_warm(self) -> bool:
@@ -109,15 +111,19 @@ class Readiness:
         once -= once % pace.multiple
         return replace(pace, max_batches=max(once, least))
 
-    def prepare(self, mode: Mode, *, taken: int, pace: Pace, to_flush: int, cpu_s: float, cores: float) -> None:
-        """Make the files of the next segment cold or warm. `cpu_s` is the CPU time per image in a worker so far."""
+    def prepare(
+        self, mode: Mode, *, taken: int, pace: Pace, to_flush: int, cpu_s: float, read_bytes: float, cores: float
+    ) -> None:
+        """Make the files of the next segment cold or warm.
+
+        `cpu_s` and `read_bytes` are the CPU time and the bytes from storage per image in a worker so far.
+        """
         if self.access == "none":
             return
         if mode != "warm" and not self._base_is_warm:
             self._make_cold(taken)
         elif self.access == "parts":
-            self._switch_to_whole()
-            self.take(self.pool)
+            self._warm_parts(read_bytes)
         elif self.access == "fresh":
             if isinstance(self.loader, Renewing):
                 self.loader.repeat(max(self.last_new, self.config.loader.batches_ahead + to_flush))
@@ -125,9 +131,21 @@ class Readiness:
         else:
             self._warm(taken, pace, to_flush, cpu_s, cores)
 
-    def _switch_to_whole(self) -> None:
+    def _warm_parts(self, read_bytes: float) -> None:
+        """Read all files, where they are smaller than what the pool's batches read; else make those batches once.
+
+        Of a mapped file the kernel reads some MB around each cold page: batches may read more than all there is.
+        """
+        if self._read_whole is None and isinstance(self.files, PartFiles):
+            total = sum(self.files.file_bytes.values())
+            of_pool = read_bytes * self.pool * self.config.compute.batch_size
+            self._read_whole = total <= min(of_pool, RESIDENCY_BYTES)
+        if self._read_whole and isinstance(self.files, PartFiles):
+            self.cache.warm(self.files.paths)
+            return
         if isinstance(self.loader, Switched):
             self.loader.switch("baseline")
+        self.take(self.pool)
 
     def _make_cold(self, taken: int) -> None:
         if self.access == "fresh":
@@ -153,7 +171,7 @@ class Readiness:
         if known is None:
             return
         size = self.config.compute.batch_size
-        steps_needed = self.config.loader.batches_ahead + to_flush + pace.min_batches
+        steps_needed = self.config.loader.batches_ahead + to_flush + 1 + pace.min_batches
         # A warm configuration also trains on warm files, for as long as a segment may last.
         seconds = pace.max_s if self._base_is_warm else pace.min_s
         hands = min(max(self.config.loader.workers, 1), cores)

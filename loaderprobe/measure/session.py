@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.readiness import Files, Readiness
 from loaderprobe.measure.segments import Steps, blocked_share, drain, flush, train, train_resident
 from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window, seconds_wanted
-from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache, Switched
+from loaderprobe.protocols import Switched
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import (
     Access,
     Activity,
@@ -27,30 +27,15 @@ from loaderprobe.records.measurement import (
     Series,
 )
 from loaderprobe.records.timeline import Timeline
-from loaderprobe.records.waits import WaitSamples
 
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
 WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
+# Not timed: a device is slow in its first step after idling, and after a flush the loader has no batch ready. One wait
+# of 200 ms made training of 8 steps of 150 ms look 14 % slower than it is.
+FIRST_STEP = Pace(max_batches=1)
 MOST_ROUNDS = 12
 
 OnStage = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The independent parts of one measurement."""
-
-    loader: Loader
-    compute: Compute
-    clock: Clock
-    cache: PageCache
-    location: StorageLocation
-    cores_available: float
-    read_devices: Callable[[], int | None]
-    """Bytes that the devices under the data have read so far; None when not visible."""
-    next_round: NextRound
-    waits: Callable[[], WaitSamples | str] = lambda: "the workers were not sampled"
-    """The samples of the workers' waits so far, or why there are none."""
 
 
 @dataclass(slots=True)
@@ -176,7 +161,7 @@ class Session:
     def _new_batches_for(self, plan: Sequence[tuple[Mode, Activity]]) -> bool:
         """False where cold segments need new batches, and too few are left."""
         cold = sum(mode not in ("warm", "resident") for mode, _ in plan)
-        short = self._ready.exhausted(cold, self._pace, self._to_flush)
+        short = self._ready.exhausted(cold, self._pace, self._to_flush + 1)
         if short:
             self._notes.append("every batch of the data set was made once, so there was no further round")
         return not short
@@ -219,26 +204,27 @@ class Session:
     def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
         if mode == "resident":
             self._ready.rest(self.taken, self.parts.clock)
-        if activity == "train" and self._resident:
-            # A device is slow in its first steps after idling, and they weigh more in a shorter segment.
-            train_resident(self._resident[:1], self.parts.compute, self.parts.clock, Pace(max_batches=1))
         if mode == "resident":
+            train_resident(self._resident[:1], self.parts.compute, self.parts.clock, FIRST_STEP)
             alone = replace(self._pace, multiple=1)
             steps = train_resident(self._resident, self.parts.compute, self.parts.clock, alone)
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
-        pace = self._paced(mode)
+        pace = self._paced(mode, untimed_steps=int(activity == "train"))
         self._prepare(mode, pace)
         resident = self._ready.resident(self.taken)
         self._switch(mode)
         # What the kernel reads ahead of a shard must be as much when timing begins as when it ends.
         self._drop(self._ready.untimed(mode, self._to_flush))
+        # Without transport, the step uses an earlier batch.
+        instead = self._stand_in if mode == "no_transport" else ()
+        if activity == "train":
+            train(self._batches, self.parts.compute, self.parts.clock, FIRST_STEP, instead)
+            self.taken += 1
         disk_before = self.parts.read_devices()
         first = self.taken
         if activity == "loader_only":
             steps = drain(self._batches, self.parts.clock, pace)
         else:
-            # Without transport, the step uses an earlier batch.
-            instead = self._stand_in if mode == "no_transport" else ()
             steps = train(self._batches, self.parts.compute, self.parts.clock, pace, instead)
         self.taken = first + len(steps.begin_ns)
         if mode not in ("warm", "no_transport"):
@@ -263,21 +249,23 @@ class Session:
         while self.taken < end and loader.begun_before(self.taken, switched_ns):
             self._drop(1)
 
-    def _paced(self, mode: Mode) -> Pace:
+    def _paced(self, mode: Mode, untimed_steps: int) -> Pace:
         """The pace of a mode: cold segments read each file once, and are longer where workers wait for storage."""
         pace = self._pace
         if "warm" not in (self.base_mode, mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
-        return self._ready.limit(pace, mode, self._to_flush + self.config.loader.batches_ahead)
+        return self._ready.limit(pace, mode, self._to_flush + self.config.loader.batches_ahead + untimed_steps)
 
     def _prepare(self, mode: Mode, pace: Pace) -> None:
         records = self.parts.loader.records()
+        images = max(sum(records.images), 1)
         self._ready.prepare(
             mode,
             taken=self.taken,
             pace=pace,
             to_flush=self._to_flush,
-            cpu_s=sum(records.cpu_ns) / max(sum(records.images), 1) / 1e9,
+            cpu_s=sum(records.cpu_ns) / images / 1e9,
+            read_bytes=sum(records.read_bytes) / images,
             cores=self.parts.cores_available,
         )
         self._ready.evicted_at = self.taken

@@ -9,7 +9,8 @@ import pytest
 
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute
-from loaderprobe.measure.session import Parts, Session
+from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.session import Session
 from loaderprobe.plugins import split_name
 from loaderprobe.protocols import Compute
 from loaderprobe.records.config import FileSet, RunConfig

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.readiness import REST_S, Readiness
+from loaderprobe.records.config import PartFiles
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 from tests.measure.conftest import Measure
 
@@ -28,6 +32,13 @@ def test_compute_is_named_when_the_loader_is_faster(measure_fake: Measure) -> No
     assert (judged.bound.side, judged.bound.cause) == ("compute", "compute")
     assert judged.images_per_s.value == pytest.approx(100, rel=0.001)
     assert judged.accelerator_utilization == pytest.approx(1, rel=0.001)
+
+
+def test_the_wait_for_the_first_batch_after_a_flush_is_not_timed(measure_fake: Measure) -> None:
+    """Two workers of 200 ms a batch keep up with steps of 150 ms, but after a flush none of theirs is ready."""
+    judged = verdict(measure_fake(Service(cpu_s=0.0001, blocked_s=0.0249), workers=2, batch_size=8, compute="emulated:53.333"))
+    assert judged.images_per_s.value == pytest.approx(53.333, rel=0.001)
+    assert judged.bound.cause == "compute"
 
 
 def test_preprocessing_is_named_by_experiment(measure_fake: Measure) -> None:
@@ -141,3 +152,17 @@ def test_compute_alone_waits_until_the_workers_rest() -> None:
     begun_ns = clock.now_ns()
     ready.rest(10, clock)
     assert clock.now_ns() - begun_ns == pytest.approx(150 * REST_S * 1e9)
+
+
+@pytest.mark.parametrize(("read_bytes", "whole"), [(500.0, False), (2000.0, True)])
+def test_small_shards_are_made_warm_by_reading_them(read_bytes: float, whole: bool) -> None:
+    """A pool of 10 batches of 4 images reads 40 times those bytes; the shard has 64 kB."""
+    clock, files, cache, taken = FakeClock(), example_files(), FakePageCache(), list[int]()
+    config = example_config(data=files.fingerprint, batch_size=4)
+    shard = PartFiles(file_bytes={"/data/a.tar": 64_000}, why="a shard")
+    loader = ScriptedLoader(config, files, clock, cache, Service(cpu_s=0.001))
+    ready = Readiness(config, shard, "parts", loader, cache, taken.append, pool=10)
+    # What was read so far says it once: later it is mixed with warm batches.
+    for so_far in (read_bytes, 0.0):
+        ready.prepare("warm", taken=0, pace=Pace(), to_flush=4, cpu_s=0.001, read_bytes=so_far, cores=2)
+    assert (Path("/data/a.tar") in cache.held, taken) == (whole, [] if whole else [10, 10])

@@ -27,6 +27,8 @@ from loaderprobe.records.verdict import Ablations
 
 # A mode is performed in so many rounds, or in as many as are asked for, if those are fewer.
 LEAST_ROUNDS = 3
+# After so many rounds that do not fit the model, the rest train without each resource: a third tells nothing new.
+DOUBTED_ROUNDS = 2
 # What is still ambiguous then gets so many times the rounds, and after that stays what it is.
 MOST_TIMES = 2
 
@@ -41,15 +43,15 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     if not trained:
         return (*screening, *_drains(possible if thorough else ()))
     found = run_experiments(measurement)
+    again = _doubt_of_the_whole(found) >= 1
+    modes = _in_training(measurement, found) if again or found.in_training else ()
+    if modes and (found.in_training or trained >= min(DOUBTED_ROUNDS, rounds)):
+        return _rounds_of_training(measurement, found, modes)
     if trained < rounds:
         # What the first round leaves open is measured beside the rest of the screening.
         wanted = set(possible) if thorough else _deciding(measurement, found)
         wanted |= {mode for mode in possible if _times(measurement, mode)}
         return (*screening, *_drains(tuple(mode for mode in possible if mode in wanted)))
-    again = _doubt_of_the_whole(found) >= 1
-    modes = _in_training(measurement, found) if again or found.in_training else ()
-    if modes:
-        return _rounds_of_training(measurement, found, modes)
     wanted = set(possible) if thorough else _deciding(measurement, found)
     wanted |= {mode for mode in possible if _times(measurement, mode)}
     if not wanted:

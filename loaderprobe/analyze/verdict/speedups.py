@@ -191,7 +191,9 @@ def in_training(
     """Speed-ups by round where resources were taken away in training itself; empty where none was."""
     found: dict[str, dict[int, float]] = {}
     for name, mode in MODE_WITHOUT.items():
-        rates = rates_by_round(measurement, mode, "train") if mode != base else {}
+        if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
+            continue  # files that were to be cold and were not show nothing of storage
+        rates = rates_by_round(measurement, mode, "train")
         beside = {n: rate / end_to_end[n] for n, rate in rates.items() if n in end_to_end}
         if beside and why_not_as_asked(measurement, mode) is None:
             found[name] = beside

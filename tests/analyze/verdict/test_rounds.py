@@ -129,6 +129,9 @@ def test_where_the_parts_do_not_foretell_training_it_is_measured_without_each_re
     in_training = {("warm", "train"), ("cached_samples", "train"), ("baseline", "train"), ("baseline", "loader_only")}
     assert asked(run(alike(baseline=250, training=215), EVEN)) == in_training
     assert asked(run(alike(baseline=250, training=150), EVEN)) == in_training
+    # A second round in doubt is enough; one is not.
+    assert asked(run(alike(2, baseline=250, training=150), EVEN)) == in_training
+    assert asked(run(alike(1, baseline=250, training=150), EVEN)) != in_training
     unprepared: dict[str, Any] = {"access": "none", "modes": ("baseline",)}
     again = run(alike(baseline=250, training=215), DECODE_BOUND, cache="as-found", facts=unprepared)
     assert asked(again) == {("baseline", "loader_only"), ("baseline", "train")}

@@ -1,0 +1,27 @@
+"""What a session measures with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.waits import WaitSamples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The independent parts of one measurement."""
+
+    loader: Loader
+    compute: Compute
+    clock: Clock
+    cache: PageCache
+    location: StorageLocation
+    cores_available: float
+    read_devices: Callable[[], int | None]
+    """Bytes that the devices under the data have read so far; None when not visible."""
+    next_round: NextRound
+    waits: Callable[[], WaitSamples | str] = lambda: "the workers were not sampled"
+    """The samples of the workers' waits so far, or why there are none."""
