@@ -36,7 +36,8 @@ def test_compute_is_named_when_the_loader_is_faster(measure_fake: Measure) -> No
 
 def test_the_wait_for_the_first_batch_after_a_flush_is_not_timed(measure_fake: Measure) -> None:
     """Two workers of 200 ms a batch keep up with steps of 150 ms, but after a flush none of theirs is ready."""
-    judged = verdict(measure_fake(Service(cpu_s=0.0001, blocked_s=0.0249), workers=2, batch_size=8, compute="emulated:53.333"))
+    service = Service(cpu_s=0.0001, blocked_s=0.0249)
+    judged = verdict(measure_fake(service, workers=2, batch_size=8, compute="emulated-sync:53.333"))
     assert judged.images_per_s.value == pytest.approx(53.333, rel=0.001)
     assert judged.bound.cause == "compute"
 
