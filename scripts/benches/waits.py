@@ -60,8 +60,9 @@ def build(rows: Sequence[Row], source: Path, scratch: Path) -> None:
     os.sync()
 
 
-def measure(rows: Sequence[Row], out: Path, budget_s: float) -> bool:
+def measure(rows: Sequence[Row], out: Path, budget_s: float, truth: Path | None) -> bool:
     """Plant each disk in turn, and measure its rows there; True when none failed."""
+    again = ("--truth", truth.resolve()) if truth else ()
     complete, progress = True, Progress(len(rows))
     with tempfile.TemporaryDirectory(prefix="loaderprobe-waits-") as name:
         scratch, source = Path(name), Path(name, "source")
@@ -77,7 +78,7 @@ def measure(rows: Sequence[Row], out: Path, budget_s: float) -> bool:
                         continue
                     for row in own:
                         where = (place.folder / row.format, url, out, place.unlimited)
-                        command = child("waits", "--budget", budget_s, "--child", row.name, *where)
+                        command = child("waits", "--budget", budget_s, *again, "--child", row.name, *where)
                         complete &= ran(place.command(command), row.name, CHILD_LIMIT_S)
                         progress.done(row.name)
     return complete
@@ -126,6 +127,7 @@ def options() -> argparse.Namespace:
     found.add_argument(
         "--budget", type=float, default=15.0, help="seconds for a diagnosis; 0 measures the truth alone, once"
     )
+    found.add_argument("--truth", type=Path, help="do not run the plain loops again that were kept in this folder")
     found.add_argument("--list", action="store_true", help="print the names of the rows, and measure nothing")
     found.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     found.add_argument("--diagnose", nargs=5, help=argparse.SUPPRESS)
@@ -138,14 +140,18 @@ def main() -> int:
         name, folder, url, out, unlimited = chosen.child or chosen.diagnose
         place = (row_of(name), Path(folder), url, Path(out))
         if chosen.child:
-            measure_row(*place, unlimited, chosen.budget)
+            measure_row(*place, unlimited, chosen.budget, chosen.truth)
         else:
             diagnose_row(*place, chosen.budget)
         return 0
     if chosen.list:
         print("\n".join(row.name for row in ROWS))
         return 0
-    with raw_results(chosen, lambda out: measure(chosen_rows(chosen.only), out, chosen.budget)) as (source, complete):
+
+    def measured(out: Path) -> bool:
+        return measure(chosen_rows(chosen.only), out, chosen.budget, chosen.truth)
+
+    with raw_results(chosen, measured) as (source, complete):
         rows = load(source, chosen.only)
         if not rows:
             print("nothing was measured")

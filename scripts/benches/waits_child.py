@@ -30,21 +30,26 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are meant
 
 
-def measure_row(row: Row, folder: Path, url: str, out: Path, unlimited: str, budget_s: float) -> None:
-    """Measure one row; one or two files go to `out`. Without a budget the truth alone, one round of it."""
+def measure_row(
+    row: Row, folder: Path, url: str, out: Path, unlimited: str, budget_s: float, truth: Path | None
+) -> None:
+    """Measure one row; one or two files go to `out`. Without a budget the truth alone, one round of it.
+
+    With `truth`, the plain loops of this row are not run again where they were kept in this folder.
+    """
     quiet()
-    step = make_step(row)
-    rounds: list[dict[str, Any]] = []
+    before, after = (ROUNDS_BEFORE, ROUNDS) if budget_s else (1, 1)
+    kept = truth / f"{row.name}.row.json" if truth else None
+    rounds: list[dict[str, Any]] = json.loads(kept.read_text())["truth"] if kept and kept.exists() else []
+    missing = not rounds
     diagnosis: dict[str, Any] = {"error": "not asked"}
-    with place_of(row, folder, url) as place:
-        for number in range(ROUNDS_BEFORE if budget_s else 1):
-            rounds.append(perform(row, place, step, unlimited, number))
+    if missing:
+        rounds += truths(row, folder, url, unlimited, range(before))
     if budget_s:
         evict(files_of(row, folder))
         diagnosis = diagnosed(row, [str(folder), url, str(out), unlimited], out, budget_s)
-        with place_of(row, folder, url) as place:
-            for number in range(ROUNDS_BEFORE, ROUNDS):
-                rounds.append(perform(row, place, step, unlimited, number))
+    if missing:
+        rounds += truths(row, folder, url, unlimited, range(before, after))
     stored = {
         "name": row.name,
         "cores": cores_available(),
@@ -56,6 +61,15 @@ def measure_row(row: Row, folder: Path, url: str, out: Path, unlimited: str, bud
         **diagnosis,
     }
     (out / f"{row.name}.row.json").write_text(json.dumps(stored, indent=1))
+
+
+def truths(row: Row, folder: Path, url: str, unlimited: str, rounds: range) -> list[dict[str, Any]]:
+    """What the plain loops of the row deliver, in each of these rounds."""
+    if not rounds:
+        return []
+    step = make_step(row)
+    with place_of(row, folder, url) as place:
+        return [perform(row, place, step, unlimited, number) for number in rounds]
 
 
 def diagnosed(row: Row, place: list[str], out: Path, budget_s: float) -> dict[str, Any]:
