@@ -12,7 +12,7 @@ from loaderprobe.analyze.gpu.window import Seen, held_against, look
 from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rates import interval, segment_seconds, segments_of, step_time
+from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, step_time, training_interval
 from loaderprobe.analyze.verdict.rule import Judgement, judge, prediction_error_of, with_gaps
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import files_were
@@ -44,7 +44,7 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     return Verdict(
-        images_per_s=interval(list(found.end_to_end.values())),
+        images_per_s=training_interval(found.end_to_end, trained),
         rates_images_per_s=rates,
         gains=Speedups(**{field.name: found.gains.get(field.name) for field in fields(Speedups)}),
         predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,

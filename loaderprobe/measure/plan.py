@@ -5,28 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loaderprobe.measure.pace import MAX_SECONDS, MIN_SECONDS, OVERHEAD
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.units import format_duration
 
+# What a configuration is given where nobody sets a budget: 15 of them then take less than 5 minutes.
+USUAL_SECONDS = 18.0
+# Starting CUDA and ten batches of 256 images take longer.
+USUAL_SECONDS_ON_GPU = 40.0
+COMPILE_SECONDS = 180.0
+USUAL_ROUNDS = 3
+# Of the usual time, on average: some verdicts are clear after one round.
+TAKEN = 0.9
 # Start of Python, torch and the workers: 4 s on two idle cores.
 START_SECONDS = 4.0
+# A segment with its flush and its eviction, on average over resolutions and worker counts.
+SEGMENT_SECONDS = 2.0
 SCREENING_SEGMENTS = 2
-# For a real device: a third segment, and warming the device up.
-RESIDENT_SEGMENTS = 1
-WARM_UP_SECONDS = 2.0
-COSTLY_SEGMENTS = 4
-MOST_COSTLY_ROUNDS = 6
+ABLATION_SEGMENTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The least and most seconds for the configurations that are still to be measured."""
+    """What the configurations that are still to be measured take."""
 
     configurations: int
-    least_s: float
-    """If every verdict is clear after the screening, and every loader is fast."""
-    most_s: float
+    expected_s: float
     budget_s: float | None
     thorough: bool
     rounds: int
@@ -43,35 +46,42 @@ class Plan:
         return f"Plan: {screening}; {decided}; {where}.", self._time()
 
     def _time(self) -> str:
-        least, most = format_duration(self.least_s), format_duration(self.most_s)
+        expected = format_duration(self.expected_s)
+        if self.budget_s is None and self.thorough:
+            return f"It takes about {expected}; --budget SECONDS sets a limit."
         if self.budget_s is None:
-            return f"It takes about {least} to {most}; --budget SECONDS sets a limit, --thorough measures everything."
+            return f"It takes about {expected}; --budget SECONDS gives it more or less, --thorough measures everything."
         share = f"{format_duration(self.budget_s)}, {format_duration(self.budget_s / self.configurations)} each"
-        if self.budget_s >= self.least_s:
+        least_s = self.configurations * (START_SECONDS + SCREENING_SEGMENTS * SEGMENT_SECONDS)
+        if self.budget_s >= least_s:
             return f"It stays within the budget of {share}."
-        fits = int(self.configurations * self.budget_s / self.least_s)
+        fits = int(self.configurations * self.budget_s / least_s)
         return (
-            f"The budget of {share}, is less than the {least} that all would take: segments get short, there may be "
-            f"a single round, and {self.configurations - fits or 'none'} of them may be left for --resume."
+            f"The budget of {share}, is less than the {format_duration(least_s)} that one round of all would take: "
+            f"segments get short, and {self.configurations - fits or 'none'} of them may be left for --resume."
         )
 
 
 def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig]) -> Plan:
     """The plan for what is still to be measured of a sweep."""
-    least = most = 0.0
-    for config in todo:
-        given = config.compute.name.startswith("emulated")
-        start_s = START_SECONDS + (0.0 if given else WARM_UP_SECONDS)
-        screening = config.rounds * (SCREENING_SEGMENTS + (0 if given else RESIDENT_SEGMENTS))
-        surely = screening + (config.rounds * (COSTLY_SEGMENTS - 1) if spec.thorough else 0)
-        least += start_s + surely * MIN_SECONDS * OVERHEAD
-        costly = MOST_COSTLY_ROUNDS * COSTLY_SEGMENTS
-        most += start_s + (screening + costly) * MAX_SECONDS * OVERHEAD
     return Plan(
         configurations=len(todo),
-        least_s=least,
-        most_s=most,
+        expected_s=sum(expected_seconds(spec, config) for config in todo),
         budget_s=spec.budget_s,
         thorough=spec.thorough,
         rounds=max((config.rounds for config in todo), default=0),
     )
+
+
+def usual_seconds(config: RunConfig) -> float:
+    """What a configuration is given without a budget, in seconds; more for a GPU, for more rounds, for compiling."""
+    on_gpu = config.compute.name.startswith("cuda")
+    rounds_s = (USUAL_SECONDS_ON_GPU if on_gpu else USUAL_SECONDS) * max(1.0, config.rounds / USUAL_ROUNDS)
+    return rounds_s + (COMPILE_SECONDS if config.compute.compile else 0.0)
+
+
+def expected_seconds(spec: SweepSpec, config: RunConfig) -> float:
+    """What it is expected to take without a budget, in seconds."""
+    if not spec.thorough:
+        return TAKEN * usual_seconds(config)
+    return START_SECONDS + config.rounds * (SCREENING_SEGMENTS + ABLATION_SEGMENTS) * SEGMENT_SECONDS

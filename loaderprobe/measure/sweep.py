@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.order import Event, Order
+from loaderprobe.measure.plan import expected_seconds, usual_seconds
 from loaderprobe.measure.runner import run_configuration
 from loaderprobe.protocols import Clock
-from loaderprobe.records.config import RunConfig
+from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory
 
-# Usual seconds of a configuration, for the estimate of time left until one is measured.
-USUAL_SECONDS = 20.0
 # Of a budget; a round that has begun is ended, and the storage is measured after it.
 DEALT = 0.95
 # Seconds beyond the whole budget until a child runs into the timeout.
@@ -51,18 +50,18 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
     """Measure the pending configurations of `run`, and store each result at once.
 
     The budget is divided evenly over the remaining configurations, so after a slow one the later ones get
-    shorter segments. Configurations that have not begun when it is spent stay pending. On KeyboardInterrupt
-    all results are kept.
+    shorter segments. Configurations that have not begun when it is spent stay pending. Without a budget each gets
+    its usual time, unless all is to be measured. On KeyboardInterrupt all results are kept.
     """
     todo = pending(run)
     spec = run.record.spec
     start_ns = clock.now_ns()
     for index, config in enumerate(todo):
         spent_s = (clock.now_ns() - start_ns) / 1e9
-        budget_s = (DEALT * spec.budget_s - spent_s) / (len(todo) - index) if spec.budget_s is not None else None
+        budget_s = _dealt_s(spec, config, spent_s, len(todo) - index)
         if budget_s is not None and budget_s <= 0:
             return
-        usual_s = spent_s / index if index else budget_s or USUAL_SECONDS
+        usual_s = spent_s / index if index else budget_s or expected_seconds(spec, config)
 
         def report(event: Event, index: int = index, config: RunConfig = config, usual_s: float = usual_s) -> None:
             within = event.done / event.total if event.total else 0.0
@@ -94,6 +93,13 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
         left_s = None if spec.budget_s is None else spec.budget_s - spent_s + GRACE_S
         limit_s = spec.time_limit_s if left_s is None else min(spec.time_limit_s, left_s)
         run.save(run_one(order, clock=clock, time_limit_s=limit_s, on_event=report))
+
+
+def _dealt_s(spec: SweepSpec, config: RunConfig, spent_s: float, left: int) -> float | None:
+    """Seconds for the next configuration, with it `left` of them; None where it may take all it needs."""
+    if spec.budget_s is not None:
+        return (DEALT * spec.budget_s - spent_s) / left
+    return None if spec.thorough else usual_seconds(config)
 
 
 def _without_files(config: RunConfig, error: DamagedRun) -> RunFailure:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from loaderprobe.measure.plan import plan_sweep
+import pytest
+
+from loaderprobe.measure.plan import plan_sweep, usual_seconds
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.testing import example_config
 
@@ -27,13 +29,23 @@ def test_a_complete_run_has_nothing_to_plan() -> None:
     assert told(0) == "Plan: everything is already measured."
 
 
-def test_without_a_budget_it_names_the_shortest_and_the_longest_time() -> None:
+def test_without_a_budget_it_says_how_long_it_takes() -> None:
     """Nobody starts a sweep without knowing whether it takes minutes or an hour."""
-    assert " min " in told(21)
-    assert "--budget" in told(21)
+    assert "about 5 min 40 s; --budget" in told(21)
+    assert "about 11 min 54 s; --budget" in told(21, thorough=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [({}, 18), ({"rounds": 6}, 36), ({"rounds": 1}, 18), ({"compute": "cuda"}, 40), ({"compile": True}, 198)],
+)
+def test_a_configuration_has_its_usual_time(changes: dict[str, Any], seconds: float) -> None:
+    """More rounds, a GPU and compiling take more."""
+    assert usual_seconds(example_config(**changes)) == seconds
 
 
 def test_a_budget_that_does_not_suffice_is_said_before_time_is_spent() -> None:
     """So many configurations may be left, and how to complete them."""
     assert "within the budget of 5 min, 14 s each" in told(21, budget_s=300.0)
+    assert "less than the 2 min 48 s that one round" in told(21, budget_s=30.0)
     assert "may be left for --resume" in told(21, budget_s=30.0)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.order import Event, Order
+from loaderprobe.measure.plan import USUAL_SECONDS
 from loaderprobe.measure.sweep import Progress, pending, sweep
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -21,10 +22,15 @@ FILES = example_files(2048)
 @pytest.fixture
 def run_directory(tmp_path: Path) -> RunDirectory:
     """A run of three configurations that has 100 s."""
+    return made_run(tmp_path, budget_s=100.0)
+
+
+def made_run(tmp_path: Path, **options: Any) -> RunDirectory:
+    """A run of three configurations; `options` are those of the sweep."""
     configs = tuple(example_config(data=FILES.fingerprint, workers=workers) for workers in (0, 1, 2))
     record = RunRecord(
         created_utc="2026-01-01T00:00:00+00:00",
-        spec=SweepSpec(configs=configs, budget_s=100.0),
+        spec=SweepSpec(configs=configs, **options),
         environment=example_environment(),
     )
     return RunDirectory.create(tmp_path / "run", record, [FILES])
@@ -86,6 +92,17 @@ def test_the_budget_is_dealt_out_over_what_is_left(run_directory: RunDirectory, 
     runner = Runner(clock, measure_fake)
     sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=runner)
     assert [order.budget_s for order in runner.orders] == pytest.approx([95 / 3, 85 / 2, 75])
+
+
+@pytest.mark.parametrize(("thorough", "budgets"), [(False, [USUAL_SECONDS] * 3), (True, [None] * 3)])
+def test_without_a_budget_each_has_its_usual_time(
+    tmp_path: Path, measure_fake: Measure, thorough: bool, budgets: list[float | None]
+) -> None:
+    """And as much as it needs where everything is to be measured; none is left out."""
+    clock = FakeClock()
+    runner = Runner(clock, measure_fake)
+    sweep(made_run(tmp_path, budget_s=None, thorough=thorough), clock=clock, on_progress=lambda _: None, run_one=runner)
+    assert [order.budget_s for order in runner.orders] == budgets
 
 
 def test_progress_grows_and_tells_the_time_left(run_directory: RunDirectory, measure_fake: Measure) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from loaderprobe.analyze.verdict.waiting import RESOURCES, Waiting, waiting_of
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
-from loaderprobe.stats import half_width, median
+from loaderprobe.stats import half_width, half_width_in_time, mean, median
 
 NS = 1e9
 # Of a worker's time: threads of its own that compute less do not hold it up.
@@ -127,6 +128,17 @@ def interval(values: Sequence[float]) -> Interval:
     """
     middle, half = median(values), half_width(values)
     return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
+
+
+def training_interval(rates: Mapping[int, float], segments: Sequence[Segment]) -> Interval:
+    """The rate with its 95 % interval over rounds; of a single round, by how its steps vary."""
+    found = interval(list(rates.values()))
+    if len(rates) != 1 or len(segments) != 1:
+        return found
+    begins = (*segments[0].begin_ns, segments[0].closed_ns)
+    steps = [(end - begin) / NS for begin, end in pairwise(begins)]
+    half = found.value * half_width_in_time(steps) / mean(steps) if sum(steps) else 0.0
+    return replace(found, low=max(0.0, found.value - half), high=found.value + half)
 
 
 def parent_overhead_s(segments: Iterable[Segment]) -> float:

@@ -29,6 +29,8 @@ from loaderprobe.records.verdict import Ablations
 LEAST_ROUNDS = 3
 # After so many rounds that do not fit the model, the rest train without each resource: a third tells nothing new.
 DOUBTED_ROUNDS = 2
+# Where compute binds by so much, one round is enough: rounds differ by a factor of 2 at most on a busy machine.
+SETTLED_LEAD = 5.0
 # What is still ambiguous then gets so many times the rounds, and after that stays what it is.
 MOST_TIMES = 2
 
@@ -45,6 +47,8 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     found = run_experiments(measurement)
     again = _doubt_of_the_whole(found) >= 1
     modes = _in_training(measurement, found) if again or found.in_training else ()
+    if not thorough and _settled(found):
+        return ()
     if modes and (found.in_training or trained >= min(DOUBTED_ROUNDS, rounds)):
         return _rounds_of_training(measurement, found, modes)
     if trained < rounds:
@@ -147,6 +151,13 @@ def _cannot_matter(found: Experiments) -> bool:
     compute = found.gains.get("compute")
     free = found.ceiling_gain
     return free < WORTH or (compute is not None and compute.value >= free * CLEAR_LEAD)
+
+
+def _settled(found: Experiments) -> bool:
+    """True when compute binds so clearly, and training is so near what the parts predict, that nothing is open."""
+    compute = found.gains.get("compute")
+    fits = _doubt_of_the_whole(found) < 1 and found.ceiling_gain < WORTH and not found.met_warm
+    return fits and compute is not None and compute.value >= SETTLED_LEAD
 
 
 def _far(found: Experiments, top: str, other: str) -> bool:

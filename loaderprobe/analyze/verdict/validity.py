@@ -96,8 +96,8 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
     cold = mode != "warm" and base_mode(measurement) == "baseline"
     if not segments:
         return f"no {'cold' if cold else 'warm'} segment was measured"
-    read, cpu_s = _per_image(measurement, segments)
     if not cold:
+        read, cpu_s = _per_image(measurement, segments)
         read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "baseline"))
         if cpu_cold_s and cpu_s < WORK_AGAIN * cpu_cold_s:
             return KEEPS_SAMPLES
@@ -114,9 +114,30 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
     # What was cold in one of the two laps; a lap that begins anew also reads ahead what it does not use.
     laps = [read_bytes / lap.images for read_bytes in (lap.read_bytes, lap.again_read_bytes)]
     first = min((each for each in laps if each >= LEAST_BYTES), default=0.0)
+    read = _read_from_eviction(measurement, segments, lap.images)
     if not first or read >= READ_AGAIN * first:
         return None
     return f"batches meant to be cold read {read / first:.0%} of what the first pass read from storage"
+
+
+def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], images: int) -> float:
+    """Bytes from storage an image, of so many images from each eviction on.
+
+    What the kernel reads ahead at first, and around each page of a mapped file, falls as the cache fills: only the
+    same stretch reads as much again.
+    """
+    loader, batch_size = measurement.config.loader, measurement.config.compute.batch_size
+    flushed = loader.workers * (loader.prefetch_factor + 1)
+    batches = -(-images // batch_size)
+    ends = sorted(s.first_batch + s.steps for s in measurement.segments)
+    begins = [
+        max(s.first_batch - flushed - (s.activity == "train"), *(end for end in ends if end <= s.first_batch), 0)
+        for s in segments
+    ]
+    wanted = {number for begin in begins for number in range(begin, begin + batches)}
+    records = measurement.worker_batches
+    rows = [row for row, number in enumerate(records.batch) if number in wanted]
+    return sum(records.read_bytes[row] for row in rows) / (sum(records.images[row] for row in rows) or 1)
 
 
 def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[float, float]:

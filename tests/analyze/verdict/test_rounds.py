@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rounds import ablations, next_round
+from loaderprobe.analyze.verdict.rounds import SETTLED_LEAD, ablations, next_round
 from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.verdict import Ablations
 from tests.analyze.runs import Cost, Round, alike, run
@@ -74,6 +74,16 @@ def test_compute_that_binds_whatever_the_loader_does_ends_it() -> None:
     assert verdict(measurement).bound.cause == "compute"
     assert ablations(measurement).code == "cannot_matter"
     assert set(ablations(measurement).facts) == {"input", "compute"}
+
+
+@pytest.mark.parametrize(("loader", "thorough", "more"), [(600, False, False), (450, False, True), (600, True, True)])
+def test_one_round_settles_what_binds_by_far(loader: float, thorough: bool, more: bool) -> None:
+    """Compute at a fifth of the loader's rate needs no second round, unless everything is to be measured."""
+    measurement = run(alike(1, baseline=loader, training=100), EVEN, compute=100)
+    assert bool(asked(measurement, thorough=thorough)) is more
+    assert verdict(measurement).bound.cause == "compute"
+    slow = run(alike(1, baseline=600, training=80), EVEN, compute=100)
+    assert asked(slow), "training does not fit its parts"
 
 
 def test_an_open_verdict_performs_the_modes_that_decide() -> None:
@@ -236,7 +246,9 @@ def test_every_configuration_comes_to_an_end(
         seen.append(dict(rates[each] for each in plan))
         measurement = run(seen, cost, compute=compute, workers=workers, rounds=rounds)
         assert len(seen) <= 12
-    assert sum("training" in each for each in seen) >= rounds
+    trained = sum("training" in each for each in seen)
+    settled = not thorough and verdict(measurement).gains.compute.value >= SETTLED_LEAD
+    assert trained >= (1 if settled else rounds)
 
 
 @pytest.mark.parametrize(("count", "more"), [(3, True), (6, False)])

@@ -11,6 +11,7 @@ from loaderprobe.analyze.forecast.advice import advise
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import attributed_cost, segments_of
 from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.validity import why_not_as_asked
 from loaderprobe.analyze.verdict.waiting import LEAST_LOOKS, Waiting, waiting_of
 from loaderprobe.records.measurement import FirstLap, Measurement
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
@@ -148,6 +149,7 @@ def test_the_side_stands_where_only_the_cause_is_open() -> None:
     assert found.bound.reason.facts["resource"] == "storage"
 
 
+STAMPS = ("begin_ns", "ready_ns", "copied_ns", "end_ns")
 LAP = FirstLap(
     images=100, wall_s=2.2, cpu_s=0.2, read_bytes=10_000_000, called_bytes=10_000_000, again_wall_s=2.2,
     again_cpu_s=0.2, again_read_bytes=0,
@@ -163,6 +165,23 @@ def test_files_that_could_not_be_made_cold_allow_no_word_on_cold_ones(read: int)
     assert found.bound.cause == "inconclusive"
     assert found.files_were == "warm"
     assert "could not be evicted" in found.unavailable["gains.storage"]
+
+
+@pytest.mark.parametrize(("first", "cold"), [(64, True), (16, False)])
+def test_cold_shards_are_known_by_the_batches_after_the_eviction(first: int, cold: bool) -> None:
+    """The kernel reads ahead at first: 40 kB an image are few for a lap of 200 kB, but not 6 batches later.
+
+    The first pass over 160 images read 200 kB an image; `first` MB are what the 6 batches before the timed ones read.
+    """
+    lap = replace(LAP, images=160, read_bytes=32_000_000)
+    whole = run(alike(1, baseline=90), WAITING, workers=2, facts={**UNKNOWN, "access": "parts", "first_lap": lap})
+    segment, records = whole.segments[0], whole.worker_batches
+    read = [first * 1_000_000 // 6] * 6 + [40_000 * 16] * (len(records.batch) - 6)
+    timed = replace(segment, first_batch=6, **{name: getattr(segment, name)[6:] for name in STAMPS})
+    measurement = replace(whole, segments=(timed,), worker_batches=replace(records, read_bytes=tuple(read)))
+    reason = why_not_as_asked(measurement, "baseline")
+    assert (reason is None) is cold
+    assert cold or "of what the first pass read" in str(reason)
 
 
 def test_a_data_set_that_reads_no_file_needs_no_cold_ones() -> None:
