@@ -11,7 +11,8 @@ from loaderprobe.errors import BadValue
 from loaderprobe.units import Resolution, format_resolution
 
 SHARD_IMAGES = 1000
-PICTURES = 48
+# Painting those of all three usual resolutions takes some 10 s on two cores.
+PICTURES = 20
 MIXTURE_PICTURES = 256
 
 
