@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
-from loaderprobe.measure.readiness import Files, Readiness
+from loaderprobe.measure.readiness import Readiness
 from loaderprobe.measure.segments import Steps, blocked_share, drain, flush, train, train_resident
 from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window, seconds_wanted
-from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache, Switched
-from loaderprobe.records.config import RunConfig
+from loaderprobe.protocols import Clock, Compute, Files, Loader, NextRound, PageCache, Switched
+from loaderprobe.records.config import PartFiles, RunConfig
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import (
     Access,
@@ -58,7 +58,7 @@ class Session:
     """Runs one configuration. `on_stage(name, done, total)` is called before every segment."""
 
     config: RunConfig
-    files: Files | None
+    files: Files | PartFiles | None
     """None when the data set hides its files."""
     parts: Parts
     on_stage: OnStage
