@@ -1,19 +1,20 @@
-"""The class behind a name: from a built-in table, an installed entry point, or `package.module:Class`.
+"""The class behind a name: built in, an installed entry point, or `package.module:Class`.
 
-Nothing is imported until a class is needed. An entry point cannot replace a built-in name.
+Outsiders may add loaders and computes. Nothing is imported until a class is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.protocols import Compute, Loader
 from loaderprobe.units import join_words
 
-Kind = Literal["loader", "compute", "sampling", "rounds", "alternatives"]
+Kind = Literal["loader", "compute"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "loader": {"torch": "loaderprobe.loaders.torch:TorchLoader"},
@@ -23,22 +24,17 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "emulated": "loaderprobe.compute.emulated:EmulatedCompute",
         "emulated-sync": "loaderprobe.compute.emulated:SynchronousCompute",
     },
-    "sampling": {"standard": "loaderprobe.samplers:sampling"},
-    "alternatives": {"torch": "loaderprobe.loaders.alternatives:alternatives"},
-    "rounds": {"standard": "loaderprobe.analyze.verdict.rounds:next_round"},
 }
+PROTOCOLS: dict[Kind, type] = {"loader": Loader, "compute": Compute}
+MADE_WITH: dict[Kind, tuple[str, ...]] = {"loader": ("config", "files", "scratch"), "compute": ("arguments",)}
+GUIDE = "`loaderprobe explain plug-ins` shows what a class must do"
 
 
-def split_name(text: str) -> tuple[str, str]:
-    """(name, argument) of `emulated:mlperf-h100`; `package.module:Class` is all name."""
-    head, _, argument = text.partition(":")
-    return (text, "") if "." in head else (head, argument)
+def resolve(kind: Kind, name: str) -> type[Any]:
+    """The class behind `name`, which has the methods of its protocol.
 
-
-def resolve(kind: Kind, name: str) -> Callable[..., Any]:
-    """The class behind `name`.
-
-    Raises BadValue for an unknown name, MissingPart for one that cannot be imported.
+    Raises BadValue for an unknown or ambiguous name and for a class that is none for this protocol, MissingPart for
+    one that cannot be imported.
     """
     module_name, attribute = _target(kind, name)
     try:
@@ -48,22 +44,53 @@ def resolve(kind: Kind, name: str) -> Callable[..., Any]:
         raise MissingPart(
             f"the {kind} '{name}' cannot be loaded: {reason}", hint=f"check that {module_name} can be imported"
         ) from error
-    if not callable(found):
-        raise BadValue(f"{module_name}:{attribute} is not a class", hint=f"name a class for the {kind} protocol")
-    made: Callable[..., Any] = found
+    if lack := _lack(kind, found):
+        raise BadValue(f"{module_name}:{attribute} cannot be a {kind}: it {lack}", hint=GUIDE)
+    made: type[Any] = found
     return made
 
 
 def foreign_module(kind: Kind, name: str) -> str | None:
     """The module outside loaderprobe that `resolve` would import; None for a built-in name. Raises BadValue."""
-    return None if name in BUILT_IN[kind] else _target(kind, name)[0]
+    module_name, _ = _target(kind, name)
+    return None if name in BUILT_IN[kind] else module_name
+
+
+def methods(kind: Kind) -> tuple[str, ...]:
+    """What a class of this kind must have: the methods of its protocol."""
+    own = vars(PROTOCOLS[kind]).items()
+    return tuple(name for name, each in own if inspect.isfunction(each) and name not in _OF_EVERY_PROTOCOL)
+
+
+_OF_EVERY_PROTOCOL = ("__init__", "__subclasshook__")
+
+
+def _lack(kind: Kind, found: Any) -> str | None:
+    """What keeps it from being a class of the protocol; None when nothing does."""
+    if not inspect.isclass(found):
+        return "is not a class"
+    missing = [name for name in methods(kind) if not callable(getattr(found, name, None))]
+    if missing:
+        return f"has no {join_words(missing, 'or')}"
+    try:
+        inspect.signature(found).bind(*MADE_WITH[kind])
+    except TypeError:
+        return f"is not made by Class({', '.join(MADE_WITH[kind])})"
+    except ValueError:
+        return None  # a class that is not written in Python may show no signature
+    return None
 
 
 def _target(kind: Kind, name: str) -> tuple[str, str]:
     """(module, class) behind a name, checked and not imported. Raises BadValue."""
-    target = BUILT_IN[kind].get(name) or _entry_point(kind, name) or (name if ":" in name else None)
+    points = _entry_points(kind)
+    taken = [point for point in points if point.name == name]
+    targets = {each for each in (BUILT_IN[kind].get(name), *(point.value for point in taken)) if each}
+    if len(targets) > 1:
+        raise _ambiguous(kind, name, taken)
+    target = next(iter(targets), name if ":" in name else None)
     if target is None:
-        known = join_words(sorted(BUILT_IN[kind]), "or")
+        known = join_words(sorted({*BUILT_IN[kind], *(point.name for point in points)}), "or")
         raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or package.module:Class of your own")
     module_name, _, attribute = target.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
@@ -71,6 +98,16 @@ def _target(kind: Kind, name: str) -> tuple[str, str]:
     return module_name, attribute
 
 
-def _entry_point(kind: Kind, name: str) -> str | None:
-    found = [point for point in entry_points(group=f"loaderprobe.{kind}s") if point.name == name]
-    return found[0].value if found else None
+def _ambiguous(kind: Kind, name: str, taken: list[EntryPoint]) -> BadValue:
+    """The error for a name that several classes have: none of them may replace another silently."""
+    owners = [f"{point.value} of {point.dist.name if point.dist else 'an unknown package'}" for point in taken]
+    ours = ["loaderprobe itself"] if name in BUILT_IN[kind] else []
+    return BadValue(
+        f"the {kind} '{name}' is ambiguous: it is the name of {join_words([*ours, *owners])}",
+        hint=f"rename the entry point of the package or uninstall it; {taken[0].value} names the class itself",
+    )
+
+
+def _entry_points(kind: Kind) -> list[EntryPoint]:
+    """Of all installed packages, in the group `loaderprobe.loaders` or `loaderprobe.computes`."""
+    return list(entry_points(group=f"loaderprobe.{kind}s"))

@@ -1,16 +1,28 @@
-"""The protocols of exchangeable parts: a loader, a compute device, a sampler, the page cache, a renderer, a clock.
+"""The protocols of exchangeable parts: files, loader, compute device, sampler, page cache, renderer, clock.
 
-Every protocol has one to three methods, and `loaderprobe.testing` has a fake of each.
+Every protocol is small, and `loaderprobe.testing` has a fake of each. Loaders and computes may come from other
+packages: `loaderprobe explain plug-ins`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Missing, Mode, Series, WorkerBatches
+from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
+from loaderprobe.records.measurement import (
+    Activity,
+    Alternative,
+    ComputeInfo,
+    Measurement,
+    Missing,
+    Mode,
+    Series,
+    WorkerBatches,
+)
 from loaderprobe.records.report import Report
 from loaderprobe.records.timeline import Timeline
 
@@ -26,6 +38,26 @@ class Clock(Protocol):
 
     def process_cpu_ns(self) -> int:
         """CPU time of all threads of this process."""
+        ...
+
+
+class Files(Protocol):
+    """What holds the samples that a loader serves, known batch by batch: the samples come round in one order.
+
+    One file a sample, or one of many samples, such as a shard: both methods speak of the samples that a batch holds.
+    """
+
+    @property
+    def count(self) -> int:
+        """Samples before the first comes again."""
+        ...
+
+    def absolute(self, first: int, count: int) -> Sequence[Path]:
+        """The files that hold `count` samples from sample `first` on."""
+        ...
+
+    def delivered_bytes(self, first: int, count: int) -> int:
+        """Bytes that a loader reads for those samples."""
         ...
 
 
@@ -53,6 +85,16 @@ class Loader(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class Compared(Protocol):
+    """A class of `Loader` that knows other ways to make its samples."""
+
+    @staticmethod
+    def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
+        """CPU time of an image in each of them; empty where none applies. Called before the loader is made."""
+        ...
 
 
 @runtime_checkable
@@ -111,8 +153,20 @@ class NextRound(Protocol):
     def __call__(self, measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeArguments:
+    """What a compute is made from."""
+
+    spec: ComputeSpec
+    """The options of training. `spec.argument` is what follows the colon of its name."""
+    loader: LoaderSpec
+    """How batches reach it: pinned, encoded."""
+    clock: Clock
+    """For all times that it returns."""
+
+
 class Compute(Protocol):
-    """A device that trains. Made by `Class(argument, clock)`: the argument is what follows the colon."""
+    """A device that trains. Made by `Class(arguments)` with `ComputeArguments`, after the loader has started."""
 
     def info(self) -> ComputeInfo: ...
     def copy(self, batch: Any) -> Any:
@@ -125,6 +179,35 @@ class Compute(Protocol):
 
     def finish(self) -> tuple[int, ...]:
         """Wait for all launched steps; the end of each since the last call, in ns of the clock."""
+        ...
+
+
+MakeCompute = Callable[[ComputeArguments], Compute]
+"""A class of `Compute`, or whatever else makes one."""
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A class of `Compute` that takes options, or that not every argument or machine suits.
+
+    One without `check` takes no options: those that are not as usual are refused.
+    """
+
+    @staticmethod
+    def check(arguments: ComputeArguments) -> None:
+        """Raise BadValue for an option or argument that it does not take, MissingPart without its device.
+
+        Called in the process that starts the workers, which must not use a device.
+        """
+        ...
+
+
+@runtime_checkable
+class OnGpu(Protocol):
+    """A `Compute` on an NVIDIA GPU, whose counters are read during training."""
+
+    def uuid(self) -> str:
+        """The GPU's UUID in NVML's form."""
         ...
 
 

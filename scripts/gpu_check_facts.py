@@ -36,9 +36,9 @@ def gpu(batch_size: int = 64, **options: Any) -> tuple[Any, Any]:
 
     from loaderprobe.compute.torch import CudaCompute
     from loaderprobe.measure.clock import SystemClock
-    from loaderprobe.testing import example_config
+    from loaderprobe.testing import example_arguments
 
-    compute = CudaCompute("", SystemClock(), example_config(compute="cuda", batch_size=batch_size, **options))
+    compute = CudaCompute(example_arguments(SystemClock(), compute="cuda", batch_size=batch_size, **options))
     batch = compute.copy((torch.randn(batch_size, 3, 224, 224), torch.randint(0, 1000, (batch_size,))))
     for _ in range(10):
         compute.step(batch)
@@ -53,11 +53,11 @@ def identity(out: Path, seconds: float) -> dict[str, Any]:
 
     from loaderprobe.compute.torch import CudaCompute
     from loaderprobe.measure.clock import SystemClock
-    from loaderprobe.testing import example_config
+    from loaderprobe.testing import example_arguments
 
     raw = str(torch.cuda.get_device_properties(0).uuid)
     pynvml.nvmlInit()
-    ours = CudaCompute("", SystemClock(), example_config(compute="cuda")).uuid()
+    ours = CudaCompute(example_arguments(SystemClock(), compute="cuda")).uuid()
 
     def name(uuid: str) -> str:
         return str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByUUID(uuid)))

@@ -59,6 +59,7 @@ def overhead(out: Path, seconds: float) -> dict[str, Any]:
     from loaderprobe.measure.clock import SystemClock
     from loaderprobe.measure.pace import Pace
     from loaderprobe.measure.segments import train
+    from loaderprobe.protocols import ComputeArguments
     from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
     from loaderprobe.samplers import sampling
 
@@ -76,7 +77,7 @@ def overhead(out: Path, seconds: float) -> dict[str, Any]:
             # Workers are forked before CUDA is used.
             bare_batches, our_batches = iter(plain), ours.batches()
             clock = SystemClock()
-            compute = CudaCompute("", clock, config)
+            compute = CudaCompute(ComputeArguments(spec=config.compute, loader=config.loader, clock=clock))
             trainer = compute._trainer
 
             def bare() -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from loaderprobe.api.child import forkserver
 from loaderprobe.datasets.generate.generate import generate
 from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.datasets.scan.folder import generated_set
@@ -56,7 +56,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
 
 
 @pytest.fixture(scope="session")
-def measure_real() -> MeasureReal:
+def measure_real() -> Iterator[MeasureReal]:
     """Measures a file set in a real child process, with short segments."""
 
     def measure(files: FileSet, **changes: object) -> Measurement | RunFailure:
@@ -66,11 +66,13 @@ def measure_real() -> MeasureReal:
             files=files,
             budget_s=8.0,
             begin_ns=SystemClock().now_ns(),
-            parent=os.getpid(),
         )
-        return run_configuration(order, clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None)
+        return run_configuration(
+            order, clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None, start=server.start
+        )
 
-    return measure
+    with forkserver() as server:
+        yield measure
 
 
 @pytest.fixture

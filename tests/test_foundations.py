@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from loaderprobe import errors, plugins, stats, units
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.records.config import FileSet, content_hash
+from loaderprobe.records.config import ComputeSpec, FileSet, content_hash
 from loaderprobe.records.options import with_options
 from loaderprobe.testing import example_config, example_files
 from tests.other_options import PATHS, with_another
@@ -80,9 +79,13 @@ def test_names_become_classes() -> None:
     from loaderprobe.compute.emulated import EmulatedCompute
 
     assert plugins.resolve("compute", "emulated") is EmulatedCompute
-    assert plugins.resolve("loader", "collections:OrderedDict").__name__ == "OrderedDict"
-    assert plugins.split_name("emulated:mlperf-h100") == ("emulated", "mlperf-h100")
-    assert plugins.split_name("package.module:Class") == ("package.module:Class", "")
+    assert plugins.resolve("loader", "tests.planted.loaders:Hanging").__name__ == "Hanging"
+    named = [ComputeSpec(name=name, batch_size=1) for name in ("emulated:1786.5", "package.module:Class", "cpu")]
+    assert [(spec.kind, spec.argument) for spec in named] == [
+        ("emulated", "1786.5"),
+        ("package.module:Class", ""),
+        ("cpu", ""),
+    ]
 
 
 def test_unknown_and_missing_parts_are_told_apart() -> None:
@@ -95,17 +98,6 @@ def test_unknown_and_missing_parts_are_told_apart() -> None:
         plugins.resolve("loader", "collections:NoSuchClass")
     with pytest.raises(BadValue, match="is not a class"):
         plugins.resolve("loader", "os.path:sep")
-
-
-def test_an_outsider_may_not_take_a_built_in_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry point adds names and replaces none."""
-    points = [
-        EntryPoint("torch", "collections:OrderedDict", "loaderprobe.loaders"),
-        EntryPoint("mine", "collections:OrderedDict", "loaderprobe.loaders"),
-    ]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
-    assert plugins.resolve("loader", "torch").__name__ == "TorchLoader"
-    assert plugins.resolve("loader", "mine").__name__ == "OrderedDict"
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0, 1))

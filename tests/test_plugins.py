@@ -1,21 +1,31 @@
-"""Names of plug-ins that are no names, and the built-in table."""
+"""Loaders and computes by name: built in, written out, or added by an installed package; and names of none."""
 
 from __future__ import annotations
 
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from loaderprobe import plugins
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.testing import ProfiledCompute, ScriptedLoader
 
 
-@pytest.mark.parametrize("kind", ["loader", "compute", "sampling"])
+@pytest.mark.parametrize("kind", get_args(plugins.Kind))
 def test_every_built_in_name_can_be_loaded(kind: plugins.Kind) -> None:
-    """The table names nothing that is not there."""
+    """The table names nothing that is not there, and each class has the methods of its protocol."""
     assert all(callable(plugins.resolve(kind, name)) for name in plugins.BUILT_IN[kind])
+
+
+def test_a_class_must_have_the_methods_of_its_protocol() -> None:
+    """Those that the protocols define, which the fakes have as well."""
+    assert plugins.methods("loader") == ("batches", "workers", "records", "__enter__", "__exit__")
+    assert plugins.methods("compute") == ("info", "copy", "step", "finish")
+    assert all(hasattr(ScriptedLoader, name) for name in plugins.methods("loader"))
+    assert all(hasattr(ProfiledCompute, name) for name in plugins.methods("compute"))
 
 
 @pytest.mark.parametrize("name", ["", "torch2", "package.module", "os.path"])
@@ -51,10 +61,53 @@ def test_a_module_that_raises_is_a_missing_part(tmp_path: Path, monkeypatch: pyt
         plugins.resolve("loader", "broken_part:Loader")
 
 
+CLASSES = """
+from loaderprobe.testing import ProfiledCompute, ScriptedLoader
+
+class Mute(ScriptedLoader):
+    batches = records = None
+
+class Older(ScriptedLoader):
+    def __init__(self, config, files): ...
+
+class Chatty(ProfiledCompute):
+    def __init__(self, argument, clock, config=None): ...
+
+def loader(config, files, scratch): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "lack"),
+    [
+        ("loader", "Mute", "has no batches or records"),
+        ("loader", "Older", r"is not made by Class\(config, files, scratch\)"),
+        ("compute", "Chatty", r"is not made by Class\(arguments\)"),
+        ("compute", "ScriptedLoader", "has no info, copy, step or finish"),
+        ("loader", "loader", "is not a class"),
+    ],
+)
+def test_what_misses_the_protocol_is_refused_by_name(
+    kind: plugins.Kind, name: str, lack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is measured: what it lacks, and the page that shows what it needs."""
+    (tmp_path / "odd_parts.py").write_text(CLASSES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "odd_parts", raising=False)
+    with pytest.raises(BadValue, match=f"odd_parts:{name} cannot be a {kind}: it {lack}") as caught:
+        plugins.resolve(kind, f"odd_parts:{name}")
+    assert "explain plug-ins" in caught.value.hint
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, **classes: str) -> None:
+    """As if packages had these loaders: name and class."""
+    points = [EntryPoint(name.rstrip("_"), value, "loaderprobe.loaders") for name, value in classes.items()]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+
+
 def test_what_would_be_imported_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """The module of an entry point or of a name written out; nothing for built-in names. Nothing is imported."""
-    points = [EntryPoint("mine", "gone.away:Loader", "loaderprobe.loaders")]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+    _install(monkeypatch, mine="gone.away:Loader")
     assert plugins.foreign_module("loader", "torch") is None
     assert plugins.foreign_module("loader", "mine") == "gone.away"
     assert plugins.foreign_module("loader", "no.such.module:Class") == "no.such.module"
@@ -62,10 +115,31 @@ def test_what_would_be_imported_is_known_before(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_entry_point_that_is_broken_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed plug-in whose module has gone is named, as one written out would be."""
-    points = [EntryPoint("mine", "gone.away:Loader", "loaderprobe.loaders")]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+    _install(monkeypatch, mine="gone.away:Loader")
     with pytest.raises(MissingPart, match="'mine'"):
         plugins.resolve("loader", "mine")
+
+
+def test_a_name_of_several_classes_stands_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package cannot replace a built-in loader or another package's silently; the same class twice is one."""
+    _install(monkeypatch, torch="acme.loading:Loader", mine="acme.loading:Loader", mine_="other:Loader")
+    with pytest.raises(BadValue, match=r"'torch' is ambiguous: .* loaderprobe itself and acme\.loading:Loader"):
+        plugins.resolve("loader", "torch")
+    with pytest.raises(
+        BadValue, match=r"'mine' is ambiguous: .* acme\.loading:Loader of .* and other:Loader"
+    ) as caught:
+        plugins.foreign_module("loader", "mine")
+    assert "uninstall" in caught.value.hint and "acme.loading:Loader" in caught.value.hint
+    _install(monkeypatch, mine="acme.loading:Loader", mine_="acme.loading:Loader")
+    assert plugins.foreign_module("loader", "mine") == "acme.loading"
+
+
+def test_an_unknown_name_lists_installed_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the built-in names."""
+    _install(monkeypatch, mine="acme.loading:Loader")
+    with pytest.raises(BadValue) as caught:
+        plugins.resolve("loader", "mime")
+    assert caught.value.hint.startswith("use mine or torch,")
 
 
 def test_an_entry_point_of_another_kind_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,41 @@ def test_what_is_no_bench_is_refused(name: str) -> None:
     done = subprocess.run([ROOT / "scripts" / "bench", name], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "scripts/bench lists them" in done.stderr
+
+
+FAKE_PYTHON = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$*" in "-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python ;; esac
+"""
+
+
+def test_setup_installs_what_is_asked_for_and_only_once(tmp_path: Path) -> None:
+    """The program alone, or the development tools too, which a program alone does not have; again when it changes."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "setup", tmp_path / "scripts")
+    project, python, calls = tmp_path / "pyproject.toml", tmp_path / "python", tmp_path / "calls"
+    project.write_text("one")
+    python.write_text(FAKE_PYTHON)
+    python.chmod(0o755)
+
+    def installed(*arguments: str) -> list[str]:
+        calls.write_text("")
+        environment = {**os.environ, "PYTHON": str(python), "CALLS": str(calls)}
+        subprocess.run([tmp_path / "scripts" / "setup", *arguments], env=environment, check=True, capture_output=True)
+        return [line.split()[-1] for line in calls.read_text().splitlines() if " pip install " in line]
+
+    assert (installed(), installed()) == (["."], [])
+    assert (installed("dev"), installed("dev"), installed()) == ([".[dev]"], [], [])
+    project.write_text("another")
+    assert (installed("dev"), installed()) == ([".[dev]"], [])
+
+
+@pytest.mark.parametrize("arguments", [["all"], ["dev", "bench"]])
+def test_setup_refuses_what_it_does_not_have(arguments: list[str]) -> None:
+    """Before anything is installed, with exit code 2."""
+    done = subprocess.run([ROOT / "scripts" / "setup", *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "scripts/setup dev" in done.stderr
 
 
 def test_scripts_can_be_run() -> None:

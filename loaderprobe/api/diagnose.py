@@ -20,7 +20,7 @@ from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Clock, Compute
+from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.config import BatchFiles, CacheState, PartFiles
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, Findings
 from loaderprobe.records.measurement import Measurement
@@ -106,12 +106,12 @@ def judge_loader(
     return conclude(found.measurement, judged, DataSeen.of(unwrap(loader).loader, found.files), step is not None)
 
 
-def _compute(step: Callable[[Any], Any] | None) -> Callable[[Clock], Compute]:
+def _compute(step: Callable[[Any], Any] | None) -> MakeCompute:
 
-    def make(clock: Clock) -> Compute:
+    def make(arguments: ComputeArguments) -> Compute:
         from loaderprobe.compute.step import NoCompute, StepCompute
 
-        return NoCompute(clock) if step is None else StepCompute(step, clock)
+        return NoCompute(arguments) if step is None else StepCompute(step, arguments)
 
     return make
 

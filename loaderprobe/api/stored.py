@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.sweep import pending
-from loaderprobe.plugins import foreign_module, split_name
+from loaderprobe.plugins import foreign_module
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import FileSet
 from loaderprobe.records.damage import DamagedFile
@@ -53,7 +53,7 @@ def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
     for config in pending(run):
         for module in (
             foreign_module("loader", config.loader.name),
-            foreign_module("compute", split_name(config.compute.name)[0]),
+            foreign_module("compute", config.compute.kind),
         ):
             if module is not None:
                 modules[module] = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loaderprobe.api.ceilings import Ceilings
+from loaderprobe.api.child import forkserver
 from loaderprobe.api.generate import RESOLUTIONS
 from loaderprobe.api.load import Run
 from loaderprobe.api.report import judge_run, save_report
@@ -24,7 +25,6 @@ from loaderprobe.api.sweep_request import (
 )
 from loaderprobe.api.values import PathLike, listed, unheard
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.forkserver import ForkServer
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.plan import Plan, plan_sweep
 from loaderprobe.measure.runner import run_configuration
@@ -162,14 +162,14 @@ def measure(run: RunDirectory, on_progress: OnProgress) -> None:
     begin_ns = clock.now_ns()
 
     def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
-        result = run_configuration(order, clock=clock, start=nursery.start, **options)
+        result = run_configuration(order, clock=clock, start=server.start, **options)
         if isinstance(result, Measurement):
             # Kept before anything else can be interrupted.
             run.save(result)
             ceilings.after(order, result)
         return result
 
-    with run.lock(), ForkServer() as nursery:
+    with run.lock(), forkserver() as server:
         run_sweep(run, clock=clock, on_progress=on_progress, run_one=run_one)
         budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
         ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)

@@ -9,17 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.api.assembly import check_parts
 from loaderprobe.api.generate import make_sets
 from loaderprobe.api.values import listed
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.datasets.scan.folder import generated_set, scan_folder
-from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.options import check_options
+from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
-from loaderprobe.plugins import resolve, split_name
 from loaderprobe.records.config import CacheState, ComputeSpec, FileSet, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
@@ -31,8 +29,6 @@ LEAST_IMAGES = 512
 MOST_IMAGES = 20_000
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
-# The device of AMD's driver: torch names such GPUs cuda, too, and NVML does not know them.
-ROCM = Path("/dev/kfd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +95,7 @@ def compute_specs(names: Iterable[str], *, batch_size: int | None, **options: An
     return tuple(
         ComputeSpec(
             name=name,
-            batch_size=batch_size or DEFAULT_BATCH_SIZE.get(split_name(name)[0], USUAL_BATCH_SIZE),
+            batch_size=batch_size or DEFAULT_BATCH_SIZE.get(name.partition(":")[0], USUAL_BATCH_SIZE),
             **options,
         )
         for name in names
@@ -134,10 +130,7 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> R
     """Check every name, prepare the data and make the run directory."""
     for compute in request.computes:
         for loader in request.loaders:
-            check_options(loader, compute)
-        _check_compute(compute.name)
-    for name in dict.fromkeys(loader.name for loader in request.loaders):
-        resolve("loader", name)
+            check_parts(loader, compute)
     files = _file_sets(request, processes, on_data)
     configs = tuple(
         RunConfig(
@@ -167,19 +160,6 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> R
         environment=describe_environment([Path(file_set.root) for file_set in files]),
     )
     return RunDirectory.create(request.out, record, files)
-
-
-def _check_compute(compute: str) -> None:
-    """Raise now what would otherwise fail every configuration. A GPU is used only in the child."""
-    name, argument = split_name(compute)
-    made = resolve("compute", name)
-    if name.startswith("emulated"):
-        made(argument, SystemClock())
-    if name == "cuda" and not ROCM.exists() and not (found := list_gpus())[0]:
-        raise MissingPart(
-            f"there is no GPU to train on: {found[1]}",
-            hint="run `loaderprobe doctor`; or use --compute cpu, or --compute emulated:mlperf-h100",
-        )
 
 
 def _file_sets(request: SweepRequest, processes: int, on_data: OnStage) -> list[FileSet]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.analyze.verdict.speedups import judged_activity
+from loaderprobe.api.assembly import join_parts
 from loaderprobe.api.ceilings import CEILING_S, ceiling_of
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.learning import Learned, Learning
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import OnStage, Session
-from loaderprobe.plugins import resolve
-from loaderprobe.protocols import Clock, Compute, NextRound, PageCache
+from loaderprobe.protocols import ComputeArguments, MakeCompute, NextRound, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import (
     BatchFiles,
@@ -29,9 +29,9 @@ from loaderprobe.records.config import (
 )
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.options import with_options
 from loaderprobe.samplers.waits import WaitsSampler
-from loaderprobe.system.cpu import cores_available
-from loaderprobe.system.device import locate, read_sectors
+from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import threads_of
 from loaderprobe.units import format_duration
@@ -55,8 +55,7 @@ class Asked:
     thorough: bool = False
     rounds: int = 3
     seed: int = 0
-    next_round: NextRound | None = None
-    """None takes the standard one."""
+    next_round: NextRound = standard_rounds
 
 
 class OutOfTimeError(LoaderprobeError):
@@ -99,7 +98,7 @@ class UserMeasured:
 
 
 def measure_loader(
-    loader: Any, compute: Callable[[Clock], Compute], asked: Asked, on_stage: OnStage, cache: PageCache | None = None
+    loader: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, cache: PageCache | None = None
 ) -> UserMeasured:
     """Measure one loader with one device.
 
@@ -122,9 +121,7 @@ def measure_loader(
                 given = error.instead  # without the wrapper, or with fewer workers: that ends
 
 
-def _measure(
-    given: Any, compute: Callable[[Clock], Compute], asked: Asked, on_stage: OnStage, cache: PageCache
-) -> UserMeasured:
+def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, cache: PageCache) -> UserMeasured:
     from loaderprobe.loaders.random_state import random_state_kept
     from loaderprobe.loaders.user_loader import OwnLoader
 
@@ -138,8 +135,11 @@ def _measure(
                 on_stage("learning which files are read", 0, 0)
                 learned = _learning(own, loader, limit, asked, cache).run()
                 looking.follow_threads()
-                session = _session(own, loader, compute(limit), asked, on_stage, cache, learned)
-                session.parts = replace(session.parts, waits=looking.samples)
+                config = _config(own, loader, asked, learned)
+                device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
+                location = _location(learned.files)
+                parts = join_parts(own, device, SystemClock(), cache, location, looking.samples, asked.next_round)
+                session = _session(config, parts, asked, on_stage, learned)
                 ceiling_s = CEILING_S if session.parts.location.counts_reads and asked.cache == "cold" else 0.0
                 spent_s = limit.spent_s + ceiling_s
                 session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
@@ -185,12 +185,9 @@ def _location(files: BatchFiles | PartFiles | str) -> StorageLocation:
     return locate(Path(max(files.file_bytes, key=lambda path: files.file_bytes[path])))
 
 
-def _session(
-    own: Any, loader: Any, device: Compute, asked: Asked, on_stage: OnStage, cache: PageCache, learned: Learned
-) -> Session:
-    location = _location(learned.files)
+def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, learned: Learned) -> Session:
     return Session(
-        config=_config(own, loader, device, asked, learned),
+        config=with_options(config, compute=parts.compute.info().name),
         files=None if isinstance(learned.files, str) else learned.files,
         access=learned.access,
         taken=learned.taken,
@@ -198,16 +195,7 @@ def _session(
         images=learned.images,
         held=learned.held,
         first_lap=learned.lap,
-        parts=Parts(
-            loader=own,
-            compute=device,
-            clock=SystemClock(),
-            cache=cache,
-            location=location,
-            cores_available=cores_available(),
-            read_devices=lambda: read_sectors(location.devices),
-            next_round=asked.next_round or resolve("rounds", "standard"),
-        ),
+        parts=parts,
         on_stage=on_stage,
         thorough=asked.thorough,
     )
@@ -255,12 +243,12 @@ def _count(dataset: Any) -> int | None:
         return None  # an iterable need not know
 
 
-def _config(own: Any, loader: Any, compute: Compute, asked: Asked, learned: Learned) -> RunConfig:
+def _config(own: Any, loader: Any, asked: Asked, learned: Learned) -> RunConfig:
     return RunConfig(
         data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
         resolution="as-found",
         loader=LoaderSpec(name="own", workers=loader.num_workers, prefetch_factor=loader.prefetch_factor or 0),
-        compute=ComputeSpec(name=compute.info().name, batch_size=max(1, own.records().images[0])),
+        compute=ComputeSpec(name="own", batch_size=max(1, own.records().images[0])),
         cache="as-found" if learned.access == "none" else asked.cache,
         rounds=asked.rounds,
         seed=asked.seed,

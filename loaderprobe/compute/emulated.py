@@ -12,8 +12,9 @@ from typing import Any
 
 from loaderprobe.batches import samples_in
 from loaderprobe.errors import BadValue
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.measurement import ComputeInfo
+from loaderprobe.records.options import refuse_options
 from loaderprobe.units import join_words, significant
 
 STEPS_AHEAD = 2
@@ -77,12 +78,18 @@ class EmulatedCompute:
 
     synchronous = False
 
-    def __init__(self, argument: str, clock: Clock) -> None:
-        self._rate, self._source = parse_rate(argument)
-        self._name = argument
-        self._clock = clock
+    def __init__(self, arguments: ComputeArguments) -> None:
+        self._name = arguments.spec.argument
+        self._rate, self._source = self._specified()
+        self._clock = arguments.clock
         self._free_ns = 0
         self._finished: list[int] = []
+
+    @staticmethod
+    def check(arguments: ComputeArguments) -> None:
+        """Raises BadValue for every option, and for a name that is no accelerator and no rate."""
+        refuse_options(arguments.loader, arguments.spec, "an emulated accelerator has a specified rate")
+        parse_rate(arguments.spec.argument)
 
     def info(self) -> ComputeInfo:
         """The name of the accelerator, its rate and the source of the rate."""
@@ -111,6 +118,10 @@ class EmulatedCompute:
         self._wait_until(self._free_ns)
         finished, self._finished = tuple(self._finished), []
         return finished
+
+    def _specified(self) -> tuple[float, str]:
+        """(images/s, their source)."""
+        return parse_rate(self._name)
 
     def _wait_until(self, time_ns: int) -> None:
         remaining_ns = time_ns - self._clock.now_ns()

@@ -10,7 +10,7 @@ import torch
 
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo
 
 # So many images/s that no loader is held up.
@@ -28,9 +28,9 @@ def _cuda_in_use() -> bool:
 class StepCompute:
     """Calls `step(batch)`; waits for CUDA, where it is in use, only at the end of a segment."""
 
-    def __init__(self, step: Callable[[Any], Any], clock: Clock) -> None:
+    def __init__(self, step: Callable[[Any], Any], arguments: ComputeArguments) -> None:
         self._step = step
-        self._clock = clock
+        self._clock = arguments.clock
         self._ended: list[tuple[int, torch.cuda.Event | None]] = []
         self._came: list[torch.cuda.Event | None] = []
         self._begun: tuple[int, ...] = ()
@@ -115,20 +115,19 @@ def _fresh(batch: Any) -> Any:
 class NoCompute(EmulatedCompute):
     """A step that takes no time: only the loader is measured."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__("1", clock)
-        self._rate = ENDLESS_RATE
-
     def info(self) -> ComputeInfo:
         """No device."""
         return ComputeInfo(
             name=NO_STEP,
             device="no step given",
             synchronous=False,
-            specified_images_per_s=ENDLESS_RATE,
-            source="no step",
+            specified_images_per_s=self._rate,
+            source=self._source,
         )
 
     def step(self, batch: Any) -> None:
         """Nothing."""
         self._finished.append(self._clock.now_ns())
+
+    def _specified(self) -> tuple[float, str]:
+        return ENDLESS_RATE, "no step"

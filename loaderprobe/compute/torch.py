@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,15 +16,18 @@ from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.resnet import Trainer
 from loaderprobe.compute.stepped import StepEvents
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.protocols import Clock
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.measurement import ComputeInfo
 from loaderprobe.records.options import asked_of_device
 from loaderprobe.records.timeline import Timeline
+from loaderprobe.system.environment import list_gpus
 from loaderprobe.units import join_words
 
 ON_ROCM = "ROCm: steps and their events are timed, but only NVIDIA's CUPTI records kernels and their occupancy"
 OF_CPU = frozenset({"precision", "memory_format", "compile"})
+# The device of AMD's driver: torch names such GPUs cuda, too, and NVML does not know them.
+ROCM = Path("/dev/kfd")
+INSTEAD = "run `loaderprobe doctor`; or use --compute cpu, or --compute emulated:mlperf-h100"
 
 
 def _on_rocm() -> bool:
@@ -33,26 +37,29 @@ def _on_rocm() -> bool:
 class CudaCompute:
     """Training on a GPU, by default in bf16 autocast and channels_last. The argument is its number, or empty."""
 
-    def __init__(self, argument: str, clock: Clock, config: RunConfig) -> None:
+    def __init__(self, arguments: ComputeArguments) -> None:
         if not torch.cuda.is_available():
-            raise MissingPart(
-                "torch finds no CUDA device",
-                hint="run `loaderprobe doctor`; or use --compute cpu, or --compute emulated:mlperf-h100",
-            )
-        self._device = torch.device("cuda", int(argument or 0))
+            raise MissingPart("torch finds no CUDA device", hint=INSTEAD)
+        spec = arguments.spec
+        self._loader = arguments.loader
+        self._device = torch.device("cuda", int(spec.argument or 0))
         torch.cuda.set_device(self._device)
         torch.backends.cudnn.benchmark = True
-        self._config = config
-        self._trainer = Trainer(self._device, config.compute)
-        self._events = StepEvents(self._device, clock)
-        self._side = torch.cuda.Stream(self._device) if config.compute.side_stream else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self._decoder = GpuDecoder(self._device) if config.loader.gpu_decode else None
+        self._trainer = Trainer(self._device, spec)
+        self._events = StepEvents(self._device, arguments.clock)
+        self._side = torch.cuda.Stream(self._device) if spec.side_stream else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self._decoder = GpuDecoder(self._device) if self._loader.gpu_decode else None
 
     @staticmethod
-    def check(loader: LoaderSpec, compute: ComputeSpec) -> None:
-        """Raises BadValue for options that exclude each other."""
-        if loader.gpu_decode and compute.side_stream:
+    def check(arguments: ComputeArguments) -> None:
+        """Raises BadValue for options that exclude each other and for a bad number, MissingPart without a GPU."""
+        number = arguments.spec.argument
+        if number and not number.isdecimal():
+            raise BadValue(f"'{number}' is not the number of a GPU", hint="use cuda, or cuda:1 for the second GPU")
+        if arguments.loader.gpu_decode and arguments.spec.side_stream:
             raise BadValue("gpu_decode already uses a separate stream: leave out side_stream")
+        if not ROCM.exists() and not (found := list_gpus())[0]:
+            raise MissingPart(f"there is no GPU to train on: {found[1]}", hint=INSTEAD)
 
     def info(self) -> ComputeInfo:
         """The GPU's name and the training options."""
@@ -60,7 +67,7 @@ class CudaCompute:
             self._trainer.words(),
             *(["batches copied on a separate stream"] if self._side else []),
             *(["JPEG files decoded on the GPU"] if self._decoder else []),
-            *([] if self._config.loader.pin_memory else ["from pageable memory"]),
+            *([] if self._loader.pin_memory else ["from pageable memory"]),
             *([ON_ROCM] if _on_rocm() else []),
         ]
         return ComputeInfo(
@@ -131,19 +138,20 @@ class CudaCompute:
 class CpuCompute:
     """Training on the CPU, by default in float32, with torch's own threads; a step ends before the host continues."""
 
-    def __init__(self, argument: str, clock: Clock, config: RunConfig) -> None:
-        self._clock = clock
-        self._trainer = Trainer(torch.device("cpu"), config.compute)
+    def __init__(self, arguments: ComputeArguments) -> None:
+        self._clock = arguments.clock
+        self._trainer = Trainer(torch.device("cpu"), arguments.spec)
         self._finished: list[int] = []
 
     @staticmethod
-    def check(loader: LoaderSpec, compute: ComputeSpec) -> None:
+    def check(arguments: ComputeArguments) -> None:
         """Raises BadValue for options that only a GPU has."""
-        beyond = [name for name in asked_of_device(loader, compute) if name not in OF_CPU]
+        precision = arguments.spec.precision
+        beyond = [name for name in asked_of_device(arguments.loader, arguments.spec) if name not in OF_CPU]
         if beyond:
             raise BadValue(f"{join_words(beyond)} need{'s' * (len(beyond) == 1)} a GPU", hint="use --compute cuda")
-        if compute.precision not in ("auto", "bf16", "fp32"):
-            raise BadValue(f"precision {compute.precision} needs a GPU", hint="the CPU trains in fp32 or bf16")
+        if precision not in ("auto", "bf16", "fp32"):
+            raise BadValue(f"precision {precision} needs a GPU", hint="the CPU trains in fp32 or bf16")
 
     def info(self) -> ComputeInfo:
         """The processor and the number of threads."""

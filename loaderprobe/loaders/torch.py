@@ -11,9 +11,11 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from loaderprobe.errors import NoSpace
+from loaderprobe.loaders.alternatives import alternatives
 from loaderprobe.loaders.images import SIDE, EncodedFiles, ImageFiles, pack
 from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
 from loaderprobe.records.config import FileSet, RunConfig, TensorType
+from loaderprobe.records.measurement import Alternative
 from loaderprobe.system.memory import free_shared_memory_bytes
 from loaderprobe.units import format_bytes
 
@@ -72,6 +74,11 @@ class TorchLoader(SwitchedLoader):
         self._largest_file_bytes = max(files.size_bytes, default=0)
         loader = image_loader(config, files)
         super().__init__(loader, scratch, files_of=loader.dataset.files_of, tied=True)  # type: ignore[attr-defined]  # it is our own data set
+
+    @staticmethod
+    def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
+        """CPU time of an image with the other decoder, and sent as bytes; none of that where the GPU decodes."""
+        return () if config.loader.gpu_decode else alternatives(config, files)
 
     def __enter__(self) -> Self:
         free = free_shared_memory_bytes()

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,8 +22,7 @@ from typing import IO, Protocol, Self
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.child import main as measure_in_child
-from loaderprobe.plugins import resolve
+from loaderprobe.measure.child import Measure, live
 from loaderprobe.system.process import child_environment, die_with_parent
 
 MOST_BYTES = 65536
@@ -76,7 +75,13 @@ class ForkServerChild:
 
 
 class ForkServer:
-    """Starts children for one sweep; leaving it ends the forkserver."""
+    """Starts children for one sweep; leaving it ends the forkserver.
+
+    `command` runs the program of the forkserver, with two arguments appended: those of `serve`.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
 
     def __enter__(self) -> Self:
         self._begin()
@@ -86,7 +91,7 @@ class ForkServer:
         self._link, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), str(os.getpid())],
+                [*self._command, str(theirs.fileno()), str(os.getpid())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -128,8 +133,13 @@ def _receive_number(link: socket.socket) -> int:
     return int(struct.unpack("q", found)[0])
 
 
-def _serve(link: socket.socket) -> None:
-    """Fork a child for every message, send its process id, wait for it, and send its exit status."""
+def serve(link_fd: int, parent: int, measure: Measure) -> None:
+    """Fork a child for every message, send its process id, wait for it, and send its exit status.
+
+    Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it.
+    """
+    die_with_parent(parent)
+    link = socket.socket(fileno=link_fd)
     while True:
         message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
         if not message:
@@ -137,7 +147,7 @@ def _serve(link: socket.socket) -> None:
         birth = msgspec.json.decode(message, type=_Birth)
         pid = os.fork()
         if pid == 0:
-            _live(birth, fds, link)
+            _begin_life(birth, fds, link, measure)
         # The child leads its process group before its id is sent, so that the group can be ended as a whole.
         os.setpgid(pid, pid)
         for fd in fds:
@@ -148,7 +158,7 @@ def _serve(link: socket.socket) -> None:
             link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
 
 
-def _live(birth: _Birth, fds: list[int], link: socket.socket) -> None:
+def _begin_life(birth: _Birth, fds: list[int], link: socket.socket, measure: Measure) -> None:
     """Run the child: its own process group, events to its output, everything else to the log."""
     server = os.getppid()
     link.close()
@@ -158,23 +168,9 @@ def _live(birth: _Birth, fds: list[int], link: socket.socket) -> None:
     os.dup2(log, 2)
     code = 1
     try:
-        code = measure_in_child(Path(birth.order), Path(birth.result), parent=server)
+        code = live(measure, Path(birth.order), Path(birth.result), server)
     except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
-
-
-def main(link_fd: int, parent: int) -> None:
-    """Import what children need, then serve until the sweep ends."""
-    die_with_parent(parent)
-    with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so
-        resolve("loader", "torch")
-        resolve("rounds", "standard")
-        resolve("compute", "cpu")
-    _serve(socket.socket(fileno=link_fd))
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))

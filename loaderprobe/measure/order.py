@@ -9,7 +9,7 @@ from loaderprobe.records.config import FileSet, RunConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The configuration that the child measures, its budget, and its parent."""
+    """The configuration that the child measures, and its budget."""
 
     config: RunConfig
     files: FileSet
@@ -17,7 +17,6 @@ class Order:
     begin_ns: int
     """Time of the order in ns, on the clock that all processes of the machine share."""
     thorough: bool = False
-    parent: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loaderprobe.measure.pace import Pace
-from loaderprobe.protocols import Clock, Loader, PageCache, Renewing, Switched
-from loaderprobe.records.config import BatchFiles, FileSet, PartFiles, RunConfig
+from loaderprobe.protocols import Clock, Files, Loader, PageCache, Renewing, Switched
+from loaderprobe.records.config import BatchFiles, PartFiles, RunConfig
 from loaderprobe.records.measurement import Access, Mode
 
 RESIDENCY_FILES = 256
@@ -24,15 +24,13 @@ REST_S = 0.002
 # Cold segments of a round, and the rounds that new batches are saved for.
 NEW_ROUNDS = 6
 
-Files = FileSet | BatchFiles | PartFiles
-
 
 @dataclass(slots=True)
 class Readiness:
     """The state of the data's files before each segment. `take(count)` takes and drops batches."""
 
     config: RunConfig
-    files: Files | None
+    files: Files | PartFiles | None
     access: Access
     loader: Loader
     cache: PageCache
@@ -52,7 +50,7 @@ class Readiness:
     def _base_is_warm(self) -> bool:
         return self.config.cache == "warm"
 
-    def whole(self) -> FileSet | BatchFiles | None:
+    def whole(self) -> Files | None:
         """The files, where those of each batch are known."""
         return None if isinstance(self.files, PartFiles) else self.files
 

@@ -7,7 +7,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -24,33 +23,9 @@ from loaderprobe.measure.trouble import explain_death
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.process import child_environment
 
 LOG_LINES = 40
 END_OF_OUTPUT = None
-Command = Callable[[Path, Path], list[str]]
-
-
-def child_command(order: Path, result: Path) -> list[str]:
-    """The command line of the child."""
-    return [sys.executable, "-P", "-m", "loaderprobe.measure.child", str(order), str(result)]
-
-
-def by_command(command: Command) -> Start:
-    """Starts children as separate programs."""
-
-    def start(order: Path, result: Path, log: Path) -> Child:
-        with log.open("wb") as log_file:
-            return subprocess.Popen(
-                command(order, result),
-                stdout=subprocess.PIPE,
-                stderr=log_file,
-                start_new_session=True,
-                bufsize=0,
-                env=child_environment(),
-            )
-
-    return start
 
 
 def run_configuration(
@@ -59,13 +34,9 @@ def run_configuration(
     clock: Clock,
     time_limit_s: float,
     on_event: Callable[[Event], None],
-    start: Start | None = None,
+    start: Start,
 ) -> Measurement | RunFailure:
-    """Measure one configuration in a child, and end the child and its workers in any case.
-
-    `start` starts the child; None starts a new Python.
-    """
-    start = start or by_command(child_command)
+    """Measure one configuration in a child that `start` starts, and end it and its workers in any case."""
     started_utc, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
         order_path, result_path, log_path = (Path(scratch) / name for name in ("order.json", "result.json", "log.txt"))

@@ -10,11 +10,11 @@ from typing import Any
 
 from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
 from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.readiness import Files, Readiness
+from loaderprobe.measure.readiness import Readiness
 from loaderprobe.measure.segments import Steps, blocked_share, drain, flush, train, train_resident
 from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window, seconds_wanted
-from loaderprobe.protocols import Switched
-from loaderprobe.records.config import RunConfig
+from loaderprobe.protocols import Files, Switched
+from loaderprobe.records.config import PartFiles, RunConfig
 from loaderprobe.records.measurement import (
     Access,
     Activity,
@@ -43,7 +43,7 @@ class Session:
     """Runs one configuration. `on_stage(name, done, total)` is called before every segment."""
 
     config: RunConfig
-    files: Files | None
+    files: Files | PartFiles | None
     """None when the data set hides its files."""
     parts: Parts
     on_stage: OnStage

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +9,6 @@ from datetime import UTC, datetime
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.plan import expected_seconds, usual_seconds
-from loaderprobe.measure.runner import run_configuration
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -46,7 +44,7 @@ def pending(run: RunDirectory) -> list[RunConfig]:
     return [config for config in run.record.spec.configs if not run.has_measurement(config.key)]
 
 
-def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run = run_configuration) -> None:
+def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run) -> None:
     """Measure the pending configurations of `run`, and store each result at once.
 
     The budget is divided evenly over the remaining configurations, so after a slow one the later ones get
@@ -88,7 +86,6 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
             budget_s=budget_s,
             begin_ns=clock.now_ns(),
             thorough=spec.thorough,
-            parent=os.getpid(),
         )
         left_s = None if spec.budget_s is None else spec.budget_s - spent_s + GRACE_S
         limit_s = spec.time_limit_s if left_s is None else min(spec.time_limit_s, left_s)

@@ -245,6 +245,17 @@ class ComputeSpec:
             raise BadValue("the batch size must be 1 or more")
         _check_most(self)
 
+    @property
+    def kind(self) -> str:
+        """The name without its argument: `emulated`; all of `package.module:Class`."""
+        head = self.name.partition(":")[0]
+        return self.name if "." in head else head
+
+    @property
+    def argument(self) -> str:
+        """What follows the colon: `mlperf-h100`; empty where nothing does."""
+        return self.name.removeprefix(self.kind).removeprefix(":")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:

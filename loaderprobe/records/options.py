@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.units import join_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +77,13 @@ def asked_of_device(loader: LoaderSpec, compute: ComputeSpec) -> list[str]:
     shared = [(loader, each) for each in fields(loader) if each.name in ("pin_memory", "gpu_decode")]
     own = [(compute, each) for each in fields(compute) if each.default is not MISSING]
     return [each.name for spec, each in (*own, *shared) if getattr(spec, each.name) != each.default]
+
+
+def refuse_options(loader: LoaderSpec, compute: ComputeSpec, why: str) -> None:
+    """Raise BadValue for options that are not as usual, for a device on which they would have no effect."""
+    if asked := asked_of_device(loader, compute):
+        verb = "do" if len(asked) > 1 else "does"
+        raise BadValue(
+            f"{join_words(asked)} {verb} not apply to --compute {compute.name}: {why}",
+            hint="use --compute cuda or cpu",
+        )

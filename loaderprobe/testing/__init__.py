@@ -5,6 +5,7 @@ from loaderprobe.testing.fakes import (
     FakePageCache,
     ScriptedLoader,
     Service,
+    example_arguments,
     example_config,
     example_files,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "ProfiledCompute",
     "ScriptedLoader",
     "Service",
+    "example_arguments",
     "example_config",
     "example_environment",
     "example_files",

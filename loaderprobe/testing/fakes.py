@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
+from loaderprobe.protocols import Clock, ComputeArguments, Files
 from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.records.options import with_options
@@ -89,7 +90,7 @@ class ScriptedLoader:
     """
 
     config: RunConfig
-    files: FileSet
+    files: Files
     clock: FakeClock
     cache: FakePageCache
     service: Service
@@ -176,7 +177,7 @@ class ScriptedLoader:
         worker = number % max(self.config.loader.workers, 1)
         self._free_ns[worker] = start_ns + round(wall_s * 1e9)
         self._ready_ns[number] = self._free_ns[worker], self._mode != "no_transport"
-        read = sum(self.files.size_bytes[0] for _ in cold)
+        read = self.files.delivered_bytes(number * size, size) * len(cold) // len(paths)
         times = (start_ns, *(round(seconds * 1e9) for seconds in (wall_s, cpu_s + collate_s, delay_s)))
         self._rows.append((number, worker, *times, read, size, round(collate_s * 1e9), INSTRUMENT_NS))
 
@@ -221,3 +222,9 @@ def example_config(**changes: Any) -> RunConfig:
         compute=ComputeSpec(name="emulated:1000", batch_size=16),
     )
     return with_options(usual, **changes)
+
+
+def example_arguments(clock: Clock, **changes: Any) -> ComputeArguments:
+    """What makes the compute of an example configuration; `changes` as of `example_config`."""
+    config = example_config(**changes)
+    return ComputeArguments(spec=config.compute, loader=config.loader, clock=clock)

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.measure import learning
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.records.options import with_options
 from loaderprobe.store.codec import encode, write_atomically
@@ -130,8 +130,8 @@ class Rounds:
         self._done = 0
         self._order: list[tuple[str, ...]] = []
 
-    def rack(self, clock: Clock) -> Rack:
-        self._rack = Rack(ACCELERATORS, clock)
+    def rack(self, arguments: ComputeArguments) -> Rack:
+        self._rack = Rack(ACCELERATORS, arguments)
         return self._rack
 
     def __call__(self, measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]:

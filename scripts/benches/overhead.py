@@ -30,9 +30,10 @@ from loaderprobe.measure.segments import train
 from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.background import PERIOD_S
+from loaderprobe.testing import example_arguments
 from scripts.benches.harness import alternated, cpu_ns, parser, photographs, spread
 
-ACCELERATOR = "100000"
+ACCELERATOR = "emulated:100000"
 
 
 def per_batch_ns(body: Callable[[], None], batches: int, pids: Sequence[int]) -> float:
@@ -42,7 +43,7 @@ def per_batch_ns(body: Callable[[], None], batches: int, pids: Sequence[int]) ->
 
 
 def bare(batches: Iterator[Any], count: int) -> None:
-    device = EmulatedCompute(ACCELERATOR, SystemClock())
+    device = EmulatedCompute(example_arguments(SystemClock(), compute=ACCELERATOR))
     for _ in range(count):
         device.step(next(batches))
 
@@ -50,7 +51,8 @@ def bare(batches: Iterator[Any], count: int) -> None:
 def measured(batches: Iterator[Any], count: int, pids: Sequence[int]) -> None:
     clock = SystemClock()
     with sampling(clock, ("vda",), lambda: pids, None):
-        train(batches, EmulatedCompute(ACCELERATOR, clock), clock, Pace(max_batches=count, min_batches=count))
+        device = EmulatedCompute(example_arguments(clock, compute=ACCELERATOR))
+        train(batches, device, clock, Pace(max_batches=count, min_batches=count))
 
 
 def instrument_ns(scratch: Path, repeats: int = 20_000) -> float:
@@ -76,7 +78,7 @@ def compare(files: FileSet, workers: int, batch_size: int, rounds: int, count: i
     config = RunConfig(
         data=files.fingerprint, resolution=files.label,
         loader=LoaderSpec(workers=workers, prefetch_factor=2 if workers else 0),
-        compute=ComputeSpec(name=f"emulated:{ACCELERATOR}", batch_size=batch_size),
+        compute=ComputeSpec(name=ACCELERATOR, batch_size=batch_size),
     )  # fmt: skip
     plain = DataLoader(
         ImageFiles(files, "imagenet", "pillow", "float32"), batch_size=batch_size, sampler=InOrder(), drop_last=True,

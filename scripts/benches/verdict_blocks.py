@@ -22,12 +22,12 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
+from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.measure import session
-from loaderprobe.plugins import resolve
-from loaderprobe.protocols import Clock, NextRound
+from loaderprobe.protocols import Compute, ComputeArguments, NextRound
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment
 from loaderprobe.records.options import with_options
 from loaderprobe.store.codec import encode, write_atomically
@@ -131,8 +131,8 @@ class Rack:
 
     synchronous = False
 
-    def __init__(self, names: Sequence[str], clock: Clock) -> None:
-        self.devices = {name: NoCompute(clock) if name == "none" else EmulatedCompute(name, clock) for name in names}
+    def __init__(self, names: Sequence[str], arguments: ComputeArguments) -> None:
+        self.devices = {name: _device(name, arguments) for name in names}
         self.turns: deque[str] = deque(names)
 
     def info(self) -> ComputeInfo:
@@ -149,6 +149,12 @@ class Rack:
         finished = self.devices[self.turns[0]].finish()
         self.turns.rotate(-1)
         return finished
+
+
+def _device(name: str, arguments: ComputeArguments) -> Compute:
+    if name == "none":
+        return NoCompute(arguments)
+    return EmulatedCompute(replace(arguments, spec=replace(arguments.spec, name=f"emulated:{name}")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +182,8 @@ class Director:
         self._rack: Rack | None = None
         self.parts: list[Part] = []
 
-    def rack(self, clock: Clock) -> Rack:
-        self._rack = Rack(self._accelerators, clock)
+    def rack(self, arguments: ComputeArguments) -> Rack:
+        self._rack = Rack(self._accelerators, arguments)
         return self._rack
 
     def __call__(self, measurement: Measurement, *, thorough: bool) -> Plan:
@@ -268,7 +274,7 @@ def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int) -> N
     loader = DataLoader(
         Photographs(folder, block.variant), batch_size=BATCH_SIZE, shuffle=True, num_workers=block.workers
     )
-    director = Director(block.accelerators, truth_rounds, resolve("rounds", "standard"))
+    director = Director(block.accelerators, truth_rounds, next_round)
     asked = Asked(cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director)
     found = measure_loader(loader, director.rack, asked, lambda *_: None)
     if isinstance(found.files, str):

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from loaderprobe import __version__
-from loaderprobe.api.sweep_request import ROCM
+from loaderprobe.compute.torch import ROCM
 from loaderprobe.records.config import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from loaderprobe.system.environment import list_gpus

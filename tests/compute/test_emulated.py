@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.compute.emulated import ACCELERATORS, EmulatedCompute, SynchronousCompute, parse_rate
 from loaderprobe.errors import BadValue
-from loaderprobe.testing import FakeClock
+from loaderprobe.testing import FakeClock, example_arguments
 
 BATCH = (SimpleNamespace(shape=(100, 3)), None)
 
@@ -16,7 +16,7 @@ BATCH = (SimpleNamespace(shape=(100, 3)), None)
 def test_the_host_runs_two_steps_ahead() -> None:
     """Two steps are handed over at once; the third waits for the first to end."""
     clock = FakeClock()
-    device = EmulatedCompute("100", clock)
+    device = EmulatedCompute(example_arguments(clock, compute="emulated:100"))
     start = clock.now_ns()
     device.step(BATCH)
     device.step(BATCH)
@@ -28,7 +28,7 @@ def test_the_host_runs_two_steps_ahead() -> None:
 def test_steps_end_back_to_back_when_the_input_is_fast() -> None:
     """The timeline is exact: every step takes batch over rate."""
     clock = FakeClock()
-    device = EmulatedCompute("100", clock)
+    device = EmulatedCompute(example_arguments(clock, compute="emulated:100"))
     start = clock.now_ns()
     for _ in range(4):
         device.step(BATCH)
@@ -39,7 +39,7 @@ def test_steps_end_back_to_back_when_the_input_is_fast() -> None:
 def test_a_late_batch_leaves_the_device_idle() -> None:
     """A step begins when its batch is there, not before."""
     clock = FakeClock()
-    device = EmulatedCompute("100", clock)
+    device = EmulatedCompute(example_arguments(clock, compute="emulated:100"))
     start = clock.now_ns()
     device.step(BATCH)
     clock.sleep(5)
@@ -50,7 +50,7 @@ def test_a_late_batch_leaves_the_device_idle() -> None:
 def test_the_synchronous_device_waits_for_each_step() -> None:
     """It measures what tools that sleep measure."""
     clock = FakeClock()
-    device = SynchronousCompute("100", clock)
+    device = SynchronousCompute(example_arguments(clock, compute="emulated:100"))
     start = clock.now_ns()
     device.step(BATCH)
     assert clock.now_ns() - start == 10**9
@@ -66,7 +66,7 @@ def test_named_accelerators_have_their_published_rate_and_its_source(name: str, 
     """A rate without a source is not to be trusted with money."""
     assert parse_rate(name)[0] == pytest.approx(rate)
     assert len(ACCELERATORS[name].source) > 20
-    info = EmulatedCompute(name, FakeClock()).info()
+    info = EmulatedCompute(example_arguments(FakeClock(), compute=f"emulated:{name}")).info()
     assert info.specified_images_per_s == pytest.approx(rate)
     assert "emulated" in info.device
 

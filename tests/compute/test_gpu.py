@@ -18,7 +18,7 @@ from loaderprobe.compute.torch import CudaCompute
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
 from loaderprobe.records.timeline import Timeline
-from loaderprobe.testing import example_config
+from loaderprobe.testing import example_arguments
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 
@@ -43,7 +43,7 @@ def host_batch() -> Any:
 @pytest.fixture(scope="module")
 def starved() -> Starved:
     """One session of the profiler in this process: a later one may lose records."""
-    compute = CudaCompute("", SystemClock(), example_config(compute="cuda"))
+    compute = CudaCompute(example_arguments(SystemClock(), compute="cuda"))
     batch = host_batch()
 
     def feed(count: int) -> Iterator[Any]:
@@ -102,7 +102,7 @@ def test_nvml_knows_the_gpu_by_our_uuid() -> None:
     nvml = import_module("pynvml")
     nvml.nvmlInit()
     try:
-        handle = nvml.nvmlDeviceGetHandleByUUID(CudaCompute("", SystemClock(), example_config(compute="cuda")).uuid())
+        handle = nvml.nvmlDeviceGetHandleByUUID(CudaCompute(example_arguments(SystemClock(), compute="cuda")).uuid())
         assert str(nvml.nvmlDeviceGetName(handle)) == torch.cuda.get_device_name()
     finally:
         nvml.nvmlShutdown()
@@ -117,7 +117,7 @@ def test_nvml_knows_the_gpu_by_our_uuid() -> None:
 )  # fmt: skip
 def test_options_train_without_waiting_for_the_gpu(options: dict[str, Any]) -> None:
     """A step of them is handed over, and torch sees no call that synchronises."""
-    compute = CudaCompute("", SystemClock(), example_config(compute="cuda", **options))
+    compute = CudaCompute(example_arguments(SystemClock(), compute="cuda", **options))
     batch = host_batch()
     for _ in range(3):
         compute.step(compute.copy(batch))
@@ -138,7 +138,7 @@ def test_jpeg_files_are_decoded_on_the_gpu() -> None:
     color = torch.tensor([120, 60, 200], dtype=torch.uint8)
     pixels = color.reshape(3, 1, 1).repeat(1, 320, 400)
     file = encode_jpeg(pixels, quality=95)
-    compute = CudaCompute("", SystemClock(), example_config(compute="cuda", gpu_decode=True))
+    compute = CudaCompute(example_arguments(SystemClock(), compute="cuda", gpu_decode=True))
     batch = torch.tensor([len(file)] * 4), torch.cat([file] * 4), torch.arange(4)
     images, labels = compute.copy(batch)
     assert images.shape == (4, 3, 224, 224)

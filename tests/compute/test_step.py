@@ -13,7 +13,7 @@ from loaderprobe.compute import step as module
 from loaderprobe.compute.step import NoCompute, StepCompute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import NO_STEP
-from loaderprobe.testing import FakeClock
+from loaderprobe.testing import FakeClock, example_arguments
 
 STEP_S = 0.010
 LAUNCH_S = 0.001
@@ -64,7 +64,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 def test_a_step_on_the_cpu_ends_when_it_returns() -> None:
     """And is synchronous: its ends are those of the calls."""
     clock = FakeClock()
-    compute = StepCompute(lambda batch: clock.work(STEP_S), clock)
+    compute = StepCompute(lambda batch: clock.work(STEP_S), example_arguments(clock))
     begin_ns = clock.now_ns()
     for _ in range(3):
         compute.step(compute.copy(torch.zeros(2)))
@@ -77,7 +77,7 @@ def test_a_step_on_the_cpu_ends_when_it_returns() -> None:
 
 def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> None:
     """Steps are launched in 1 ms each and run for 10 ms each; only the end of a segment is waited for."""
-    compute = StepCompute(gpu.launch, gpu.clock)
+    compute = StepCompute(gpu.launch, example_arguments(gpu.clock))
     for _ in range(5):
         compute.step(None)
     ended = compute.finish()
@@ -95,7 +95,7 @@ def test_a_step_that_waits_for_its_device_is_synchronous(gpu: Gpu) -> None:
         gpu.launch(batch)
         gpu.synchronize()
 
-    compute = StepCompute(step, gpu.clock)
+    compute = StepCompute(step, example_arguments(gpu.clock))
     for _ in range(5):
         compute.step(None)
     compute.finish()
@@ -110,7 +110,7 @@ def test_whatever_a_step_raises_is_named_as_its_own(error: Exception) -> None:
         raise error
 
     with pytest.raises(LoaderprobeError, match=f"your step raised {type(error).__name__}") as caught:
-        StepCompute(step, FakeClock()).step(None)
+        StepCompute(step, example_arguments(FakeClock())).step(None)
     assert caught.value.__cause__ is error
 
 
@@ -121,7 +121,7 @@ def test_what_torch_tells_of_a_worker_is_not_the_steps_own() -> None:
         raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
 
     with pytest.raises(RuntimeError, match="DataLoader worker"):
-        StepCompute(step, FakeClock()).step(None)
+        StepCompute(step, example_arguments(FakeClock())).step(None)
 
 
 def test_a_step_may_take_its_batch_apart() -> None:
@@ -135,7 +135,7 @@ def test_a_step_may_take_its_batch_apart() -> None:
         given["rest"][1][1].clear()
         given["rest"][0].clear()
 
-    compute = StepCompute(step, FakeClock())
+    compute = StepCompute(step, example_arguments(FakeClock()))
     compute.step(batch)
     compute.step(batch)
     assert all(each is image for each in seen)
@@ -145,7 +145,7 @@ def test_a_step_may_take_its_batch_apart() -> None:
 def test_no_step_takes_no_time() -> None:
     """And says that there is none."""
     clock = FakeClock()
-    compute = NoCompute(clock)
+    compute = NoCompute(example_arguments(clock))
     now_ns = clock.now_ns()
     for _ in range(3):
         compute.step(torch.zeros(4, 3))

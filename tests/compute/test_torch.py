@@ -15,13 +15,13 @@ from loaderprobe.compute.torch import CpuCompute, CudaCompute
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec
-from loaderprobe.testing import example_config
+from loaderprobe.testing import example_arguments
 
 
 def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
     """Weights change with a step, and its end is stamped."""
     clock = SystemClock()
-    device = CpuCompute("", clock, example_config(compute="cpu"))
+    device = CpuCompute(example_arguments(clock, compute="cpu"))
     before = [parameter.detach().clone() for parameter in device._trainer.parameters()]
     device.step(device.copy((torch.randn(2, 3, 224, 224), torch.tensor([1, 2]))))
     (finished,) = device.finish()
@@ -35,7 +35,7 @@ def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
 def test_without_a_gpu_the_error_says_what_still_works() -> None:
     """The next step names the CPU and an emulated accelerator."""
     with pytest.raises(MissingPart) as caught:
-        CudaCompute("", SystemClock(), example_config(compute="cuda"))
+        CudaCompute(example_arguments(SystemClock(), compute="cuda"))
     assert "emulated:mlperf-h100" in caught.value.hint
 
 
@@ -44,7 +44,7 @@ def test_without_a_gpu_the_error_says_what_still_works() -> None:
 def test_cuda_steps_end_in_order_on_the_host_clock() -> None:
     """Event times rise, and lie before the synchronisation that read them."""
     clock = SystemClock()
-    device = CudaCompute("", clock, example_config(compute="cuda"))
+    device = CudaCompute(example_arguments(clock, compute="cuda"))
     batch = device.copy((torch.randn(8, 3, 224, 224), torch.arange(8)))
     for _ in range(5):
         device.step(batch)
@@ -57,7 +57,7 @@ def test_bytes_are_normalised_on_the_device_as_floats_are_in_the_workers() -> No
     """Training sees the same numbers, whichever way they were handed over."""
     pixels = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
     worker = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION)])
-    images, _ = CpuCompute("", SystemClock(), example_config(compute="cpu")).copy(
+    images, _ = CpuCompute(example_arguments(SystemClock(), compute="cpu")).copy(
         (pixels, torch.zeros(2, dtype=torch.int64))
     )
     assert torch.allclose(images, worker(pixels), atol=1e-5)

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute
+from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import Session
-from loaderprobe.plugins import split_name
-from loaderprobe.protocols import Compute
+from loaderprobe.protocols import Compute, Files
 from loaderprobe.records.config import FileSet, RunConfig
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import (
@@ -29,7 +28,7 @@ Measure = Callable[..., Measurement]
 
 
 def scripted_session(
-    service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: FileSet, cache: FakePageCache,
+    service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache,
     **options: Any,
 ) -> Session:  # fmt: skip
     """A session on a scripted loader and a fake clock; `options` are those of the session."""
@@ -65,9 +64,7 @@ def measure_fake() -> Measure:
     ) -> Measurement:
         clock, cache, files = FakeClock(), page_cache or FakePageCache(), files or example_files()
         config = example_config(data=files.fingerprint, **changes)
-        name, argument = split_name(config.compute.name)
-        made = SynchronousCompute if name == "emulated-sync" else EmulatedCompute
-        compute: Compute = made(argument, clock)
+        compute = make_compute(config, clock)
         session = scripted_session(service, clock, compute, config, files, cache, thorough=thorough)
         session.run()
         return session.measurement((), ())

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.forkserver import Child, Start
 from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.runner import by_command, run_configuration
-from loaderprobe.records.config import FileSet
+from loaderprobe.measure.runner import run_configuration
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
-from tests.conftest import MeasureReal
 from tests.measure.conftest import Measure
 
 
 def order() -> Order:
     files = example_files(16)
-    return Order(
-        config=example_config(data=files.fingerprint), files=files, budget_s=None, begin_ns=0, parent=os.getpid()
-    )
+    return Order(config=example_config(data=files.fingerprint), files=files, budget_s=None, begin_ns=0)
+
+
+def by_command(command: Callable[[Path, Path], list[str]]) -> Start:
+    """Starts children that are programs of any kind: from the paths of order and result to a command line."""
+
+    def start(order: Path, result: Path, log: Path) -> Child:
+        with log.open("wb") as log_file:
+            return subprocess.Popen(
+                command(order, result), stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
+            )
+
+    return start
 
 
 def run(script: str, events: list[Event] | None = None, time_limit_s: float = 60.0) -> Measurement | RunFailure:
@@ -79,15 +89,6 @@ def test_a_hung_child_is_ended_with_all_its_processes() -> None:
 def test_a_child_that_ends_without_a_result_is_a_failure() -> None:
     """Exit code 0 alone is no measurement."""
     assert isinstance(run("pass"), RunFailure)
-
-
-def test_files_of_the_current_directory_shadow_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure_real: MeasureReal, photographs: FileSet
-) -> None:
-    """A sweep started where an `html.py` lies measures all the same."""
-    (tmp_path / "html.py").write_text("raise ImportError('the wrong module')")
-    monkeypatch.chdir(tmp_path)
-    assert isinstance(measure_real(photographs, workers=0), Measurement)
 
 
 def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, tmp_path: Path) -> None:

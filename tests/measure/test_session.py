@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.readiness import REST_S, Readiness
 from loaderprobe.records.config import PartFiles
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
-from tests.measure.conftest import Measure
+from tests.measure.conftest import Measure, scripted_session
 
 
 def test_storage_is_named_with_its_exact_gain(measure_fake: Measure) -> None:
@@ -24,6 +26,42 @@ def test_storage_is_named_with_its_exact_gain(measure_fake: Measure) -> None:
     assert judged.gains.storage.value == pytest.approx(4, rel=0.03)
     assert judged.gains.storage.how == "measured"
     assert judged.cold_fraction == pytest.approx(1)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Files of many samples each, which is all that a session needs to know."""
+
+    shards: int = 64
+    samples: int = 64
+    sample_bytes: int = 100_000
+
+    @property
+    def count(self) -> int:
+        """Samples in all shards."""
+        return self.shards * self.samples
+
+    def absolute(self, first: int, count: int) -> list[Path]:
+        """Each shard once."""
+        numbers = (k // self.samples % self.shards for k in range(first, first + count))
+        return [Path(f"/nowhere/{number}.tar") for number in dict.fromkeys(numbers)]
+
+    def delivered_bytes(self, first: int, count: int) -> int:
+        """All samples are of one size."""
+        return count * self.sample_bytes
+
+
+def test_a_file_may_hold_many_samples() -> None:
+    """A session asks any `Files` which of them a batch reads: each is evicted, warmed and counted."""
+    clock, cache, files = FakeClock(), FakePageCache(), Shards()
+    config = example_config(compute="emulated:100000")
+    service = Service(cpu_s=0.002, blocked_s=0.4)
+    session = scripted_session(service, clock, make_compute(config, clock), config, files, cache, thorough=True)
+    session.run()
+    segments = session.measurement((), ()).segments
+    resident = {each.mode: each.resident_before for each in segments}
+    assert (resident["baseline"], resident["warm"]) == (0.0, 1.0)
+    assert all(each.delivered_bytes == each.steps * each.batch_size * files.sample_bytes for each in segments)
 
 
 def test_compute_is_named_when_the_loader_is_faster(measure_fake: Measure) -> None:

@@ -16,6 +16,7 @@ from loaderprobe.testing import (
     FakePageCache,
     ProfiledCompute,
     Service,
+    example_arguments,
     example_config,
     example_files,
 )
@@ -80,9 +81,10 @@ def test_a_profiler_in_trouble_costs_nothing_but_the_window() -> None:
 def test_other_devices_say_why_there_is_no_window() -> None:
     """An emulated one runs no kernels, and without a step nothing trains."""
     clock = FakeClock()
-    assert "runs no kernels" in reason(measured(EmulatedCompute("1000", clock), clock))
+    emulated = EmulatedCompute(example_arguments(clock, compute="emulated:1000"))
+    assert "runs no kernels" in reason(measured(emulated, clock))
     clock = FakeClock()
-    assert "no step was given" in reason(measured(NoCompute(clock), clock))
+    assert "no step was given" in reason(measured(NoCompute(example_arguments(clock)), clock))
 
 
 def test_a_window_must_fit_into_the_budget() -> None:

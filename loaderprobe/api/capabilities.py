@@ -11,14 +11,14 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Literal
 
+from loaderprobe.api.assembly import make_compute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.options import make_compute
-from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import Capability, StorageLocation
 from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
@@ -196,9 +196,8 @@ def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
             ),
             Capability(name=_OCCUPANCY, state="no", why=reason, next_step="an NVIDIA GPU, Hopper or newer"),
         )
-    sampler = resolve("sampling", "loaderprobe.samplers.nvml:NvmlSampler")
     with ExitStack() as stack:
-        tried = [(gpu.name, stack.enter_context(sampler(clock, gpu.uuid))) for gpu in gpus]
+        tried = [(gpu.name, stack.enter_context(NvmlSampler(clock, gpu.uuid))) for gpu in gpus]
         for wait_s in (GPM_GAP_S, 0.0):
             for _, each in tried:
                 each.sample()

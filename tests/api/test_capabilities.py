@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loaderprobe.measure import capabilities
+from loaderprobe.api import capabilities
 from loaderprobe.system.waits import REFUSED
 
 

@@ -1,0 +1,84 @@
+"""The parts of a measurement, made from their names and joined: the one place that knows all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.parts import Parts
+from loaderprobe.plugins import resolve
+from loaderprobe.protocols import (
+    Checked,
+    Clock,
+    Compared,
+    Compute,
+    ComputeArguments,
+    Loader,
+    MakeCompute,
+    NextRound,
+    PageCache,
+)
+from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.measurement import Alternative
+from loaderprobe.records.options import refuse_options
+from loaderprobe.records.waits import WaitSamples
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.device import read_sectors
+
+
+def check_parts(loader: LoaderSpec, compute: ComputeSpec) -> None:
+    """Raise now what would otherwise fail every configuration with this loader and this compute.
+
+    BadValue for a name that is not known, a class that misses its protocol, or an option that the device does not
+    take; MissingPart for a plug-in that cannot be imported, or a device that is not there. No device is used.
+    """
+    resolve("loader", loader.name)
+    _checked(ComputeArguments(spec=compute, loader=loader, clock=SystemClock()))
+
+
+def make_compute(config: RunConfig, clock: Clock) -> Compute:
+    """The device of a configuration. Raises what `check_parts` raises, and any error of the device."""
+    arguments = ComputeArguments(spec=config.compute, loader=config.loader, clock=clock)
+    return _checked(arguments)(arguments)
+
+
+def _checked(arguments: ComputeArguments) -> MakeCompute:
+    made = resolve("compute", arguments.spec.kind)
+    if isinstance(made, Checked):
+        made.check(arguments)
+    else:
+        refuse_options(arguments.loader, arguments.spec, "it takes none")
+    return made
+
+
+def make_loader(config: RunConfig, files: FileSet, scratch: Path) -> Loader:
+    """The loader of a configuration, to be entered; `scratch` is a directory for its temporary files."""
+    made: Loader = resolve("loader", config.loader.name)(config, files, scratch)
+    return made
+
+
+def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
+    """The CPU time of an image in the loader's other ways to make it; empty for a loader that knows none."""
+    made = resolve("loader", config.loader.name)
+    return made.alternatives(config, files) if isinstance(made, Compared) else ()
+
+
+def join_parts(
+    loader: Loader, compute: Compute, clock: Clock, cache: PageCache, location: StorageLocation,
+    waits: Callable[[], WaitSamples | str], next_round: NextRound = standard_rounds,
+) -> Parts:  # fmt: skip
+    """The parts of a session on this machine; `waits` are the samples so far of what workers wait for."""
+    return Parts(
+        loader=loader,
+        compute=compute,
+        clock=clock,
+        cache=cache,
+        location=location,
+        cores_available=cores_available(),
+        read_devices=lambda: read_sectors(location.devices),
+        next_round=next_round,
+        waits=waits,
+    )

@@ -1,0 +1,71 @@
+"""The process that measures: `python -m loaderprobe.api.child LINK PARENT` is the forkserver of a sweep.
+
+It imports what its children need and forks one for each configuration, in which `measure` joins and runs the parts.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from loaderprobe.api.assembly import alternatives, join_parts, make_compute, make_loader
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.forkserver import ForkServer, serve
+from loaderprobe.measure.order import Order
+from loaderprobe.measure.session import OnStage, Session
+from loaderprobe.plugins import resolve
+from loaderprobe.protocols import OnGpu
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.samplers import sampling
+from loaderprobe.samplers.waits import WaitsSampler
+from loaderprobe.system.device import locate
+from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.system.process import threads_of
+
+
+def forkserver() -> ForkServer:
+    """The forkserver whose children run `measure`; entering it starts this module as a program."""
+    return ForkServer([sys.executable, "-P", "-m", "loaderprobe.api.child"])
+
+
+def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
+    """Build the parts of the order and run them."""
+    clock = SystemClock()
+    config = order.config
+    location = locate(Path(order.files.root))
+    on_stage("alternative decoders", 0, 0)
+    others = alternatives(config, order.files)
+    on_stage("starting the loader", 0, 0)
+    with ExitStack() as stack:
+        # Workers start before the device does: a process that has used CUDA cannot fork.
+        loader = stack.enter_context(make_loader(config, order.files, scratch))
+        on_stage("starting the device", 0, 0)
+        compute = make_compute(config, clock)
+        looking = stack.enter_context(WaitsSampler(lambda: threads_of(loader.workers()), scratch))
+        gpu = compute.uuid() if isinstance(compute, OnGpu) else None
+        samplers = stack.enter_context(sampling(clock, location.devices, loader.workers, gpu))
+        session = Session(
+            config=config,
+            files=order.files,
+            parts=join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples),
+            on_stage=on_stage,
+            budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,
+            thorough=order.thorough,
+            alternatives=others,
+        )
+        session.run()
+        session.profile()
+        return session.measurement(*samplers.collected())
+
+
+def main(link_fd: int, parent: int) -> None:
+    """Import what children need, then serve until the sweep ends."""
+    with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so
+        resolve("loader", "torch")
+        resolve("compute", "cpu")
+    serve(link_fd, parent, measure)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

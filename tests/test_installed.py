@@ -1,0 +1,96 @@
+"""A loader and a compute from a separate installed package: those of the guide's page, and packages that are wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from loaderprobe.records.config import FileSet
+from tests.conftest import Run
+from tests.test_documents import FENCE, GUIDE
+
+PAGE = (GUIDE / "plug-ins.md").read_text()
+SMALL = ("--workers", 1, "--no-serial", "--batch-size", 4, "--rounds", 1, "--budget", 20)
+
+
+def install(place: Path, name: str, entry_points: dict[str, dict[str, str]], modules: dict[str, str]) -> None:
+    """What pip leaves in `place` for a package: its modules, its METADATA and its entry points by group."""
+    for path, text in modules.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(text)
+    about = place / f"{name}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [
+        f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in names.items()) for group, names in entry_points.items()
+    ]
+    (about / "entry_points.txt").write_text("\n".join(lines))
+
+
+def blocks(language: str) -> list[str]:
+    """The page's code in this language."""
+    return [match[2] for match in FENCE.finditer(PAGE) if match[1] == language]
+
+
+def sweep(loaderprobe: Run, place: Path, *arguments: object) -> CompletedProcess[str]:
+    """A small sweep, for which the packages in `place` are installed."""
+    return loaderprobe("sweep", *arguments, *SMALL, env={**os.environ, "PYTHONPATH": str(place), "COLUMNS": "200"})
+
+
+def test_the_guides_package_is_measured(loaderprobe: Run, tmp_path: Path, photographs: FileSet) -> None:
+    """Installed as its page says, its loader and its compute are named, run and judged as built-in ones are."""
+    modules = {re.findall(r"^# (\S+\.py)$", code, re.MULTILINE)[0]: code for code in blocks("python")}
+    (table,) = (tomllib.loads(text)["project"]["entry-points"] for text in blocks("toml"))
+    install(tmp_path / "site", "acme", table, {**modules, "acme/__init__.py": ""})
+    names = ("--loader", "draft", "--compute", "torchvision:mobilenet_v3_small")
+    done = sweep(loaderprobe, tmp_path / "site", photographs.root, *names, "--out", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["configurations"]
+    assert (row["loader"], row["compute"]) == ("draft", "torchvision:mobilenet_v3_small")
+    assert row["status"] == "measured"
+    assert row["images_per_s"]["value"] > 0
+    (path,) = (tmp_path / "run" / "measurements").iterdir()
+    measured: dict[str, Any] = json.loads(path.read_text())["measurement"]
+    assert measured["compute"]["device"] == "CPU, mobilenet_v3_small"
+    assert set(measured["modes"]) == {"baseline", "warm", "cached_samples", "no_transport"}
+    assert sum(measured["worker_batches"]["images"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "says"),
+    [
+        ("odd", "odd_parts.raises:Loader", 3, "the loader 'odd' cannot be loaded: RuntimeError: no licence"),
+        ("odd", "odd_parts.gone:Loader", 3, "the loader 'odd' cannot be loaded: No module named 'odd_parts.gone'"),
+        ("odd", "odd_parts.lacks:Loader", 2, "odd_parts.lacks:Loader cannot be a loader: it has no workers or records"),
+        (
+            "torch",
+            "odd_parts.lacks:Loader",
+            2,
+            "the name of loaderprobe itself and odd_parts.lacks:Loader of odd",
+        ),
+    ],
+)
+def test_a_package_that_is_wrong_is_named(
+    name: str, value: str, code: int, says: str, loaderprobe: Run, tmp_path: Path
+) -> None:
+    """One that raises, lacks a module or a method, or takes our name: with its exit code, before anything is made."""
+    modules = {
+        "odd_parts/__init__.py": "",
+        "odd_parts/raises.py": "raise RuntimeError('no licence')",
+        "odd_parts/lacks.py": "class Loader:\n    batches = __enter__ = __exit__ = lambda *_: None",
+    }
+    install(tmp_path / "site", "odd", {"loaderprobe.loaders": {name: value}}, modules)
+    made = tmp_path / "made"
+    options = ("--loader", name, "--compute", "emulated:100", "--data-dir", made, "--out", made)
+    done = sweep(loaderprobe, tmp_path / "site", *options)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not made.exists()
