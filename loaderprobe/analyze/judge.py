@@ -46,7 +46,7 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
     return Verdict(
         images_per_s=interval(list(found.end_to_end.values())),
         rates_images_per_s=rates,
-        gains=Speedups(**{field.name: found.gains.get(field.name) for field in fields(Speedups)}),
+        speedups=Speedups(**{field.name: found.speedups.get(field.name) for field in fields(Speedups)}),
         predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,
         prediction_error=prediction_error_of(found)[0],
         input_wait_fraction=wait,
@@ -167,15 +167,15 @@ def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, str
     """Why nothing is known of the network, of locks and of other waiting."""
     given = next((each.reason for each in measurement.missing if each.name == "waits"), "")
     reason = given or "too few samples of what workers wait for"
-    unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.gains]
-    names = (name for each in unseen for name in (f"gains.{each}", f"rates_images_per_s.loader_without_{each}"))
+    unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.speedups]
+    names = (name for each in unseen for name in (f"speedups.{each}", f"rates_images_per_s.loader_without_{each}"))
     return dict.fromkeys(names, reason)
 
 
 def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, str]:
     reasons = dict(disk.unavailable)
     for resource, reason in found.missing.items():
-        reasons[f"gains.{resource}"] = reason
+        reasons[f"speedups.{resource}"] = reason
         reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
     for resource in found.without:
         if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:

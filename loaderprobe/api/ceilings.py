@@ -99,14 +99,14 @@ def storage_matters(measurement: Measurement) -> bool:
         judged = verdict(measurement)
     except BadValue:
         return False  # no complete round: nothing is known that a ceiling could explain
-    gain, estimate = judged.gains.storage, judged.gains.preprocessing
+    speedup, estimate = judged.speedups.storage, judged.speedups.preprocessing
     if (
         estimate is not None
         and estimate.how == "estimated"
         and judged.bound.cause in ("preprocessing", "cpu", "either")
     ):
         return True  # however little workers wait: without their work the storage may be at its limit
-    return gain is None or gain.value >= CLEAR_LEAD or "storage" in (judged.bound.cause, *judged.bound.candidates)
+    return speedup is None or speedup.value >= CLEAR_LEAD or "storage" in (judged.bound.cause, *judged.bound.candidates)
 
 
 def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:

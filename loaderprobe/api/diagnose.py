@@ -161,7 +161,7 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         return text if measured.images else re.sub(r"\bimage(s?)\b", r"sample\1", text)
 
     rounds = len(segments_of(measured, base_mode(measured), judged_activity(measured)))
-    gone = {} if with_step else {"gains.compute": "no step was given", "ceilings.compute": "no step was given"}
+    gone = {} if with_step else {"speedups.compute": "no step was given", "ceilings.compute": "no step was given"}
     unavailable = {name.replace("rates_images_per_s.", "ceilings."): why for name, why in judged.unavailable.items()}
     of_training = () if with_step else OF_TRAINING
     kept = epochs(measured)
@@ -183,7 +183,7 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         with_step=with_step,
         images_per_s=judged.images_per_s if with_step else _alone(measured),
         ceilings=judged.rates_images_per_s if with_step else replace(judged.rates_images_per_s, compute=None),
-        gains=judged.gains if with_step else replace(judged.gains, compute=None),
+        speedups=judged.speedups if with_step else replace(judged.speedups, compute=None),
         advice=tuple(replace(each, action=counted(each.action)) for each in _advice(measured, data, with_step)),
         evidence=tuple(
             Evidence(metric=counted(each.metric), value=each.value, threshold=each.threshold, unit=each.unit)
@@ -191,7 +191,8 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
             if not each.metric.startswith(of_training or "\n")
         ),
         notes=tuple(counted(note) for note in (*measured.notes, *_notes(judged, data, rounds, kept))),
-        unavailable={name: why for name, why in unavailable.items() if name.startswith(("gains.", "ceilings."))} | gone,
+        unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}
+        | gone,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
         measurement=measured,
@@ -207,7 +208,9 @@ def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Adv
     """Without a step nobody asked what to train on."""
     around = Surroundings(place=data.place())
     found = recommend(measured, run_experiments(measured), around).advice
-    return found if with_step else tuple(each for each in found if each.gain > 1 and "accelerator" not in each.action)
+    return (
+        found if with_step else tuple(each for each in found if each.speedup > 1 and "accelerator" not in each.action)
+    )
 
 
 def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) -> list[str]:
@@ -216,7 +219,7 @@ def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) ->
     if rounds == 1:
         found.append("the time was enough for one round only, so how far the rates vary is not known")
     if data.hidden:
-        found.append(f"{data.hidden}, so files were read as they were found, and gains are estimated")
+        found.append(f"{data.hidden}, so files were read as they were found, and speed-ups are estimated")
     if kept is not None:
         later = f", in later ones {significant(kept.later)}" if kept.later else ""
         found.append(
@@ -224,8 +227,8 @@ def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) ->
             f"the loader alone delivers {significant(kept.first)} images/s{later}; the verdict is on the {kept.judged} "
             f"epoch{'s' if kept.judged == 'later' else ''}"
         )
-    warm, gain = judged.rates_images_per_s.loader_without_storage, judged.gains.storage
-    if data.fits and data.size_bytes and warm is not None and gain is not None:
+    warm, speedup = judged.rates_images_per_s.loader_without_storage, judged.speedups.storage
+    if data.fits and data.size_bytes and warm is not None and speedup is not None:
         found.append(
             f"the whole data set (about {format_bytes(data.size_bytes)}) fits in memory: after the first epoch its "
             f"files may be warm, where the loader alone delivers {significant(warm)} images/s"

@@ -11,7 +11,8 @@ DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 # History of the diagnosis as a dict, which is an interface:
 # 1  2026-11  first version
 # 2  2026-11  causes network, lock and wait; a side without a cause; files_were; first_epoch_images_per_s
-DIAGNOSIS_VERSION = 2
+# 3  2026-11  gains are `speedups`; the `gain` of advice is its `speedup`, and `binds` its `bottleneck`
+DIAGNOSIS_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +47,12 @@ class Findings:
     """Of training, or of the loader where there is no step; in `sample` a second, as all rates here."""
     ceilings: Rates
     """What compute, the loader, and the loader without each resource reach; what the cores allow."""
-    gains: Speedups
+    speedups: Speedups
     advice: tuple[Advice, ...]
     evidence: tuple[Evidence, ...]
     notes: tuple[str, ...]
     unavailable: dict[str, str]
-    """`gains.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
+    """`speedups.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
     instrument_cpu_fraction: float | None
     """CPU time of the measuring itself, as a share of what a batch takes in its worker."""
     wall_s: float

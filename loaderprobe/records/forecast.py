@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loaderprobe.records.verdict import Binding, How, Interval
+from loaderprobe.records.verdict import Bottleneck, How, Interval
 
 Changed = Literal[
     "workers", "prefetch_factor", "batch_size", "cores", "disk_speed", "disk", "accelerator", "cached_share",
@@ -22,7 +22,7 @@ class Forecast:
     """What it is changed to: `4`, `2.5 times as fast`, `mlperf-h100`."""
     images_per_s: Interval | None
     """Not an interval over rounds, but the range in which the rate is to be expected."""
-    binds: Binding | None
+    bottleneck: Bottleneck | None
     """The resource that then limits training."""
     rising: bool = False
     """True when it is the time that a single worker takes, so that more workers would gain."""
@@ -42,7 +42,7 @@ class Knee:
     """None when no forecast was possible and too little was measured; `forecasts` say why."""
     images_per_s: Interval | None
     how: How
-    binds: Binding | None
+    bottleneck: Bottleneck | None
     """What limits training there; None when the rate still rises at the most workers that can be judged."""
     sentence: str = ""
     """The knee in words; `render` adds it where the summary leaves the program."""

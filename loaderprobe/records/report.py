@@ -24,7 +24,9 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # 6  2026-11  all options of a configuration; step_time and worker_time; a knee names its configurations by key only;
 #             figures, advice and gpu are null where nothing was measured; a verdict has its reason as a code with
 #             facts
-SUMMARY_VERSION = 6
+# 7  2026-11  gains are `speedups`, also in CSV columns; the `gain` of advice is its `speedup`, and `binds` its
+#             `bottleneck`, as of forecasts and knees
+SUMMARY_VERSION = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ ReasonCode = Literal[
 """Why a verdict is what it is. The last nine are of verdicts without a cause."""
 AblationCode = Literal["in_training", "measured", "no_complete_round", "cannot_matter", "not_possible", "not_needed"]
 """Which resources were made free in a measurement, and why no more."""
-Binding = Literal["storage", "preprocessing", "cores", "transport", "compute"]
+Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
 """The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
 
@@ -139,21 +139,21 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A change worth making, with the rate it is forecast to give; or, with gain 1, one that is not worth making."""
+    """A change worth making, with the rate it is forecast to give; with speed-up 1, one that is not worth making."""
 
     action: str
-    """In words; with gain 1, the whole sentence."""
+    """In words; with speed-up 1, the whole sentence."""
     command: str = ""
     """What to type; empty where nothing can be typed."""
     predicted_images_per_s: float
-    gain: float
+    speedup: float
     """The rate after the change over that before."""
     before: Interval
     """Images/s as measured."""
     after: Interval
     """Images/s to be expected, with their range."""
     how: How
-    binds: Binding | None = None
+    bottleneck: Bottleneck | None = None
     """What limits training after the change."""
 
 
@@ -185,7 +185,7 @@ class Verdict:
 
     images_per_s: Interval
     rates_images_per_s: Rates
-    gains: Speedups
+    speedups: Speedups
     predicted_images_per_s: float | None
     prediction_error: float | None
     """Measured end-to-end rate over the predicted one, minus 1."""

@@ -63,11 +63,11 @@ def _rate(name: str, words: str) -> Figure:
     return _figure(f"rates_images_per_s.{name}", "images/s", words, f"{name}_images_per_s")
 
 
-def _gain(resource: str) -> Figure:
+def _speedup(resource: str) -> Figure:
     words = {"network": "the network", "lock": "locks", "wait": "other waits"}
     return _figure(
-        f"gains.{resource}", "times", f"speed-up if {words.get(resource, resource)} were free",
-        f"gain_without_{resource}", SPEEDUP,
+        f"speedups.{resource}", "times", f"speed-up if {words.get(resource, resource)} were free",
+        f"speedup_without_{resource}", SPEEDUP,
     )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ FIGURES: tuple[Figure, ...] = (
     _rate("loader_without_network", "loader if the network were free"),
     _rate("loader_without_lock", "loader if locks were free"),
     _rate("loader_without_wait", "loader if other waits were free"),
-    *(_gain(resource) for resource in RESOURCES),
+    *(_speedup(resource) for resource in RESOURCES),
     _figure("predicted_images_per_s", "images/s", "predicted images/s"),
     _figure("prediction_error", "fraction", "prediction error"),
     _figure("input_wait_fraction", "fraction", "input wait"),
@@ -132,7 +132,7 @@ BY_COLUMN = {each.column: each for each in FIGURES}
 # Several figures that are missing for one reason.
 _TOGETHER = {
     "rates_images_per_s": "rates",
-    "gains": "speed-ups",
+    "speedups": "speed-ups",
     "worker_time": "worker time",
     "gpu": "GPU counters",
     "gpu_window": "GPU timeline",

@@ -91,7 +91,7 @@ def _context(report: Report) -> dict[str, Any]:
         "important_label": overview.full_label(important, report) if important else "",
         "emulated": any(row.emulated for row in rows),
         "emulated_note": overview.EMULATED_NOTE,
-        "estimated": any(gain.how == "estimated" for row in rows for _, gain in wording.main_gains(row)),
+        "estimated": any(speedup.how == "estimated" for row in rows for _, speedup in wording.main_speedups(row)),
         "groups": overview.groups(report),
         "knees": lambda group: recommend.knees(report, group),
         "advised": recommend.advised,

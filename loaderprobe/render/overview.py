@@ -15,7 +15,7 @@ from loaderprobe.render.wording import (
     differing,
     label,
     loading,
-    main_gains,
+    main_speedups,
     option_words,
     rate,
     unusual,
@@ -168,8 +168,12 @@ def most_important(report: Report) -> ConfigurationRow | None:
 
     def weight(row: ConfigurationRow) -> tuple[bool, bool, float]:
         side = row.bound.side if row.bound else ""
-        gains = main_gains(row)
-        return side in ("input", "compute"), side == "input", max((gain.value for _, gain in gains), default=0.0)
+        speedups = main_speedups(row)
+        return (
+            side in ("input", "compute"),
+            side == "input",
+            max((speedup.value for _, speedup in speedups), default=0.0),
+        )
 
     return max((row for row in report.summary.configurations if row.bound), key=weight, default=None)
 

@@ -32,7 +32,7 @@ from loaderprobe.render.wording import (
     bound_words,
     factor,
     label,
-    main_gains,
+    main_speedups,
     speed,
     visible,
 )
@@ -101,7 +101,7 @@ def group_cells(group: Group) -> list[list[str]]:
             shown(row, "disk_ceiling_fraction"),
             shown(row, "input_wait_fraction"),
             bound_words(row),
-            ", ".join(f"{name} {factor(gain)}" for name, gain in main_gains(row)) or MISSING,
+            ", ".join(f"{name} {factor(speedup)}" for name, speedup in main_speedups(row)) or MISSING,
         ]
         for row in group.rows
     ]

@@ -228,7 +228,7 @@ class Director:
         return self._cut(name, lambda part, _: not part.truth and name in part.asked, drains_too=False)
 
     def truth_of(self, name: str) -> Measurement:
-        """The performed gains of one accelerator, and beside them all drains of the verdict's rounds."""
+        """The measured speed-ups of one accelerator, and beside them all drains of the verdict's rounds."""
         return self._cut(name, lambda part, _: part.truth and name in part.asked, drains_too=True)
 
     def _cut(self, name: str, wanted: Callable[[Part, int], bool], *, drains_too: bool) -> Measurement:

@@ -2,8 +2,8 @@
 
 **Truth.** In segments of its own, the accelerator trains on the loader as it is, without storage (warm files),
 without preprocessing (bytes read, cached samples), and without transport; and the loader runs without the
-accelerator. The true gain of a resource is the rate without it over the rate with it, round by round (the
-geometric mean, as CPU speed drifts between rounds but hardly within one). A row is clear when the best gain is at
+accelerator. The true speed-up of a resource is the rate without it over the rate with it, round by round (the
+geometric mean, as CPU speed drifts between rounds but hardly within one). A row is clear when the best speed-up is at
 least 1.10 and leads the second, or 1 where there is none, by over 15 % and over 2 standard errors; or when all are
 under 1.03, which is the truth `balanced`. All else is ambiguous: there nobody can be wrong, only miss a few
 per cent.
@@ -12,10 +12,10 @@ per cent.
 workers will not help. On clear rows a firm word is right or wrong. `either` that names the truth is neither, and so
 is `undecided`; `either` that does not name it is wrong.
 
-**Regret** is what follows from acting on a word: the best true gain over that of the resource named, minus 1.
+**Regret** is what follows from acting on a word: the best true speed-up over that of the resource named, minus 1.
 Who is told `either` picks one of them blindly, and gets their mean. Who is told `balanced` or `undecided` changes
 nothing and gains nothing: so a rule that is never wrong because it says nothing has regret. It counts on clear rows.
-On ambiguous ones the best gain is not known: the largest of four noisy ones is too large on average, whatever was
+On ambiguous ones the best speed-up is not known: the largest of four noisy ones is too large on average, whatever was
 said; their regret is in the mean of all rows, beside it.
 """
 
@@ -43,11 +43,11 @@ WAITED_LESS = 0.33
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """True gains of one configuration, and the word that follows; `clear` is False when it is ambiguous."""
+    """True speed-ups of one configuration, and the word that follows; `clear` is False when it is ambiguous."""
 
-    gains: dict[str, float]
+    speedups: dict[str, float]
     errors: dict[str, float]
-    """Standard errors of the logarithms of the gains."""
+    """Standard errors of the logarithms of the speed-ups."""
     images_per_s: float
     word: str
     clear: bool
@@ -101,10 +101,10 @@ def truth_of(measured: Measurement) -> Truth:
         # Where there is no accelerator, none can be faster.
         none = measured.compute.name == "none"
         logs["compute"].append(0.0 if none else math.log(alone / rate[base]))
-    gains = {name: math.exp(mean(found)) for name, found in logs.items()}
-    word, clear = _word(gains, logs)
+    speedups = {name: math.exp(mean(found)) for name, found in logs.items()}
+    word, clear = _word(speedups, logs)
     return Truth(
-        gains=gains,
+        speedups=speedups,
         errors={name: standard_error(found) for name, found in logs.items()},
         images_per_s=median(rates),
         word=word,
@@ -113,15 +113,15 @@ def truth_of(measured: Measurement) -> Truth:
     )
 
 
-def _word(gains: Mapping[str, float], logs: Mapping[str, Sequence[float]]) -> tuple[str, bool]:
-    best, *others = sorted(RESOURCES, key=lambda name: -gains[name])
-    if gains[best] < NOTHING:
+def _word(speedups: Mapping[str, float], logs: Mapping[str, Sequence[float]]) -> tuple[str, bool]:
+    best, *others = sorted(RESOURCES, key=lambda name: -speedups[name])
+    if speedups[best] < NOTHING:
         return "balanced", True
     second = others[0]
-    lead = math.log(gains[best] / max(1.0, gains[second]))
-    against = logs[second] if gains[second] > 1 else [0.0] * len(logs[best])
+    lead = math.log(speedups[best] / max(1.0, speedups[second]))
+    against = logs[second] if speedups[second] > 1 else [0.0] * len(logs[best])
     error = standard_error([a - b for a, b in zip(logs[best], against, strict=True)])
-    return best, gains[best] >= WORTH and lead > max(math.log(LEAD), 2 * error)
+    return best, speedups[best] >= WORTH and lead > max(math.log(LEAD), 2 * error)
 
 
 def _trouble(measured: Measurement, trains: Sequence[Segment], base: Mode) -> str:
@@ -181,9 +181,9 @@ def outcome(truth: Truth, said: Sequence[str]) -> str:
 
 
 def regret(truth: Truth, said: Sequence[str]) -> float:
-    """Best true gain over what one gets who acts on what was said, minus 1."""
-    best = max(1.0, *truth.gains.values())
-    got = mean([max(1.0, truth.gains.get(name, 1.0)) for name in said]) if said else 1.0
+    """Best true speed-up over what one gets who acts on what was said, minus 1."""
+    best = max(1.0, *truth.speedups.values())
+    got = mean([max(1.0, truth.speedups.get(name, 1.0)) for name in said]) if said else 1.0
     return best / got - 1
 
 

@@ -49,8 +49,8 @@ def test_it_says_what_binds_and_by_how_much() -> None:
     assert (found.side, found.cause) == ("input", "storage")
     assert found.reason.code == "largest_speedup"
     assert found.sentence.startswith("Input-bound by storage: training reaches ")
-    assert found.gains.storage is not None
-    assert found.gains.storage.value == pytest.approx((found.ceilings.loader_without_storage or 0) / 200, rel=0.05)
+    assert found.speedups.storage is not None
+    assert found.speedups.storage.value == pytest.approx((found.ceilings.loader_without_storage or 0) / 200, rel=0.05)
     assert found.images_per_s.value == pytest.approx(200, rel=0.05)
     assert repr(found) == f"<Diagnosis: {found.sentence}>"
 

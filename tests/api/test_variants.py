@@ -235,8 +235,8 @@ def test_samples_are_not_called_images(judge: Judge) -> None:
 def test_without_a_step_no_device_is_spoken_of(judge: Judge, paths: list[str]) -> None:
     """The loader alone is judged."""
     found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1))
-    assert (found.with_step, found.ceilings.compute, found.gains.compute) == (False, None, None)
-    assert found.unavailable["gains.compute"] == "no step was given"
+    assert (found.with_step, found.ceilings.compute, found.speedups.compute) == (False, None, None)
+    assert found.unavailable["speedups.compute"] == "no step was given"
     said = f"{found}{found._repr_html_()}{[each.metric for each in found.evidence]}"
     assert not [word for word in ("accelerator", "of what the", "compute", "training runs") if word in said]
 

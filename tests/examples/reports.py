@@ -38,39 +38,39 @@ from loaderprobe.testing.machine import NO_GPU, example_environment
 from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
 
 
-def _gains(case: Case) -> Speedups:
+def _speedups(case: Case) -> Speedups:
     whole, without_storage, without_preprocessing = case.loader
     before = case.end_to_end(whole)
 
-    def gain(rate: float) -> Speedup:
+    def speedup(rate: float) -> Speedup:
         value = rate / before
         return Speedup(value=value, low=value * 0.96, high=value * 1.04, how=case.how)
 
     return Speedups(
-        storage=gain(case.end_to_end(without_storage)),
-        preprocessing=gain(case.end_to_end(without_preprocessing)),
+        storage=speedup(case.end_to_end(without_storage)),
+        preprocessing=speedup(case.end_to_end(without_preprocessing)),
         transport=None,
-        compute=gain(whole),
+        compute=speedup(whole),
     )
 
 
-def _bound(case: Case, gains: Speedups) -> Bound:
-    assert gains.storage
-    assert gains.compute
+def _bound(case: Case, speedups: Speedups) -> Bound:
+    assert speedups.storage
+    assert speedups.compute
     return Bound(
         side=case.side,
         cause=case.cause,
         candidates=case.candidates,
-        reason=_reason(case, gains),
+        reason=_reason(case, speedups),
         evidence=(
-            Evidence(metric="speed-up if storage were free", value=gains.storage.value, threshold=1.05, unit="x"),
-            Evidence(metric="speed-up if compute were free", value=gains.compute.value, threshold=1.05, unit="x"),
+            Evidence(metric="speed-up if storage were free", value=speedups.storage.value, threshold=1.05, unit="x"),
+            Evidence(metric="speed-up if compute were free", value=speedups.compute.value, threshold=1.05, unit="x"),
             Evidence(metric="share of bytes read from storage", value=0.99, threshold=None, unit=""),
         ),
     )
 
 
-def _reason(case: Case, gains: Speedups) -> Reason:
+def _reason(case: Case, speedups: Speedups) -> Reason:
     """With the facts that the rule would leave."""
     training = case.end_to_end(case.loader[0]) * (1 + case.drift)
     facts: dict[str, float | str] = {
@@ -86,18 +86,18 @@ def _reason(case: Case, gains: Speedups) -> Reason:
     if case.cause == "inconclusive":
         return Reason(code="outside_noise_band", facts={**facts, "predicted_share": 1 + case.drift, "noise_band": 0.1})
     for name in case.candidates:
-        facts[f"{name}_speedup"] = getattr(gains, name).value
+        facts[f"{name}_speedup"] = getattr(speedups, name).value
         facts[f"{name}_how"] = case.how
     if case.cause == "either":
         return Reason(code="speedups_alike", facts=facts)
     resource = "preprocessing" if case.cause == "cpu" else case.cause
-    facts |= {"resource": resource, "speedup": getattr(gains, resource).value, "how": case.how}
+    facts |= {"resource": resource, "speedup": getattr(speedups, resource).value, "how": case.how}
     if resource == "storage":
         share = training * BYTES[case.resolution] / DISK_BYTES_PER_S
         facts |= {"read_bytes_per_s": share * DISK_BYTES_PER_S, "ceiling_share": share}
         facts["concurrency"] = float(max(1, case.workers))
-    if resource == "compute" and gains.storage and gains.storage.value >= 1.05:
-        facts |= {"input": "storage", "input_speedup": gains.storage.value, "input_how": case.how}
+    if resource == "compute" and speedups.storage and speedups.storage.value >= 1.05:
+        facts |= {"input": "storage", "input_speedup": speedups.storage.value, "input_how": case.how}
     return Reason(code="all_cores_busy" if case.cause == "cpu" else "largest_speedup", facts=facts)
 
 
@@ -112,26 +112,26 @@ def _rates(case: Case) -> Rates:
     )
 
 
-def _advice(case: Case, speed: float, gains: Speedups) -> tuple[Advice, ...]:
+def _advice(case: Case, speed: float, speedups: Speedups) -> tuple[Advice, ...]:
     """Files in memory where storage is the limit; no faster device where training is input-bound."""
     before = Interval(value=speed, low=speed * 0.97, high=speed * 1.03)
     until = f"{CEILING[case.compute]:g}"
     wasted = Advice(
         action=f"A faster accelerator gains nothing until the loader delivers more than {until} images/s.",
-        predicted_images_per_s=speed, gain=1.0, before=before, after=before, how="measured",
+        predicted_images_per_s=speed, speedup=1.0, before=before, after=before, how="measured",
     )  # fmt: skip
-    if case.cause != "storage" or not gains.storage:
+    if case.cause != "storage" or not speedups.storage:
         return (wasted,) if case.side == "input" else ()
-    gain, after = gains.storage.value, speed * gains.storage.value
+    speedup, after = speedups.storage.value, speed * speedups.storage.value
     cache = Advice(
         action="keep the files in memory",
         command="find /data/imagenet-like -type f -exec cat {} + >/dev/null",
         predicted_images_per_s=after,
-        gain=gain,
+        speedup=speedup,
         before=before,
         after=Interval(value=after, low=after * 0.9, high=after * 1.1),
         how=case.how,
-        binds="preprocessing",
+        bottleneck="preprocessing",
     )
     return (cache, wasted)
 
@@ -140,11 +140,11 @@ def _forecasts(case: Case, speed: float) -> tuple[Forecast, ...]:
     """One that was made and one that was refused."""
     return (
         Forecast(
-            changed="accelerator", to="mlperf-a100", binds="storage", how="estimated", refused=None,
+            changed="accelerator", to="mlperf-a100", bottleneck="storage", how="estimated", refused=None,
             images_per_s=Interval(value=speed, low=speed * 0.9, high=speed * 1.1),
         ),
         Forecast(
-            changed="prefetch_factor", to="4", images_per_s=None, binds=None, how="estimated",
+            changed="prefetch_factor", to="4", images_per_s=None, bottleneck=None, how="estimated",
             refused="too few batches were recorded to know how their times vary",
         ),
     )  # fmt: skip
@@ -168,7 +168,7 @@ def _knee(rows: Sequence[ConfigurationRow]) -> Knee:
         workers=best.config.loader.workers,
         images_per_s=best.verdict.images_per_s,
         how="measured",
-        binds="compute" if compute else "cores",
+        bottleneck="compute" if compute else "cores",
         forecasts=(),
     )
 
@@ -187,14 +187,14 @@ def _row(case: Case) -> ConfigurationRow:
 
 
 def _verdict(case: Case) -> Verdict:
-    gains, predicted = _gains(case), case.end_to_end(case.loader[0])
+    speedups, predicted = _speedups(case), case.end_to_end(case.loader[0])
     speed = predicted * (1 + case.drift)
     disk = speed * BYTES[case.resolution]
     step_time, worker_time = _times(case, speed)
     return Verdict(
         images_per_s=Interval(value=speed, low=speed * 0.97, high=speed * 1.03),
         rates_images_per_s=_rates(case),
-        gains=gains,
+        speedups=speedups,
         predicted_images_per_s=predicted,
         prediction_error=case.drift,
         input_wait_fraction=max(0.0, 1 - speed / CEILING[case.compute]),
@@ -207,12 +207,12 @@ def _verdict(case: Case) -> Verdict:
         other_read_bytes_per_s=0.0,
         instrument_cpu_fraction=0.002,
         gpu={"unavailable": NO_GPU},
-        bound=_bound(case, gains),
-        advice=_advice(case, speed, gains),
+        bound=_bound(case, speedups),
+        advice=_advice(case, speed, speedups),
         step_time=step_time,
         worker_time=worker_time,
         files_were=None,
-        unavailable={"gains.transport": NO_TRANSPORT, "rates_images_per_s.loader_without_transport": NO_TRANSPORT},
+        unavailable={"speedups.transport": NO_TRANSPORT, "rates_images_per_s.loader_without_transport": NO_TRANSPORT},
     )
 
 

@@ -16,6 +16,7 @@ from loaderprobe.loaders.unwrap import Epochs, bare_copy, unwrap
 from tests.api.samples import Keeping, Moving, Numbers
 from tests.api.wrappers import Disguised, Doubling, Piped, TwoLoaders
 
+
 def _loader() -> DataLoader[Any]:
     return DataLoader(Numbers(), batch_size=4)
 

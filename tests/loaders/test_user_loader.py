@@ -23,6 +23,7 @@ from loaderprobe.loaders.random_state import random_state_kept
 from loaderprobe.loaders.user_loader import OwnLoader
 from tests.api.samples import Dreaming, Moving, Numbers
 
+
 @given(st.integers(1, 40), st.integers(0, 5), st.integers(1, 60))
 def test_a_pool_gives_every_worker_the_same_batches_each_time(count: int, workers: int, taken: int) -> None:
     """It is a whole multiple of the workers, and after the first time batch k is batch k modulo its size, for ever."""

@@ -11,14 +11,14 @@ from tests.measure.conftest import Measure
 
 
 def test_storage_is_named_with_its_exact_gain(measure_fake: Measure) -> None:
-    """2 workers, 2 ms CPU and 6 ms storage an image: 250 images/s cold, 1000 warm, so the gain is 4."""
+    """2 workers, 2 ms CPU and 6 ms storage an image: 250 images/s cold, 1000 warm, so the speed-up is 4."""
     judged = verdict(measure_fake(Service(cpu_s=0.002, blocked_s=0.006), compute="emulated:100000"))
     assert judged.bound.cause == "storage"
     assert judged.bound.side == "input"
     assert judged.images_per_s.value == pytest.approx(250, rel=0.02)
-    assert judged.gains.storage is not None
-    assert judged.gains.storage.value == pytest.approx(4, rel=0.03)
-    assert judged.gains.storage.how == "measured"
+    assert judged.speedups.storage is not None
+    assert judged.speedups.storage.value == pytest.approx(4, rel=0.03)
+    assert judged.speedups.storage.how == "measured"
     assert judged.cold_fraction == pytest.approx(1)
 
 
@@ -34,8 +34,8 @@ def test_preprocessing_is_named_by_experiment(measure_fake: Measure) -> None:
     """Decoding of 8 ms an image beside 1 ms of storage is the cause: reading without decoding was measured."""
     judged = verdict(measure_fake(Service(cpu_s=0.008, blocked_s=0.001), compute="emulated:100000"))
     assert judged.bound.cause == "preprocessing"
-    assert judged.gains.preprocessing is not None
-    assert judged.gains.preprocessing.how == "measured"
+    assert judged.speedups.preprocessing is not None
+    assert judged.speedups.preprocessing.how == "measured"
     assert judged.bound.reason.facts["how"] == "measured"
 
 
@@ -55,8 +55,8 @@ def test_cold_that_was_not_cold_gives_no_firm_word(measure_fake: Measure) -> Non
         )
     )
     assert judged.bound.cause == "inconclusive"
-    assert judged.gains.storage is None
-    assert "meant to be cold" in judged.unavailable["gains.storage"]
+    assert judged.speedups.storage is None
+    assert "meant to be cold" in judged.unavailable["speedups.storage"]
 
 
 def test_compute_binding_needs_no_cold_proof(measure_fake: Measure) -> None:
@@ -99,13 +99,13 @@ def test_serial_loading_adds_to_a_synchronous_step(measure_fake: Measure) -> Non
 
 
 def test_a_warm_configuration_has_no_storage_to_gain(measure_fake: Measure) -> None:
-    """Files that are in memory make the gain without storage 1, performed."""
+    """Files that are in memory make the speed-up of free storage 1, measured."""
     files = example_files(512)
     judged = verdict(
         measure_fake(Service(cpu_s=0.002, blocked_s=0.006), files=files, cache="warm", compute="emulated:9999")
     )
-    assert judged.gains.storage is not None
-    assert judged.gains.storage.value == pytest.approx(1, abs=0.01)
+    assert judged.speedups.storage is not None
+    assert judged.speedups.storage.value == pytest.approx(1, abs=0.01)
     assert judged.cold_fraction == pytest.approx(0)
 
 

@@ -77,7 +77,7 @@ class Recommendation:
 
 
 def advise(measurement: Measurement, found: Experiments, around: Surroundings | None = None) -> tuple[Advice, ...]:
-    """Changes that gain enough, largest gain first; then, with gain 1, what would be wasted."""
+    """Changes that gain enough, largest speed-up first; then, with speed-up 1, what would be wasted."""
     return recommend(measurement, found, around or Surroundings()).advice
 
 
@@ -88,7 +88,7 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
     if not own:
         return by_laws
     # That nothing on the input side helps is not true then.
-    return replace(by_laws, advice=(*own, *(each for each in by_laws.advice if each.gain > 1)))
+    return replace(by_laws, advice=(*own, *(each for each in by_laws.advice if each.speedup > 1)))
 
 
 def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
@@ -119,7 +119,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     ]
     return Recommendation(
         forecasts=(*(option.forecast for option in made), *also),
-        advice=(*sorted(worth, key=lambda each: -each.gain), *_wasted(point, made, worth, before)),
+        advice=(*sorted(worth, key=lambda each: -each.speedup), *_wasted(point, made, worth, before)),
     )
 
 
@@ -252,23 +252,23 @@ def _advice(option: Option, before: Interval) -> Advice | None:
         action=option.action,
         command=option.command,
         predicted_images_per_s=forecast.images_per_s.value,
-        gain=forecast.images_per_s.value / before.value,
+        speedup=forecast.images_per_s.value / before.value,
         before=before,
         after=forecast.images_per_s,
         how=forecast.how,
-        binds=forecast.binds,
+        bottleneck=forecast.bottleneck,
     )
 
 
 def _denied(option: Option, found: Experiments) -> bool:
     """True where a law promises from storage what the experiment, or the workers' waiting, does not."""
-    gain = found.gains.get("storage")
-    return option.forecast.changed in ("disk_speed", "cached_share") and (gain is None or gain.value < WORTH)
+    speedup = found.speedups.get("storage")
+    return option.forecast.changed in ("disk_speed", "cached_share") and (speedup is None or speedup.value < WORTH)
 
 
 def _is_worth(advice: Advice) -> bool:
     """Speedups enough, and more than the measured rate itself varied."""
-    return advice.gain >= WORTH and advice.after.value > advice.before.high
+    return advice.speedup >= WORTH and advice.after.value > advice.before.high
 
 
 def _wasted(point: Point, made: Sequence[Option], worth: Sequence[Advice], before: Interval) -> list[Advice]:
@@ -286,7 +286,12 @@ def _wasted(point: Point, made: Sequence[Option], worth: Sequence[Advice], befor
         sentences.append(f"A faster input gains nothing: training reaches {100 * share:.0f} % of compute alone.")
     return [
         Advice(
-            action=sentence, predicted_images_per_s=before.value, gain=1.0, before=before, after=before, how="measured"
+            action=sentence,
+            predicted_images_per_s=before.value,
+            speedup=1.0,
+            before=before,
+            after=before,
+            how="measured",
         )
         for sentence in sentences
     ]

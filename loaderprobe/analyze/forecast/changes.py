@@ -173,16 +173,16 @@ def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float
             synchronous=anchor.synchronous,
         )
 
-    gains = [rate(batch_s, factor) / rate(batch_s, before) for batch_s in enough]
+    speedups = [rate(batch_s, factor) / rate(batch_s, before) for batch_s in enough]
     base = unchanged(fit, "prefetch_factor", str(factor))
-    value, margin = anchor.training * median(gains), max(REPEAT, anchor.training_spread)
-    low, high = anchor.training * min(gains) * (1 - margin), anchor.training * max(gains) * (1 + margin)
+    value, margin = anchor.training * median(speedups), max(REPEAT, anchor.training_spread)
+    low, high = anchor.training * min(speedups) * (1 - margin), anchor.training * max(speedups) * (1 + margin)
     return replace(base, images_per_s=Interval(value=value, low=low, high=high), how="estimated")
 
 
 def refused(changed: Changed, to: str, reason: str) -> Forecast:
     """No rate, and why."""
-    return Forecast(changed=changed, to=to, images_per_s=None, binds=None, how="estimated", refused=reason)
+    return Forecast(changed=changed, to=to, images_per_s=None, bottleneck=None, how="estimated", refused=reason)
 
 
 def _change(fit: Fit, changed: Changed, to: str) -> Change:
@@ -226,7 +226,7 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         changed=change.changed,
         to=change.to,
         images_per_s=Interval(value=middle.value, low=low, high=high),
-        binds=middle.binds,
+        bottleneck=middle.bottleneck,
         rising=middle.rising,
         how=change.how,
         refused=None,

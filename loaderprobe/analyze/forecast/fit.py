@@ -158,11 +158,11 @@ def _parent_s(points: Sequence[Point], anchor: Point) -> float:
 def _anchored(law: Service, anchor: Point) -> Service | None:
     rate = anchor.loader
     terms = law.terms(anchor.workers)
-    binding: Term = min(terms, key=lambda term: terms[term])
-    if not 1 / MISFIT <= rate / terms[binding] <= MISFIT:
+    bottleneck: Term = min(terms, key=lambda term: terms[term])
+    if not 1 / MISFIT <= rate / terms[bottleneck] <= MISFIT:
         return None
     hands = max(anchor.workers, 1)
-    tight = binding == "workers" or terms["workers"] < rate
+    tight = bottleneck == "workers" or terms["workers"] < rate
     if tight and hands > 1 and law.law == "serial":
         # In a queue no single time is at fault: all of them are longer, or shorter.
         slower = terms["workers"] / rate
@@ -174,7 +174,7 @@ def _anchored(law: Service, anchor: Point) -> Service | None:
     return replace(
         law,
         other_s=hands / rate - law.cpu_s - law.storage_s if tight else law.other_s,
-        bytes_per_s=asked if binding == "storage" else max(law.bytes_per_s, asked),
-        cores=rate * work_s if binding == "cores" else max(law.cores, rate * work_s),
-        parent_s=1 / rate if binding == "transport" else min(law.parent_s, 1 / rate),
+        bytes_per_s=asked if bottleneck == "storage" else max(law.bytes_per_s, asked),
+        cores=rate * work_s if bottleneck == "cores" else max(law.cores, rate * work_s),
+        parent_s=1 / rate if bottleneck == "transport" else min(law.parent_s, 1 / rate),
     )

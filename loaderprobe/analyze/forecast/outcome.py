@@ -10,7 +10,7 @@ from loaderprobe.analyze.forecast.fit import NEAR, Fit
 from loaderprobe.analyze.forecast.service import Service
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.records.forecast import Changed
-from loaderprobe.records.verdict import Binding, How
+from loaderprobe.records.verdict import Bottleneck, How
 
 # Near a knee the rate lies below both limits: by up to a fifth in the experiments.
 NEAR_RANGE = 0.2
@@ -45,7 +45,7 @@ class Outcome:
     value: float
     low: float
     high: float
-    binds: Binding
+    bottleneck: Bottleneck
     rising: bool
     """More workers would gain more."""
 
@@ -78,7 +78,7 @@ def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Out
         value=value,
         low=min(low, value * (1 - margin)),
         high=max(high, value * (1 + margin)),
-        binds=min(terms, key=lambda name: terms[name]),
+        bottleneck=min(terms, key=lambda name: terms[name]),
         rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]),
     )
 
@@ -105,14 +105,14 @@ def _parent_s(fit: Fit, service: Service) -> float:
     return fit.anchor.parent_s if fit.anchor.workers else service.parent_s
 
 
-def _terms(change: Change, service: Service, loader: float, parent_s: float) -> dict[Binding, float]:
+def _terms(change: Change, service: Service, loader: float, parent_s: float) -> dict[Bottleneck, float]:
     """Images/s that each resource allows; a loader held down by an experiment is held down in its tightest term."""
-    terms: dict[Binding, float] = {"compute": change.compute}
+    terms: dict[Bottleneck, float] = {"compute": change.compute}
     if change.synchronous and change.workers:
         terms["compute"] = 1 / (1 / change.compute + parent_s)
     by_law = service.terms(change.workers)
     tightest = min(by_law, key=lambda term: by_law[term])
     for term, rate in by_law.items():
-        name = service.binding(term, change.workers)
+        name = service.bottleneck(term, change.workers)
         terms[name] = min(terms.get(name, math.inf), loader if term == tightest else rate)
     return terms

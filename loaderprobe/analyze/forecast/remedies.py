@@ -17,9 +17,9 @@ def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]
     made = [
         _advice(found, name, _action(measurement, found, name), _most(measurement, found, name))
         for name in ("network", "lock", "wait")
-        if name in found.gains and found.gains[name].value >= WORTH and found.end_to_end
+        if name in found.speedups and found.speedups[name].value >= WORTH and found.end_to_end
     ]
-    return tuple(sorted((each for each in made if each.gain >= WORTH), key=lambda each: -each.gain))
+    return tuple(sorted((each for each in made if each.speedup >= WORTH), key=lambda each: -each.speedup))
 
 
 def _action(measurement: Measurement, found: Experiments, name: str) -> str:
@@ -39,12 +39,12 @@ def _action(measurement: Measurement, found: Experiments, name: str) -> str:
 def _most(measurement: Measurement, found: Experiments, name: str) -> float:
     """Images/s of training at best: without the wait, or with so many more workers that wait at the same time."""
     now = median(list(found.end_to_end.values()))
-    without = now * found.gains[name].value
+    without = now * found.speedups[name].value
     if name != "network" or found.cost is None:
         return without
     cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
     of_cores = measurement.cores_available / cpu_s if cpu_s else without
-    return min(now * MORE_WORKERS, of_cores, now * max(1.0, found.ceiling_gain))
+    return min(now * MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
 
 
 def _advice(found: Experiments, name: str, action: str, most: float) -> Advice:
@@ -53,6 +53,6 @@ def _advice(found: Experiments, name: str, action: str, most: float) -> Advice:
     today = Interval(value=now, low=now, high=now)
     after = Interval(value=max(now, most), low=now, high=max(now, most))
     return Advice(
-        action=action, predicted_images_per_s=after.value, gain=after.value / now, before=today, after=after,
+        action=action, predicted_images_per_s=after.value, speedup=after.value / now, before=today, after=after,
         how="estimated",
     )  # fmt: skip

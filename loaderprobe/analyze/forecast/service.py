@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
-from loaderprobe.records.verdict import Binding
+from loaderprobe.records.verdict import Bottleneck
 
 Law = Literal["banked", "serial", "latency", "memory"]
 """memory: nothing is asked of the storage."""
@@ -120,7 +120,7 @@ class Service:
         """Images/s of the loader alone."""
         return min(self.terms(workers).values())
 
-    def binding(self, term: Term, workers: int) -> Binding:
+    def bottleneck(self, term: Term, workers: int) -> Bottleneck:
         """The resource behind a term: of a worker's time that which takes most of it, with the queue for it."""
         if term != "workers":
             return term

@@ -12,7 +12,7 @@ from loaderprobe.records.measurement import LEAST_BYTES, Measurement, Mode
 from loaderprobe.records.verdict import How
 from loaderprobe.stats import median
 
-# Waiting for less than this share of the time cannot make a gain worth a word.
+# Waiting for less than this share of the time cannot make a speed-up worth a word.
 NEGLIGIBLE_WAIT = 0.05
 
 MODE_WITHOUT: dict[str, Mode] = {"storage": "warm", "preprocessing": "cached_samples", "transport": "no_transport"}

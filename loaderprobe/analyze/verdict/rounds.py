@@ -64,7 +64,7 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
 
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
     """The modes to train in where the parts do not foretell training; transport only where it may matter."""
-    transport = found.gains.get("transport")
+    transport = found.speedups.get("transport")
     matters = transport is not None and transport.value >= CLEAR_LEAD
     begun = _times(measurement, "no_transport", "train")
     return tuple(mode for mode in possible_modes(measurement) if mode != "no_transport" or matters or begun)
@@ -92,10 +92,10 @@ def ablations(measurement: Measurement) -> Ablations:
     if not found.predicted:
         return Ablations(code="no_complete_round", facts={})
     if _cannot_matter(found):
-        facts = {"input": found.ceiling_gain, "compute": found.gains["compute"].value}
+        facts = {"input": found.free_input_speedup, "compute": found.speedups["compute"].value}
         return Ablations(code="cannot_matter", facts=facts)
-    ranked = sorted(found.gains.items(), key=lambda item: -item[1].value)
-    speedups = {name: gain.value for name, gain in ranked}
+    ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
+    speedups = {name: speedup.value for name, speedup in ranked}
     return Ablations(code="not_possible" if _open(measurement, found) else "not_needed", facts=speedups)
 
 
@@ -125,14 +125,14 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
     """The resources among which the cause is to be found; empty when it is clear, or when nothing can make it so."""
     if not found.predicted or _cannot_matter(found):
         return set()
-    worth = {name for name, gain in found.gains.items() if gain.value >= WORTH}
+    worth = {name for name, speedup in found.speedups.items() if speedup.value >= WORTH}
     if found.missing.keys() & MODE_WITHOUT.keys():
         # Where nobody counts reads, cold ones are told by warm ones beside them. What else is missing stays so.
         told = not found.missing.keys() & {"preprocessing", "transport"} and by_waiting(measurement)
         return {"storage", *worth} if told and not _times(measurement, "warm") else set()
     if not worth:
         return set()
-    top = max(found.gains, key=lambda name: found.gains[name].value)
+    top = max(found.speedups, key=lambda name: found.speedups[name].value)
     near = {name for name in worth if name != top and not _far(found, top, name)}
     if top in ("storage", "preprocessing") and top in found.open:
         # Nobody is to spend money on an estimate where it can be measured, and each may hide behind the other.
@@ -142,13 +142,13 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
 
 def _cannot_matter(found: Experiments) -> bool:
     """True when even an input without cost would not change what binds."""
-    compute = found.gains.get("compute")
-    free = found.ceiling_gain
+    compute = found.speedups.get("compute")
+    free = found.free_input_speedup
     return free < WORTH or (compute is not None and compute.value >= free * CLEAR_LEAD)
 
 
 def _far(found: Experiments, top: str, other: str) -> bool:
-    """True when one gain leads the other clearly: with an estimate among them in every round, by a wide margin."""
+    """True when one speed-up leads the other clearly: with an estimate among them in every round, by a wide margin."""
     rounds = found.ratios[top].keys() & found.ratios[other].keys()
     wide = all(found.ratios[top][n] >= OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
     performed = found.how[top] == found.how[other] == "measured"
@@ -165,7 +165,7 @@ def _doubt_of_the_whole(found: Experiments) -> float:
 
 
 def _ambiguous(found: Experiments) -> bool:
-    """True when performed gains cannot be told apart, or from noise, which more rounds may change."""
+    """True when measured speed-ups cannot be told apart, or from noise, which more rounds may change."""
     names = contenders(found)
     unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
     return unclear and not found.missing and all(found.how[name] == "measured" for name in names)

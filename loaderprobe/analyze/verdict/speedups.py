@@ -30,7 +30,7 @@ from loaderprobe.stats import median
 
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
-    """All rates and gains that the measurement carries; estimates also heed the storage's ceiling where it is known."""
+    """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     base = base_mode(measurement)
     drains = segments_of(measurement, base, "loader_only")
     cost = attributed_cost(measurement, drains)
@@ -53,11 +53,11 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         loader=seen.loader,
         without={name: each.rates for name, each in known.items()},
         how=how,
-        gains={name: _interval_gain(list(found.values()), how[name]) for name, found in ratios.items() if found},
+        speedups={name: _interval_speedup(list(found.values()), how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
         end_to_end=seen.end_to_end,
         predicted=seen.predicted,
-        ceiling_gain=seen.ceiling_gain,
+        free_input_speedup=seen.free_input_speedup,
         cost=cost,
         overhead_s=seen.overhead_s,
         batch_size=measurement.config.compute.batch_size,
@@ -66,8 +66,8 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         bounds=_bounds(seen, taken),
         open=_still_open(measurement, how),
         in_training=bool(trained),
-        free_gain=seen.most if math.isfinite(seen.most) else None,
-        starved_gain=seen.starved_gain,
+        measured_input_speedup=seen.most if math.isfinite(seen.most) else None,
+        free_compute_speedup=seen.free_compute_speedup,
         training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
         waiting=waiting,
         ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
@@ -109,16 +109,16 @@ class _Seen:
     @property
     def most(self) -> float:
         """What no input, however fast, can gain more than."""
-        return _most_gain(self.alone, self.end_to_end)
+        return _most_speedup(self.alone, self.end_to_end)
 
     @property
-    def ceiling_gain(self) -> float:
+    def free_input_speedup(self) -> float:
         predicted = self.predicted
         free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
         return min(median(free), self.most) if free else math.inf
 
     @property
-    def starved_gain(self) -> float | None:
+    def free_compute_speedup(self) -> float | None:
         both = sorted(self.loader.keys() & self.end_to_end.keys())
         return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
 
@@ -240,7 +240,7 @@ def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling
     )
 
 
-def _most_gain(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:
+def _most_speedup(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:
     """What no input, however fast, can gain more than: training was seen at this share of what compute can do."""
     if not alone or not end_to_end:
         return math.inf
@@ -254,7 +254,7 @@ def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Wi
     return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}
 
 
-def _interval_gain(ratios: list[float], how: How) -> Speedup:
+def _interval_speedup(ratios: list[float], how: How) -> Speedup:
     """Taking a resource away cannot slow training down: less than 1 is noise."""
     found = interval(ratios)
     return Speedup(value=max(1.0, found.value), low=max(1.0, found.low), high=max(1.0, found.high), how=how)

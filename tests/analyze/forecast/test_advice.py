@@ -1,4 +1,4 @@
-"""Advice: only from forecasts, largest gain first, with what to type; and what would gain nothing."""
+"""Advice: only from forecasts, largest speed-up first, with what to type; and what would gain nothing."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_a_full_disk_gets_cache_and_faster_storage() -> None:
     """Four workers on a disk for one: memory gives what was performed, a disk four times as fast nearly as much."""
     place = Place(root="/data/my photos", size_bytes=1e9, memory_bytes=8e9)
     found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
-    cache, storage = [each for each in found if each.gain > 1][:2]
+    cache, storage = [each for each in found if each.speedup > 1][:2]
     assert cache.how == "measured"
-    assert cache.gain == pytest.approx(1000 / 200, rel=0.01)
+    assert cache.speedup == pytest.approx(1000 / 200, rel=0.01)
     assert "'/data/my photos'" in cache.command
     assert storage.action.startswith(("use storage 3.9 times as fast (78", "use storage 4.0 times as fast (79"))
     assert storage.predicted_images_per_s == pytest.approx(4 / 0.005, rel=0.03)
-    assert storage.binds == "storage"
+    assert storage.bottleneck == "storage"
     assert cache.before.value == pytest.approx(200)
     assert cache.after.low <= cache.predicted_images_per_s == cache.after.value <= cache.after.high
 
@@ -72,7 +72,7 @@ def test_data_beyond_memory_are_kept_in_part() -> None:
     found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
     (part,) = [each for each in found if "in memory" in each.action]
     assert part.action.startswith("keep 28 % of the files in memory (2.80 GB)")
-    assert part.gain == pytest.approx(1 / 0.72, rel=0.05)
+    assert part.speedup == pytest.approx(1 / 0.72, rel=0.05)
 
 
 def test_workers_come_from_the_knee_with_what_to_type() -> None:
@@ -80,8 +80,8 @@ def test_workers_come_from_the_knee_with_what_to_type() -> None:
     truth = Truth(bytes_per_s=1e10, compute=900.0)
     found = advised(measured(truth, 1), truth).advice
     (more,) = [each for each in found if each.command.startswith("num_workers")]
-    assert (more.command, more.how, more.binds) == ("num_workers=6", "estimated", "compute")
-    assert more.gain == pytest.approx(900 / 200, rel=0.01)
+    assert (more.command, more.how, more.bottleneck) == ("num_workers=6", "estimated", "compute")
+    assert more.speedup == pytest.approx(900 / 200, rel=0.01)
 
 
 def test_measured_neighbours_are_advice_that_was_performed() -> None:
@@ -89,7 +89,7 @@ def test_measured_neighbours_are_advice_that_was_performed() -> None:
     truth = replace(SLOW_DISK, bytes_per_s=80e6)
     members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
     recommendations, (knee,) = recommend_groups(members, Known(storage={FILES.fingerprint: truth.storage()}))
-    assert (knee.workers, knee.binds, knee.how) == (4, "storage", "measured")
+    assert (knee.workers, knee.bottleneck, knee.how) == (4, "storage", "measured")
     assert knee_words([knee]) == "4 workers, 800 images/s; beyond it, storage is the limit."
     for member in members[:3]:
         (more,) = [each for each in recommendations[member.config.key].advice if each.command.startswith("num_workers")]
@@ -104,7 +104,7 @@ def test_measured_alternatives_say_which_option_to_type() -> None:
     )
     truth = Truth(bytes_per_s=1e10)
     found = advised(replace(measured(truth, 1), alternatives=ways), truth).advice
-    by_command = {each.command: each.gain for each in found}
+    by_command = {each.command: each.speedup for each in found}
     assert by_command["--decoder torchvision"] == pytest.approx(5 / 4, rel=0.01)
     assert by_command["--tensor uint8"] == pytest.approx(5 / 3, rel=0.01)
 
@@ -122,7 +122,7 @@ def test_a_faster_device_is_wasted_on_a_slow_disk() -> None:
     """Where input binds, an accelerator is advised against, with the rate from which it would help."""
     truth = replace(SLOW_DISK, compute=900.0)
     found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
-    (wasted,) = [each for each in found if each.gain == 1]
+    (wasted,) = [each for each in found if each.speedup == 1]
     assert wasted.action == "A faster accelerator gains nothing until the loader delivers more than 900 images/s."
 
 
@@ -147,11 +147,11 @@ def test_advice_is_sorted_worth_it_and_never_from_a_refused_forecast(
         law=law, cpu_s=cpu_s, latency_s=latency_s, bytes_per_s=bytes_per_s, compute=compute, synchronous=synchronous
     )
     found = advised(measured(truth, workers), truth)
-    gains = [each.gain for each in found.advice]
-    assert gains == sorted(gains, reverse=True)
-    assert all(gain == 1 or gain >= WORTH for gain in gains)
+    speedups = [each.speedup for each in found.advice]
+    assert speedups == sorted(speedups, reverse=True)
+    assert all(speedup == 1 or speedup >= WORTH for speedup in speedups)
     made = {each.images_per_s for each in found.forecasts if each.refused is None}
-    assert all(each.after in made for each in found.advice if each.gain > 1)
+    assert all(each.after in made for each in found.advice if each.speedup > 1)
     assert all((each.images_per_s is None) == (each.refused is not None) for each in found.forecasts)
 
 

@@ -153,7 +153,7 @@ def test_an_accelerator_binds_until_the_loader_does() -> None:
     slow, fast = accelerator(found, 100.0), accelerator(found, 1000.0, "fast")
     assert rate(slow) == pytest.approx(100.0)
     assert rate(fast) == pytest.approx(200.0)
-    assert [slow.binds, fast.binds, fast.to] == ["compute", "preprocessing", "fast"]
+    assert [slow.bottleneck, fast.bottleneck, fast.to] == ["compute", "preprocessing", "fast"]
 
 
 def test_a_loader_that_ran_slower_beside_compute_does_not_slow_compute() -> None:
@@ -188,7 +188,7 @@ def test_workers_queue_before_a_serial_disk(count: int, expected: float) -> None
     """Where the disk takes as long as the rest, two workers reach 4/5 of what it can, and three 15/16."""
     service = replace(SERIAL, cpu_s=0.0025, latency_s=0.0).service()
     assert service.loader(count) * service.transfer_s == pytest.approx(expected)
-    assert service.binding("workers", 9) == "storage"
+    assert service.bottleneck("workers", 9) == "storage"
 
 
 def test_reads_that_nobody_counts_are_believed_where_the_kind_is_known() -> None:
@@ -265,7 +265,7 @@ def test_a_prefetch_forecast_needs_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("truth", "knee", "binds"),
+    ("truth", "knee", "bottleneck"),
     [
         (BANKED, 2, "storage"),
         (replace(BANKED, bytes_per_s=1e10, cores=4.0), 6, "cores"),
@@ -273,10 +273,10 @@ def test_a_prefetch_forecast_needs_batches() -> None:
         (replace(BANKED, bytes_per_s=1e10, parent_s=0.002), 3, "transport"),
     ],
 )
-def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, binds: str) -> None:
+def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, bottleneck: str) -> None:
     """Workers stop helping at the disk, the cores, the accelerator or the training thread, and that is named."""
     found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
-    assert (found.workers, found.binds) == (knee, binds)
+    assert (found.workers, found.bottleneck) == (knee, bottleneck)
     assert found.how == ("measured" if knee < 3 else "estimated")
 
 
@@ -284,5 +284,5 @@ def test_a_rate_that_still_rises_has_no_end() -> None:
     """Where the most workers that may be judged are the best, nothing is said to bind."""
     truth = replace(LATENCY, cores=4.0)
     found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
-    assert (found.workers, found.binds) == (8, None)
+    assert (found.workers, found.bottleneck) == (8, None)
     assert "still rises" in knee_words([found])

@@ -102,14 +102,14 @@ def test_storage_is_never_named_by_an_estimate(loader: str) -> None:
 
 @pytest.mark.parametrize(("count", "more"), [(1, True), (2, True), (3, False)])
 def test_costly_rounds_end_when_gains_differ_clearly(count: int, more: bool) -> None:
-    """Three rounds at least, and no more when one gain leads beyond the noise."""
+    """Three rounds at least, and no more when one speed-up leads beyond the noise."""
     measurement = after(alike(baseline=250), *[{"baseline": 250.0, "warm": 500.0, "cached_samples": 255.0}] * count)
     assert bool(asked(measurement)) is more
 
 
 @pytest.mark.parametrize(("count", "more"), [(3, True), (5, True), (6, False)])
 def test_ambiguous_gains_get_six_costly_rounds_and_no_more(count: int, more: bool) -> None:
-    """Two performed gains within 15 % go on until there have been six rounds, and then both are named."""
+    """Two measured speed-ups within 15 % go on until there have been six rounds, and then both are named."""
     measurement = after(alike(baseline=250), *[{"baseline": 250.0, "warm": 400.0, "cached_samples": 410.0}] * count)
     assert asked(measurement) == (drains("baseline", "warm", "cached_samples") if more else set())
     assert verdict(measurement).bound.candidates == ("preprocessing", "storage")
@@ -239,8 +239,9 @@ def test_every_configuration_comes_to_an_end(
 @pytest.mark.parametrize(("count", "more"), [(3, True), (6, False)])
 def test_a_gain_within_noise_gets_more_rounds(count: int, more: bool) -> None:
     """Rounds that say the opposite of each other are repeated, as long as that may help."""
-    gains = [0.85, 1.06, 1.3, 0.9, 1.07, 1.2][:count]
+    speedups = [0.85, 1.06, 1.3, 0.9, 1.07, 1.2][:count]
     measurement = after(
-        alike(baseline=250), *[{"baseline": 250.0, "warm": 250.0 * gain, "cached_samples": 250.0} for gain in gains]
+        alike(baseline=250),
+        *[{"baseline": 250.0, "warm": 250.0 * speedup, "cached_samples": 250.0} for speedup in speedups],
     )
     assert bool(asked(measurement)) is more

@@ -50,9 +50,9 @@ def made(
 
 
 def test_performed_modes_give_performed_gains() -> None:
-    """W, Q and T drains of 1000, 300 and 260 images/s beside 250 are gains of 4, 1.2 and 1.04, and no estimates."""
+    """W, Q and T drains of 1000, 300 and 260 images/s beside 250 are speed-ups of 4, 1.2 and 1.04, and no estimates."""
     found = run_experiments(run(alike(baseline=250, warm=1000, cached_samples=300, no_transport=260), SLOW_DISK))
-    assert {name: gain.value for name, gain in found.gains.items()} == pytest.approx(
+    assert {name: speedup.value for name, speedup in found.speedups.items()} == pytest.approx(
         {"storage": 4, "preprocessing": 1.2, "transport": 1.04, "compute": 1}, rel=1e-6
     )
     assert set(found.how.values()) == {"measured"}
@@ -66,16 +66,16 @@ def test_without_transport_the_training_thread_works_as_it_did_without_it() -> N
             receive_s={"baseline": 0.006, "no_transport": 0.001}, compute=BATCH / 0.010, synchronous=True,
         )
     )  # fmt: skip
-    assert found.gains["transport"].value == pytest.approx(16 / 11, rel=1e-6)
+    assert found.speedups["transport"].value == pytest.approx(16 / 11, rel=1e-6)
 
 
 def test_modes_that_were_not_performed_are_estimated_from_the_workers_time() -> None:
     """Of 8 ms an image, 4 go without storage, 3 without preprocessing, 1 without putting batches together."""
     found = run_experiments(run(alike(baseline=250), Cost(cpu_s=0.004, blocked_s=0.004, collate_s=0.001)))
     assert set(found.how.values()) == {"estimated", "measured"}
-    assert found.gains["storage"].value == pytest.approx(2, rel=1e-6)
-    assert found.gains["preprocessing"].value == pytest.approx(8 / 5, rel=1e-6)
-    assert found.gains["transport"].value == pytest.approx(8 / 7, rel=1e-6)
+    assert found.speedups["storage"].value == pytest.approx(2, rel=1e-6)
+    assert found.speedups["preprocessing"].value == pytest.approx(8 / 5, rel=1e-6)
+    assert found.speedups["transport"].value == pytest.approx(8 / 7, rel=1e-6)
 
 
 def test_no_estimate_goes_beyond_what_the_cores_can_do() -> None:
@@ -83,7 +83,7 @@ def test_no_estimate_goes_beyond_what_the_cores_can_do() -> None:
     found = run_experiments(
         run(alike(baseline=200), Cost(cpu_s=0.004, blocked_s=0.006), facts={"cores_available": 1.0}, workers=2)
     )
-    assert found.gains["storage"].value == pytest.approx(1.25, rel=1e-6)
+    assert found.speedups["storage"].value == pytest.approx(1.25, rel=1e-6)
 
 
 def test_an_estimate_heeds_the_ceiling_of_the_storage() -> None:
@@ -91,18 +91,18 @@ def test_an_estimate_heeds_the_ceiling_of_the_storage() -> None:
     busy = run(alike(baseline=200), Cost(cpu_s=0.006, blocked_s=0.004), workers=2)
     phase = example_phase(2, 200.0 * FILE_BYTES)
     ceiling = StorageCeiling(data=FILES.fingerprint, phases=(phase,))
-    assert run_experiments(busy, ceiling).gains["preprocessing"].value == pytest.approx(1, rel=1e-3)
+    assert run_experiments(busy, ceiling).speedups["preprocessing"].value == pytest.approx(1, rel=1e-3)
     # Both could have been measured, so neither estimate carries a word.
     assert (verdict(busy, ceiling).bound.side, verdict(busy, ceiling).bound.cause) == ("input", "inconclusive")
     assert verdict(busy).bound.candidates == ("preprocessing", "storage")
 
 
 def test_the_serial_loader_hands_nothing_over() -> None:
-    """Without workers the gain without transport is 1, exactly and performed; the others add up on one thread."""
+    """Without workers the speed-up of free transport is 1, exactly and measured; the others add up on one thread."""
     found = run_experiments(run(alike(baseline=100), Cost(cpu_s=0.006, blocked_s=0.002), workers=0))
-    assert (found.gains["transport"].value, found.how["transport"]) == (1.0, "measured")
-    assert found.gains["storage"].value == pytest.approx(10 / 8, rel=1e-6)
-    assert found.gains["preprocessing"].value == pytest.approx(10 / 4, rel=1e-6)
+    assert (found.speedups["transport"].value, found.how["transport"]) == (1.0, "measured")
+    assert found.speedups["storage"].value == pytest.approx(10 / 8, rel=1e-6)
+    assert found.speedups["preprocessing"].value == pytest.approx(10 / 4, rel=1e-6)
 
 
 def test_a_run_of_an_older_version_is_judged_again() -> None:
@@ -137,15 +137,15 @@ def test_a_warm_configuration_performs_its_modes_warm() -> None:
     """Q and T beside a warm base are judged warm, and storage has nothing to give."""
     cost = Cost(cpu_s=0.008, cold=0.0)
     found = run_experiments(run(alike(warm=250, cached_samples=2000, no_transport=270), cost, cache="warm"))
-    assert found.gains["storage"].value == 1.0
-    assert found.gains["preprocessing"].value == pytest.approx(8, rel=1e-6)
+    assert found.speedups["storage"].value == 1.0
+    assert found.speedups["preprocessing"].value == pytest.approx(8, rel=1e-6)
     assert not found.missing
     spoilt = run(alike(warm=250, cached_samples=2000), cost, {"cached_samples": replace(cost, cold=0.5)}, cache="warm")
     assert "meant to be warm" in run_experiments(spoilt).missing["preprocessing"]
 
 
 def test_compute_that_was_not_measured_again_is_taken_from_the_other_rounds() -> None:
-    """Rounds that only take resources away carry gains all the same, at the usual rate of compute."""
+    """Rounds that only take resources away carry speed-ups all the same, at the usual rate of compute."""
     screening = [{"baseline": 250.0, "training": 200.0, "resident": 200.0}] * 3
     found = run_experiments(
         run([*screening, *[{"baseline": 250.0, "cached_samples": 900.0}] * 3], SLOW_DISK, {"cached_samples": Cost()})
@@ -156,10 +156,10 @@ def test_compute_that_was_not_measured_again_is_taken_from_the_other_rounds() ->
 def test_files_as_found_leave_storage_to_an_estimate() -> None:
     """Where the files are not known nothing is missing, and the verdict is marked as estimated."""
     found = verdict(run(alike(baseline=250), SLOW_DISK, cache="as-found", facts={"access": "none"}))
-    assert found.gains.storage is not None
-    assert (found.gains.storage.how, found.bound.cause) == ("estimated", "storage")
+    assert found.speedups.storage is not None
+    assert (found.speedups.storage.how, found.bound.cause) == ("estimated", "storage")
     assert found.bound.reason.facts["how"] == "estimated"
-    assert "gains.storage" not in found.unavailable
+    assert "speedups.storage" not in found.unavailable
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_where_no_bytes_are_counted_waiting_tells_cold_from_warm(warm_ms: float,
 
 
 def test_where_no_bytes_are_counted_reads_without_decoding_must_wait_too() -> None:
-    """Q that waits as little as W was not cold, and its gain is missing."""
+    """Q that waits as little as W was not cold, and its speed-up is missing."""
     costs = {"cached_samples": Cost(cpu_s=0.0, blocked_s=0.0001), "warm": Cost(cpu_s=0.002, blocked_s=0.0001)}
     found = run_experiments(run(alike(baseline=250, warm=1000, cached_samples=9000), SLOW_DISK, costs, facts=UNCOUNTED))
     assert set(found.missing) == {"preprocessing"}
@@ -194,14 +194,14 @@ def test_where_no_bytes_are_counted_cold_needs_warm_beside_it() -> None:
 def test_where_no_bytes_are_counted_warm_means_not_waiting(waited_s: float, known: bool) -> None:
     """Workers that wait under 5 % of their time on warm files read from memory; beyond that nobody knows."""
     found = run_experiments(run(alike(warm=250), Cost(cpu_s=0.008, blocked_s=waited_s), cache="warm", facts=UNCOUNTED))
-    assert ("storage" in found.gains) is known
+    assert ("storage" in found.speedups) is known
 
 
 @given(seconds, seconds, st.integers(0, 8), spread, ablated, st.integers(1, 10))
 def test_scaling_all_times_scales_no_verdict(
     cpu_s: float, blocked_s: float, workers: int, wobble: list[float], performed: tuple[str, ...], power: int
 ) -> None:
-    """A machine that is slower in everything gets the same words and gains."""
+    """A machine that is slower in everything gets the same words and speed-ups."""
     measurement = made(
         Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=cpu_s / 8), workers=workers, wobble=wobble,
         performed=performed, compute=300.0,
@@ -210,23 +210,23 @@ def test_scaling_all_times_scales_no_verdict(
     assert (one.bound.side, one.bound.cause, one.bound.candidates) == (
         other.bound.side, other.bound.cause, other.bound.candidates
     )  # fmt: skip
-    assert one.gains == other.gains
+    assert one.speedups == other.speedups
 
 
 @given(seconds, seconds, st.integers(0, 8), spread, ablated, st.data())
 def test_the_order_of_rounds_changes_nothing(
     cpu_s: float, blocked_s: float, workers: int, wobble: list[float], performed: tuple[str, ...], data: st.DataObject
 ) -> None:
-    """Permuting rounds leaves verdict and gains as they are."""
+    """Permuting rounds leaves verdict and speed-ups as they are."""
     measurement = made(
         Cost(cpu_s=cpu_s, blocked_s=blocked_s), workers=workers, wobble=wobble, performed=performed, compute=300.0
     )
     order = data.draw(st.permutations(range(len(wobble))))
     one, other = verdict(measurement), verdict(reordered(measurement, order))
-    assert (one.bound.cause, one.bound.candidates, one.gains) == (
+    assert (one.bound.cause, one.bound.candidates, one.speedups) == (
         other.bound.cause,
         other.bound.candidates,
-        other.gains,
+        other.speedups,
     )
 
 
@@ -243,7 +243,7 @@ def test_slower_storage_never_lowers_its_gain(
                 cost, workers=workers, synchronous=synchronous, performed=("warm",) if performed else (), compute=300.0
             )
         )
-        values.append(found.gains["storage"].value)
+        values.append(found.speedups["storage"].value)
     assert values[1] >= values[0] * (1 - 1e-5)
 
 
@@ -262,12 +262,12 @@ def test_an_invalid_mode_never_yields_a_firm_word_that_needs_it(
     resource = {"warm": "storage", "cached_samples": "preprocessing", "no_transport": "transport"}[mode]
     found, experiments = verdict(measurement), run_experiments(measurement)
     assert resource in experiments.missing
-    assert getattr(found.gains, resource) is None
-    assert found.unavailable[f"gains.{resource}"]
+    assert getattr(found.speedups, resource) is None
+    assert found.unavailable[f"speedups.{resource}"]
     assert resource not in (found.bound.cause, *found.bound.candidates)
     if found.bound.cause != "inconclusive":
-        most = min(experiments.ceiling_gain, experiments.bounds.get(resource, math.inf))
-        assert most < WORTH or max(gain.value for gain in experiments.gains.values()) > most
+        most = min(experiments.free_input_speedup, experiments.bounds.get(resource, math.inf))
+        assert most < WORTH or max(speedup.value for speedup in experiments.speedups.values()) > most
 
 
 @given(seconds, seconds, st.integers(0, 8), st.floats(50, 1e4))
@@ -283,19 +283,19 @@ def test_cold_that_nobody_can_prove_never_makes_storage_the_cause(
 def test_estimates_make_firm_words_only_by_a_wide_margin(
     cpu_s: float, blocked_s: float, collate: float, workers: int, compute: float, synchronous: bool
 ) -> None:
-    """An estimated gain that names the cause leads every other gain worth a word by half again."""
+    """An estimated speed-up that names the cause leads every other speed-up worth a word by half again."""
     cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=collate * cpu_s)
     measurement = made(cost, workers=workers, compute=compute, synchronous=synchronous)
     cause = verdict(measurement).bound.cause
-    gains = run_experiments(measurement).gains
+    speedups = run_experiments(measurement).speedups
     cause = "preprocessing" if cause == "cpu" else cause
-    if cause in gains and gains[cause].how == "estimated":
-        others = [gain.value for name, gain in gains.items() if name != cause and gain.value >= WORTH]
-        assert all(gains[cause].value >= OPEN_LEAD * other * (1 - 1e-6) for other in others)
+    if cause in speedups and speedups[cause].how == "estimated":
+        others = [speedup.value for name, speedup in speedups.items() if name != cause and speedup.value >= WORTH]
+        assert all(speedups[cause].value >= OPEN_LEAD * other * (1 - 1e-6) for other in others)
 
 
 def test_a_device_that_training_keeps_busy_leaves_nothing_for_the_input() -> None:
     """Whatever the loader alone shows, an input cannot gain more than training was seen to lack."""
     found = run_experiments(run(alike(baseline=57, training=60), Cost(cpu_s=0.017, blocked_s=0.0175), compute=60))
-    assert found.gains["preprocessing"].value == pytest.approx(1.0)
-    assert found.ceiling_gain == pytest.approx(1.0)
+    assert found.speedups["preprocessing"].value == pytest.approx(1.0)
+    assert found.free_input_speedup == pytest.approx(1.0)

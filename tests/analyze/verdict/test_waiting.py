@@ -93,9 +93,9 @@ def test_waiting_that_is_seen_is_named(kind: WaitKind, cause: str) -> None:
     assert (seen.bound.side, seen.bound.cause) == ("input", cause)
     assert seen.bound.reason.facts["subject"] == "10.0.0.5:443"
     assert seen.bound.reason.facts["waiting_share"] == pytest.approx(10 / 11, rel=0.02)
-    gain = getattr(seen.gains, cause)
-    assert gain.how == "estimated"
-    assert gain.value == pytest.approx(11, rel=0.02)
+    speedup = getattr(seen.speedups, cause)
+    assert speedup.how == "estimated"
+    assert speedup.value == pytest.approx(11, rel=0.02)
 
 
 def test_a_wait_that_a_lock_may_be_held_in_is_named_beside_the_lock() -> None:
@@ -109,10 +109,10 @@ def test_a_wait_that_a_lock_may_be_held_in_is_named_beside_the_lock() -> None:
 
 
 def test_a_lock_without_looks_is_missing_with_its_reason() -> None:
-    """And no gain stands for it."""
+    """And no speed-up stands for it."""
     found = verdict(run(alike(baseline=90), WAITING))
-    assert found.gains.lock is None
-    assert found.unavailable["gains.lock"]
+    assert found.speedups.lock is None
+    assert found.unavailable["speedups.lock"]
 
 
 def test_waiting_for_threads_that_compute_is_preprocessing() -> None:
@@ -124,7 +124,7 @@ def test_waiting_for_threads_that_compute_is_preprocessing() -> None:
     cost = attributed_cost(seen, segments_of(seen, "baseline", "loader_only"))
     assert cost is not None
     assert cost.helped_s == pytest.approx(cost.blocked_s)
-    assert run_experiments(seen).gains["preprocessing"].value > 5
+    assert run_experiments(seen).speedups["preprocessing"].value > 5
 
 
 def test_what_is_missing_gains_no_more_than_all_waiting_for_it() -> None:
@@ -162,7 +162,7 @@ def test_files_that_could_not_be_made_cold_allow_no_word_on_cold_ones(read: int)
     found = verdict(run(alike(baseline=95), decoding, cache="as-found", facts=facts))
     assert found.bound.cause == "inconclusive"
     assert found.files_were == "warm"
-    assert "could not be evicted" in found.unavailable["gains.storage"]
+    assert "could not be evicted" in found.unavailable["speedups.storage"]
 
 
 def test_a_data_set_that_reads_no_file_needs_no_cold_ones() -> None:
@@ -180,4 +180,4 @@ def test_a_network_gets_advice_of_its_own() -> None:
     first = advise(seen, run_experiments(seen))[0]
     assert "num_workers=8" in first.action and "10.0.0.5:443" in first.action
     assert first.after.low == pytest.approx(first.before.value)
-    assert first.gain > 2
+    assert first.speedup > 2
