@@ -227,7 +227,7 @@ def converted_facts(found: Any) -> dict[str, Any]:
 
 
 def trace(out: Path, seconds: float) -> dict[str, Any]:
-    """Three steps as a picture for a trace viewer."""
+    """Three steps for a trace viewer."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 

@@ -44,7 +44,7 @@ def stored_run(path: Path, **changes: Any) -> RunDirectory:
         StorageCeiling(
             data=SMALL_FILES.fingerprint,
             phases=(example_phase(1, 20e6), example_phase(2, 20e6)),
-            kind=DeviceKind(kind="banked", sentence="It banks idle time.", evidence=()),
+            kind=DeviceKind(kind="token_bucket", sentence="A token bucket.", evidence=()),
         )
     )
     return run

@@ -48,7 +48,7 @@ def test_a_bare_machine_is_told_of_its_library() -> None:
     """The library that is missing, and not the rights that are not asked for."""
     assert remedy(LIBFUSE) == "apt-get install fuse3 libfuse3-3"
     assert "libfuse" in (
-        remedy("no banked disk can be planted here: blkio: Permission; fuse: libfuse is not installed") or ""
+        remedy("no token_bucket disk can be planted here: blkio: Permission; fuse: libfuse is not installed") or ""
     )
 
 

@@ -46,7 +46,7 @@ RETIRED = {
     r"(?<!bind )binds(?! mounts)": "compute-bound, input-bound, limits",
     r"drains?|drained": "loader only",
     r"hand(ed|s|ing)? over|hand-over": "transport, send, return",
-    r"banked": "token bucket",
+    r"token_bucket": "token bucket",
     r"bouts?": "run of reads",
     r"mode [CWQT]": "baseline, warm files, cached samples, no transport",
     r"more than noise explains|what rounds differ by": "outside the noise band",
@@ -69,12 +69,7 @@ RETIRED_NAMES = (
     r"nursery|dice|abilit(y|ies)|counsel|hopeless|undecided|nobody|residual|banked|performed|drains?|bouts?|complain"
 )
 # (file, name): why it stays.
-KEPT_NAMES = {
-    ("loaderprobe/cli/border.py", "complain"): "to be renamed with the commands' own structure",
-    ("loaderprobe/measure/segments.py", "drain"): "to be renamed with the measuring loop",
-    ("loaderprobe/storage/phase.py", "bouts"): "to be renamed with the probe",
-    ("loaderprobe/storage/reader.py", "bout"): "to be renamed with the probe",
-}
+KEPT_NAMES: dict[tuple[str, str], str] = {}
 
 
 def covered(suffix: str) -> Iterator[Path]:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from loaderprobe.analyze.forecast.advice import Surroundings, advise
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.counters import gpu_figures
-from loaderprobe.analyze.gpu.window import Seen, held_against, look
+from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
 from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
 from loaderprobe.analyze.verdict.experiments import Experiments
@@ -28,7 +28,9 @@ UTILIZATION_BAR = 0.9
 WAIT_MODERATE = 0.05
 
 
-def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, seen: Seen | None = None) -> Verdict:
+def verdict(
+    measurement: Measurement, ceiling: StorageCeiling | None = None, reading: WindowReading | None = None
+) -> Verdict:
     """Judge one measurement, with the ceiling of its storage where there is one.
 
     `seen` is what `look` found in its profiler window, where that was looked at before. Raises BadValue when the
@@ -40,7 +42,7 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
     trained = segments_of(measurement, found.base, judged_activity(measurement))
     rates = _rates(found, measurement.cores_available)
     disk = disk_use(measurement, trained, ceiling)
-    seen = seen or look(measurement)
+    reading = reading or read_window(measurement)
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     return Verdict(
@@ -56,15 +58,17 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
         cold_fraction=disk.cold_fraction,
         disk_ceiling_fraction=disk.ceiling_fraction,
         read_amplification=disk.amplification,
-        other_read_bytes_per_s=disk.foreign_bytes_per_s,
+        other_read_bytes_per_s=disk.other_bytes_per_s,
         gpu=gpu_figures(measurement, trained),
-        bound=_bound(measurement, found, disk, _shares(wait, utilization), held_against(seen.window, utilization)),
+        bound=_bound(
+            measurement, found, disk, _shares(wait, utilization), checked_against_rates(reading.window, utilization)
+        ),
         advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
         step_time=step_time(trained),
         worker_time=found.cost.per_image() if found.cost else None,
         files_were=files_were(measurement),
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
-        unavailable=_unavailable(found, rates, disk) | _unseen_waits(measurement, found) | seen.missing,
+        unavailable=_unavailable(found, rates, disk) | _unseen_waits(measurement, found) | reading.missing,
     )
 
 

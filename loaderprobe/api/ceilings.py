@@ -112,7 +112,7 @@ def storage_matters(measurement: Measurement) -> bool:
 def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:
     request = ProbeRequest(path=files.folder, readers=KIND_READERS, seconds=KIND_S)
     try:
-        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_leg=lambda *_: None)
+        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
     except (LoaderprobeError, OSError) as error:
         return replace(known, missing=known.missing or f"the kind of storage was not found out: {error}")
     return replace(known, kind=judge_bandwidth(measured, {}).kind)

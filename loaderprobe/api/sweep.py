@@ -162,14 +162,14 @@ def measure(run: RunDirectory, on_progress: OnProgress) -> None:
     begin_ns = clock.now_ns()
 
     def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
-        result = run_configuration(order, clock=clock, start=nursery.start, **options)
+        result = run_configuration(order, clock=clock, start=fork_server.start, **options)
         if isinstance(result, Measurement):
             # Kept before anything else can be interrupted.
             run.save(result)
             ceilings.after(order, result)
         return result
 
-    with run.lock(), ForkServer() as nursery:
+    with run.lock(), ForkServer() as fork_server:
         run_sweep(run, clock=clock, on_progress=on_progress, run_one=run_one)
         budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
         ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)

@@ -10,7 +10,7 @@ from typing import Any
 
 from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
 from loaderprobe.measure.readiness import Files, Readiness
-from loaderprobe.measure.segments import Steps, blocked_share, drain, flush, train, train_resident
+from loaderprobe.measure.segments import Steps, blocked_share, flush, load_only, train, train_resident
 from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window, seconds_wanted
 from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache, Switched
 from loaderprobe.records.config import RunConfig
@@ -235,7 +235,7 @@ class Session:
         disk_before = self.parts.read_devices()
         first = self.taken
         if activity == "loader_only":
-            steps = drain(self._batches, self.parts.clock, pace)
+            steps = load_only(self._batches, self.parts.clock, pace)
         else:
             # Without transport, the step uses an earlier batch.
             instead = self._stand_in if mode == "no_transport" else ()

@@ -9,7 +9,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
-from loaderprobe.records.gaps import GpuWindow, Picture
+from loaderprobe.records.gaps import GpuWindow, TimelineView
 from loaderprobe.records.verdict import Ablations, Advice, Bound, Interval, Verdict
 
 Status = Literal["measured", "failed", "skipped"]
@@ -125,7 +125,7 @@ class Detail:
     notes: tuple[str, ...]
     ablations: Ablations | None = None
     """Which resources were made free, and why no more."""
-    picture: Picture | None = None
+    view: TimelineView | None = None
     """The profiler window, to be drawn."""
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import msgspec
 from rich.text import Text
 
-from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, LegName
+from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, PhaseName
 from loaderprobe.render import bandwidth_words as words
 from loaderprobe.render.page import Page
 from loaderprobe.render.wording import MISSING, percent
 from loaderprobe.units import significant
 
-_ALONE: tuple[LegName, ...] = ("direct", "sequential")
+_ALONE: tuple[PhaseName, ...] = ("direct", "sequential")
 """The phases below the ladder. The paced one is evidence of the kind of device: its rate means nothing."""
 _INDENT = "  "
 _LEAST_BAR = 6

@@ -8,7 +8,7 @@ from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Feed
 from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
 from loaderprobe.units import format_bytes, format_rate, join_words, significant
 
-FOREIGN_FROM = 0.05
+OTHER_READS_FROM = 0.05
 """Reads of others from this share of the phase's own rate on are told."""
 FALLEN_FROM = 0.2
 AMPLIFIED_FROM = 1.1
@@ -61,11 +61,11 @@ def noun(phase: BandwidthPhase, report: BandwidthReport) -> str:
     return "image" if report.images else "file"
 
 
-def title(leg_name: str, phase: BandwidthPhase | None = None) -> str:
+def title(phase_name: str, phase: BandwidthPhase | None = None) -> str:
     """What a phase is called where it stands alone."""
-    if leg_name == "sequential":
+    if phase_name == "sequential":
         return f"Sequential, {block(phase.block_bytes)} blocks" if phase and phase.block_bytes else "Sequential"
-    return {"direct": "Past the page cache (O_DIRECT)", "paced": "With pauses", "files": "More readers"}[leg_name]
+    return {"direct": "Past the page cache (O_DIRECT)", "paced": "With pauses", "files": "More readers"}[phase_name]
 
 
 def interrupted(report: BandwidthReport) -> str:
@@ -187,14 +187,14 @@ def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> list[str]:
 
 def _compared(report: BandwidthReport) -> Notes:
     """One line a matter, with the figures of all the phases that it concerns."""
-    shared = [phase for phase in report.phases if (phase.foreign_bytes_per_s or 0) > FOREIGN_FROM * phase.bw_bytes]
+    shared = [phase for phase in report.phases if (phase.other_bytes_per_s or 0) > OTHER_READS_FROM * phase.bw_bytes]
     fell = [
         phase
         for phase in report.phases
         if phase.name != "paced" and phase.last_third_bw_bytes < (1 - FALLEN_FROM) * phase.first_third_bw_bytes
     ]
     ahead = [phase for phase in report.phases if (phase.amplification or 0) > AMPLIFIED_FROM]
-    others = _range([(phase.foreign_bytes_per_s or 0) / 1e6 for phase in shared])
+    others = _range([(phase.other_bytes_per_s or 0) / 1e6 for phase in shared])
     falls = join_words(
         [
             f"from {megabytes_per_s(phase.first_third_bw_bytes)} to {megabytes_per_s(phase.last_third_bw_bytes)}"

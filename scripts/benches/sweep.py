@@ -1,6 +1,6 @@
 """A sweep of 21 configurations, quick and thorough: how long it takes, and whether both say the same.
 
-3 resolutions x the serial loader and 1, 2, 3, 4, 6, 8 workers on an emulated H100. The quick sweep performs the
+3 resolutions x the serial loader and 1, 2, 3, 4, 6, 8 workers on an emulated H100. The quick sweep measures the
 costly experiments only where its verdict is open; each of its verdicts must be that of the thorough sweep, or a
 weaker word (`either`, `balanced`, `undecided`, or the same cause without the cores as its reason).
 """

@@ -1,4 +1,4 @@
-"""How right a verdict is: the performed truth of one configuration, and what different rules say of it.
+"""How right a verdict is: the measured truth of one configuration, and what different rules say of it.
 
 **Truth.** In segments of its own, the accelerator trains on the loader as it is, without storage (warm files),
 without preprocessing (bytes read, cached samples), and without transport; and the loader runs without the
@@ -52,7 +52,7 @@ class Truth:
     word: str
     clear: bool
     trouble: str
-    """Why what was performed is not what it was to be; empty when it was."""
+    """Why what was measured is not what it was to be; empty when it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +87,14 @@ def truth_of(measured: Measurement) -> Truth:
     """What the training segments of the truth say."""
     base: Mode = "warm" if measured.config.cache == "warm" else "baseline"
     workers = measured.config.loader.workers
-    trains = [segment for segment in measured.segments if segment.activity == "train"]
-    rounds = sorted({segment.round for segment in trains})
+    training = [segment for segment in measured.segments if segment.activity == "train"]
+    rounds = sorted({segment.round for segment in training})
     logs: dict[str, list[float]] = {name: [] for name in RESOURCES}
     rates = []
     for number in rounds:
-        rate = {s.mode: images_per_s(s, workers) for s in trains if s.round == number}
-        drains = (s for s in segments_of(measured, base, "loader_only") if s.round == number)
-        alone = images_per_s(next(drains), workers)
+        rate = {s.mode: images_per_s(s, workers) for s in training if s.round == number}
+        loader_only = (s for s in segments_of(measured, base, "loader_only") if s.round == number)
+        alone = images_per_s(next(loader_only), workers)
         rates.append(rate[base])
         for resource, mode in WITHOUT.items():
             logs[resource].append(math.log(rate.get(mode, rate[base]) / rate[base]))
@@ -109,7 +109,7 @@ def truth_of(measured: Measurement) -> Truth:
         images_per_s=median(rates),
         word=word,
         clear=clear,
-        trouble=_trouble(measured, trains, base),
+        trouble=_trouble(measured, training, base),
     )
 
 
@@ -124,10 +124,10 @@ def _word(speedups: Mapping[str, float], logs: Mapping[str, Sequence[float]]) ->
     return best, speedups[best] >= WORTH and lead > max(math.log(LEAD), 2 * error)
 
 
-def _trouble(measured: Measurement, trains: Sequence[Segment], base: Mode) -> str:
+def _trouble(measured: Measurement, training: Sequence[Segment], base: Mode) -> str:
     """By bytes where they are counted, else by how long workers waited for an image."""
     of = {
-        mode: [s for s in trains if s.mode == mode] for mode in ("baseline", "warm", "cached_samples", "no_transport")
+        mode: [s for s in training if s.mode == mode] for mode in ("baseline", "warm", "cached_samples", "no_transport")
     }
     share = {mode: cold_fraction(measured, segments) for mode, segments in of.items() if segments}
     found = [
@@ -191,26 +191,26 @@ def _smallest_ceiling(own: Measurement, truth: Measurement, _: Verdict) -> tuple
     """`min(G, P, F)`: the parts in isolation, and the slowest is the cause."""
     ceilings = {
         "compute": [own.compute.specified_images_per_s or math.inf],
-        "preprocessing": _drains(truth, "warm"),
-        "storage": _drains(truth, "cached_samples"),
+        "preprocessing": _loader_only(truth, "warm"),
+        "storage": _loader_only(truth, "cached_samples"),
     }
     if not all(ceilings.values()):
         return ()
     return (min(ceilings, key=lambda name: median(ceilings[name])),)
 
 
-def _drains(measured: Measurement, mode: Mode) -> list[float]:
+def _loader_only(measured: Measurement, mode: Mode) -> list[float]:
     return [images_per_s(s, measured.config.loader.workers) for s in segments_of(measured, mode, "loader_only")]
 
 
 def _stages(own: Measurement) -> dict[str, float]:
     """Seconds an image takes in each stage, N workers at once; and in the device."""
     base: Mode = "warm" if own.config.cache == "warm" else "baseline"
-    drains = segments_of(own, base, "loader_only")
-    cost = worker_cost(own.worker_batches, drains)
+    loader_only = segments_of(own, base, "loader_only")
+    cost = worker_cost(own.worker_batches, loader_only)
     assert cost
     hands = max(1, own.config.loader.workers)
-    numbers = {number for s in drains for number in range(s.first_batch, s.first_batch + s.steps)}
+    numbers = {number for s in loader_only for number in range(s.first_batch, s.first_batch + s.steps)}
     records = own.worker_batches
     collate = zip(records.batch, records.collate_ns, strict=True)
     collate_s = sum(ns for number, ns in collate if number in numbers) / 1e9 / cost.images

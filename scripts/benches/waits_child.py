@@ -15,7 +15,7 @@ from loaderprobe.system.cpu import cores_available
 from scripts.benches.harness import child
 from scripts.benches.waits_loaders import make_loader, make_step, place_of
 from scripts.benches.waits_rows import ROWS, Row
-from scripts.benches.waits_truth import evict, files_of, perform
+from scripts.benches.waits_truth import evict, files_of, measure_round
 
 ROUNDS_BEFORE = 2
 ROUNDS = 3
@@ -38,17 +38,17 @@ def measure_row(row: Row, folder: Path, url: str, out: Path, unlimited: str, bud
     diagnosis: dict[str, Any] = {"error": "not asked"}
     with place_of(row, folder, url) as place:
         for number in range(ROUNDS_BEFORE if budget_s else 1):
-            rounds.append(perform(row, place, step, unlimited, number))
+            rounds.append(measure_round(row, place, step, unlimited, number))
     if budget_s:
         evict(files_of(row, folder))
         diagnosis = diagnosed(row, [str(folder), url, str(out), unlimited], out, budget_s)
         with place_of(row, folder, url) as place:
             for number in range(ROUNDS_BEFORE, ROUNDS):
-                rounds.append(perform(row, place, step, unlimited, number))
+                rounds.append(measure_round(row, place, step, unlimited, number))
     stored = {
         "name": row.name,
         "cores": cores_available(),
-        "counted": row.disk.startswith("banked") and bool(unlimited),
+        "counted": row.disk.startswith("token_bucket") and bool(unlimited),
         "truth": rounds,
         "diagnosis": None,
         "error": "",

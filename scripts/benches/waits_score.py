@@ -1,9 +1,9 @@
-"""What counts as right in `waits`: what was performed by plain loops, against what `diagnose` said.
+"""What counts as right in `waits`: what was measured by plain loops, against what `diagnose` said.
 
-**Truth.** The true speed-up of a resource is the rate of the plain loop without it over that of the plain loop as asked,
-round by round (the geometric mean, as the machine drifts between rounds). The truth's word is the resource with the
-largest speed-up, and `balanced` when none gains 5 %. A row is clear when the largest leads the next, or 1 where there is
-none, by over 15 % and over 2 standard errors; or when all speed-ups are under 1.03.
+**Truth.** The true speed-up of a resource is the rate of the plain loop without it over that of the plain loop as
+asked, round by round (the geometric mean, as the machine drifts between rounds). The truth's word is the resource
+with the largest speed-up, and `balanced` when none gains 5 %. A row is clear when the largest leads the next, or 1
+where there is none, by over 15 % and over 2 standard errors; or when all speed-ups are under 1.03.
 
 **Words.** `cpu` is `preprocess` with the addition that the cores are all taken: right only where they were, in the
 plain loop. `either`, `undecided` and `inconclusive` are not firm. A firm word is right when it is the truth's; it is
@@ -136,7 +136,7 @@ class Judged:
 
     @property
     def trouble(self) -> str:
-        """Why what was performed is not what it was to be; empty when it was."""
+        """Why what was measured is not what it was to be; empty when it was."""
         found = []
         for name in self.rounds[0]:
             there = [each[name]["resident"] for each in self.rounds if each[name]["resident"] is not None]

@@ -82,7 +82,9 @@ def resident(files: Sequence[Path]) -> float | None:
     return pages / total if total else None
 
 
-def perform(row: Row, place: Place, step: Callable[[Any], Any] | None, unlimited: str, number: int) -> dict[str, Any]:
+def measure_round(
+    row: Row, place: Place, step: Callable[[Any], Any] | None, unlimited: str, number: int
+) -> dict[str, Any]:
     """One round: each variant once; every other round in the opposite order."""
     files = files_of(row, place.folder)
     variants = [BASE, *row.resources]

@@ -186,12 +186,14 @@ class Dreaming(Numbers):
 
     def __init__(self) -> None:
         super().__init__()
-        self.dice = random.Random(1)
-        self.numpy_dice = np.random.default_rng(1)
-        self.torch_dice = torch.Generator().manual_seed(1)
+        self.python_state = random.Random(1)
+        self.numpy_state = np.random.default_rng(1)
+        self.torch_state = torch.Generator().manual_seed(1)
 
     def __getitem__(self, index: int) -> Any:
-        drawn = self.dice.random() + self.numpy_dice.random() + torch.rand(1, generator=self.torch_dice).item()
+        drawn = (
+            self.python_state.random() + self.numpy_state.random() + torch.rand(1, generator=self.torch_state).item()
+        )
         return torch.full((5,), drawn + random.random() + np.random.random() + torch.rand(1).item()), index
 
 

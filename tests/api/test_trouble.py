@@ -206,17 +206,17 @@ def test_a_loader_is_left_as_it_was(judge: Judge) -> None:
     drawn = (torch.get_rng_state(), random.getstate(), _numpy_state())
     own = (
         generator.get_state(),
-        data.dice.getstate(),
-        data.numpy_dice.bit_generator.state,
-        data.torch_dice.get_state(),
+        data.python_state.getstate(),
+        data.numpy_state.bit_generator.state,
+        data.torch_state.get_state(),
     )
     judge(loader, lambda batch: torch.rand(1))
     assert vars(loader) == before
     assert torch.equal(torch.get_rng_state(), drawn[0])
     assert (random.getstate(), _numpy_state()) == drawn[1:]
     assert torch.equal(generator.get_state(), own[0])
-    assert (data.dice.getstate(), data.numpy_dice.bit_generator.state) == own[1:3]
-    assert torch.equal(data.torch_dice.get_state(), own[3])
+    assert (data.python_state.getstate(), data.numpy_state.bit_generator.state) == own[1:3]
+    assert torch.equal(data.torch_state.get_state(), own[3])
 
 
 def test_persistent_workers_go_on_as_before(judge: Judge, paths: list[str]) -> None:

@@ -40,7 +40,7 @@ def test_batches_of_any_form(judge: Judge, paths: list[str], form: str, workers:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_every_mode_is_performed_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:
+def test_every_mode_is_measured_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:
     """Files learned from Pillow are read cold, warm and without decoding; their bytes are those of the files."""
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
     found = judge(loader, lambda batch: None, modes=("warm", "cached_samples", "no_transport"))

@@ -159,7 +159,7 @@ def test_json_has_the_names_of_fio(tmp_path: Path, loaderprobe: Run) -> None:
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
-def test_fio_makes_the_same_legs(tmp_path: Path, loaderprobe: Run) -> None:
+def test_fio_makes_the_same_phases(tmp_path: Path, loaderprobe: Run) -> None:
     """One flag has fio read the same files; what it cannot do is missing with a reason."""
     done = loaderprobe("bandwidth", _images(tmp_path / "data"), "--engine", "fio", "--readers", "1", *QUICK[2:])
     found = json.loads(done.stdout)

@@ -64,7 +64,7 @@ def test_pipelines_and_decoders_give_the_same_kind_of_sample(
 
 
 def test_decoders_agree(photographs: FileSet) -> None:
-    """Both decode the same picture, but for rounding."""
+    """Both decode the same image, but for rounding."""
     path = photographs.absolute(0, 1)[0]
     pillow = torch.from_numpy(np.array(decode(path, "pillow"))).permute(2, 0, 1).float()
     assert (pillow - decode(path, "torchvision").float()).abs().mean() < 1.0

@@ -86,8 +86,8 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None
         (b'{"schema": "loaderprobe/run", "schema_version": 99, "run": {}}', "version 99"),
         (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {}}', "loaderprobe/run version 1, not"),
         (b'{"schema": "somebody/else", "schema_version": 1}', "somebody/else"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 2, "run": {"created_utc": 3}}', "damaged"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 2}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 3, "run": {"created_utc": 3}}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 3}', "damaged"),
         (b"{", "damaged"),
     ],
 )

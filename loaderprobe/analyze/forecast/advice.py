@@ -18,7 +18,7 @@ from loaderprobe.analyze.forecast.remedies import remedies
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segments_of
-from loaderprobe.analyze.verdict.rule import WORTH, cores_are_taken
+from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
 from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.verdict import Advice, Interval
@@ -101,7 +101,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     by_workers = around.workers or worker_forecasts((point, *others), around.storage)
     config = measurement.config
-    taken = cores_are_taken(found, workers=config.loader.workers, cores_available=measurement.cores_available)
+    taken = cores_are_busy(found, workers=config.loader.workers, cores_available=measurement.cores_available)
     made = (
         *_workers(point, by_workers, taken=taken),
         *_prefetch(fitted, measurement, found),

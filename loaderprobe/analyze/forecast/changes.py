@@ -1,7 +1,7 @@
 """Forecasts: the rate of training after one change, by the laws of the storage at hand, with its range.
 
 Each follows the measured configuration: the law gives what the loader changes to, the loop what that means for
-training, and what measured training differed by from its parts is kept. What was performed outranks the law.
+training, and what measured training differed by from its parts is kept. What was measured outranks the law.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
 
 
 def cached(fit: Fit, share: float) -> Forecast:
-    """With this share of the images in memory. All of them is the rate with warm files, where that was performed."""
+    """With this share of the images in memory. All of them is the rate with warm files, where that was measured."""
     to = f"{share:.0%}"
     if fit.anchor.unproved:
         return refused("cached_share", to, fit.anchor.unproved)
-    warm = fit.anchor.performed.get("storage")
+    warm = fit.anchor.measured.get("storage")
     now_s = 1 / fit.anchor.loader
 
     def between(service: Service, rate: float) -> float:
@@ -135,7 +135,7 @@ def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:
         *others,
         disk(fit, 2.0),
         cached(fit, 0.5),
-        other_disk(fit, "banked", bytes_per_s=VOLUME_BYTES_PER_S, latency_s=VOLUME_LATENCY_S),
+        other_disk(fit, "token_bucket", bytes_per_s=VOLUME_BYTES_PER_S, latency_s=VOLUME_LATENCY_S),
         other_disk(fit, "latency", bytes_per_s=math.inf, latency_s=OBJECT_LATENCY_S),
     ]
 
@@ -145,7 +145,7 @@ def alternative(fit: Fit, measured: Alternative) -> Forecast:
     changed: Changed = "tensor" if measured.name == "uint8" else "decoder"
     if measured.cpu_s <= 0 or measured.usual_cpu_s <= 0:
         return refused(changed, measured.name, "its CPU time was not measured")
-    free = fit.anchor.performed.get("preprocessing", math.inf) if changed == "decoder" else math.inf
+    free = fit.anchor.measured.get("preprocessing", math.inf) if changed == "decoder" else math.inf
     change = replace(
         _change(fit, changed, measured.name),
         alter=lambda service: service.with_cpu(measured.cpu_s, measured.usual_cpu_s),
@@ -199,8 +199,8 @@ def _change(fit: Fit, changed: Changed, to: str) -> Change:
 
 
 def _at_most_warm(fit: Fit) -> Callable[[Service, float], float]:
-    """No storage makes the loader faster than memory does, where that was performed."""
-    warm = fit.anchor.performed.get("storage", math.inf)
+    """No storage makes the loader faster than memory does, where that was measured."""
+    warm = fit.anchor.measured.get("storage", math.inf)
     return lambda _, rate: min(rate, max(warm, fit.anchor.loader))
 
 

@@ -67,11 +67,16 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
 
 
 def _lasting(point: Point, storage: Storage) -> Point:
-    """The point, with no more of a banked device than it gives in the long run: a segment begins with its credit.
+    """The point, with no more of a token bucket than it gives in the long run: a segment begins with its credit.
 
     Drains of a second on throttled disks ran up to 15 % above what training, and a probe of several seconds, got.
     """
-    if storage.kind != "banked" or not point.from_storage or storage.bytes_per_s is None or not point.bytes_per_image:
+    if (
+        storage.kind != "token_bucket"
+        or not point.from_storage
+        or storage.bytes_per_s is None
+        or not point.bytes_per_image
+    ):
         return point
     return replace(point, loader=min(point.loader, storage.bytes_per_s / point.bytes_per_image))
 
@@ -113,11 +118,11 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
         return replace(service, latency_s=anchor.blocked_s, bytes_per_image=anchor.bytes_per_image)
     size = anchor.bytes_per_image
     device, unproved = _device(service, first, points, size, storage)
-    # On a device in full use a worker's blocked time is a queue; one reader alone on a serial one has no queue.
-    full = first.loader * size >= SATURATED * device and (kind == "banked" or first.workers > 1)
+    # On a device in full use a worker's blocked time is a queue; one reader alone on a single server has no queue.
+    full = first.loader * size >= SATURATED * device and (kind == "token_bucket" or first.workers > 1)
     waits_s = min(first.blocked_s, storage.least_file_s) if full else first.blocked_s
     transfer_s = 0.0
-    if kind == "serial":
+    if kind == "single_server":
         transfer_s = min(size / device, first.blocked_s) if math.isfinite(device) else first.blocked_s
     latency_s = max(0.0, waits_s - transfer_s)
     return replace(
@@ -138,7 +143,7 @@ def _device(
     seen = most.loader * size
     if storage.bytes_per_s is not None:
         return max(storage.bytes_per_s, seen), math.inf
-    if service.law == "serial" and first.blocked_s > 0 and size:
+    if service.law == "single_server" and first.blocked_s > 0 and size:
         return max(size / first.blocked_s, seen), math.inf
     # With more workers than filled it, and cores to spare, a device that gives no more is at its limit.
     undisturbed = replace(service, latency_s=first.blocked_s).terms(most.workers)
@@ -163,7 +168,7 @@ def _anchored(law: Service, anchor: Point) -> Service | None:
         return None
     hands = max(anchor.workers, 1)
     tight = bottleneck == "workers" or terms["workers"] < rate
-    if tight and hands > 1 and law.law == "serial":
+    if tight and hands > 1 and law.law == "single_server":
         # In a queue no single time is at fault: all of them are longer, or shorter.
         slower = terms["workers"] / rate
         own_s = (law.worker_s - law.transfer_s) * slower

@@ -24,7 +24,7 @@ MOST_DOWN = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change to the configuration of a fit: to its service, its loop, or what was performed instead."""
+    """One change to the configuration of a fit: to its service, its loop, or what was measured instead."""
 
     changed: Changed
     to: str

@@ -44,8 +44,8 @@ class Point:
     cores: float
     from_storage: bool
     """False when the files came from memory by intent."""
-    performed: dict[str, float] = field(default_factory=dict)
-    """Images/s of the loader with a resource taken away, where that was performed."""
+    measured: dict[str, float] = field(default_factory=dict)
+    """Images/s of the loader with a resource taken away, where that was measured."""
     unproved: str | None = None
     """Why nothing can be said about other storage."""
 
@@ -72,8 +72,8 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
     if cost is None or not cost.images:
         return "the workers left no record of their time"
     config, per_image = measurement.config, cost.per_image()
-    drains = segments_of(measurement, found.base, "loader_only")
-    cold = cold_fraction(measurement, drains)
+    loader_only = segments_of(measurement, found.base, "loader_only")
+    cold = cold_fraction(measurement, loader_only)
     loader, training = list(found.loader.values()), list(found.end_to_end.values())
     given = measurement.compute.specified_images_per_s is not None
     alone = [] if given else list(rates_by_round(measurement, "resident", "train").values())
@@ -92,16 +92,16 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
         cpu_s=per_image.cpu_s,
         blocked_s=per_image.blocked_s,
         idle_s=max(0.0, max(config.loader.workers, 1) / median(loader) - cost.wall_s / cost.images),
-        bytes_per_image=_bytes_per_image(drains) * min(1.0, 1.0 if cold is None else cold),
+        bytes_per_image=_bytes_per_image(loader_only) * min(1.0, 1.0 if cold is None else cold),
         parent_s=found.overhead_s / config.compute.batch_size,
         cores=measurement.cores_available,
         from_storage=from_storage,
-        performed=_performed(measurement, found),
+        measured=_measured(measurement, found),
         unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
     )
 
 
-def _performed(measurement: Measurement, found: Experiments) -> dict[str, float]:
+def _measured(measurement: Measurement, found: Experiments) -> dict[str, float]:
     """Images/s of the loader without each resource that was really taken away.
 
     Warm files at the CPU time an image that cold ones took: the rate times that settles to 3 % in a second, where
@@ -118,9 +118,9 @@ def _performed(measurement: Measurement, found: Experiments) -> dict[str, float]
     return rates
 
 
-def _bytes_per_image(drains: Sequence[Segment]) -> float:
-    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes is not None)
-    return sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
+def _bytes_per_image(loader_only: Sequence[Segment]) -> float:
+    images = sum(s.steps * s.batch_size for s in loader_only if s.delivered_bytes is not None)
+    return sum(s.delivered_bytes or 0 for s in loader_only) / images if images else 0.0
 
 
 def _why_unproved(

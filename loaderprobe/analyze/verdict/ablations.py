@@ -48,7 +48,7 @@ class Without:
 class Parts:
     """The loader of one measurement with one resource after the other taken away.
 
-    Performed where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
+    Measured where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
     was run but was not what it was to be is no experiment, and no estimate stands in.
     """
 
@@ -73,7 +73,7 @@ class Parts:
     def range_of(self, resource: str) -> tuple[float, float] | None:
         """The loader's speed-up at least and at most, by the 95 % interval of what workers were seen waiting for."""
         costs = {n: cost for n, cost in self.costs.items() if cost is not None and cost.waiting is not None}
-        if resource not in RESOURCES or not costs or (resource == "storage" and self._performed("warm")):
+        if resource not in RESOURCES or not costs or (resource == "storage" and self._measured("warm")):
             return None
         ends = [
             median(
@@ -95,12 +95,12 @@ class Parts:
             return Without(missing=reason)
         if base == "warm":
             return Without(rates=self.loader)
-        performed = self._performed("warm")
-        if performed is None or (performed.missing == KEEPS_SAMPLES and self._looked_at):
+        measured = self._measured("warm")
+        if measured is None or (measured.missing == KEEPS_SAMPLES and self._looked_at):
             # A data set that keeps its samples shows no warm files, only how workers waited for cold ones.
             reason = None if "warm" in possible_modes(self.measurement) else self._why_not_storage()
-            performed = Without(missing=reason) if reason else self._estimated("storage")
-        return performed if performed.missing is None else replace(performed, at_most=self._without_waiting("storage"))
+            measured = Without(missing=reason) if reason else self._estimated("storage")
+        return measured if measured.missing is None else replace(measured, at_most=self._without_waiting("storage"))
 
     def _why_not_storage(self) -> str | None:
         """Where files are as found and nobody looked at workers, only bytes say that they wait for storage."""
@@ -123,7 +123,7 @@ class Parts:
 
     def preprocessing(self) -> Without:
         """Files read, samples that were made before handed over."""
-        return self._performed("cached_samples") or self._estimated("preprocessing")
+        return self._measured("cached_samples") or self._estimated("preprocessing")
 
     def transport(self) -> Without:
         """Samples made, and neither put into a batch nor handed over; without workers there is nobody to hand to.
@@ -132,14 +132,14 @@ class Parts:
         """
         if not self.limits.workers:
             return Without(rates=self.loader)
-        performed = self._performed("no_transport")
-        if performed is not None:
+        measured = self._measured("no_transport")
+        if measured is not None:
             return replace(
-                performed, overhead_s=parent_overhead_s(segments_of(self.measurement, "no_transport", "loader_only"))
+                measured, overhead_s=parent_overhead_s(segments_of(self.measurement, "no_transport", "loader_only"))
             )
         return replace(self._estimated("transport"), overhead_s=0.0)
 
-    def _performed(self, mode: Mode) -> Without | None:
+    def _measured(self, mode: Mode) -> Without | None:
         """None when the mode was not run."""
         rates = rates_by_round(self.measurement, mode, "loader_only")
         if not rates:

@@ -42,7 +42,7 @@ class WorkerCost:
         if self.waiting is None or self.process_cpu_s is None:
             return 0.0
         # A look at a thread that waits for such threads is one at a running worker.
-        computed = self.blocked_s - self.wall_s * self.waiting.waited / self.waiting.looks
+        computed = self.blocked_s - self.wall_s * self.waiting.waited / self.waiting.samples
         busy = self.process_cpu_s - self.cpu_s > HELPERS_AT_LEAST * self.wall_s
         return max(0.0, computed) if busy else 0.0
 
@@ -131,9 +131,9 @@ def interval(values: Sequence[float]) -> Interval:
 
 def parent_overhead_s(segments: Iterable[Segment]) -> float:
     """Seconds a batch that the training thread itself works on receiving and releasing it (from drains)."""
-    drains = list(segments)
-    steps = sum(segment.steps for segment in drains)
-    return sum(segment.thread_cpu_ns for segment in drains) / steps / NS if steps else 0.0
+    loader_only = list(segments)
+    steps = sum(segment.steps for segment in loader_only)
+    return sum(segment.thread_cpu_ns for segment in loader_only) / steps / NS if steps else 0.0
 
 
 def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:

@@ -25,7 +25,7 @@ from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.records.verdict import Ablations
 
-# A mode is performed in so many rounds, or in as many as are asked for, if those are fewer.
+# A mode is measured in so many rounds, or in as many as are asked for, if those are fewer.
 LEAST_ROUNDS = 3
 # What is still ambiguous then gets so many times the rounds, and after that stays what it is.
 MOST_TIMES = 2
@@ -39,13 +39,13 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     possible, screening = possible_modes(measurement), _screening(measurement)
     trained = min(_times(measurement, mode, activity) for mode, activity in screening)
     if not trained:
-        return (*screening, *_drains(possible if thorough else ()))
+        return (*screening, *_loader_only(possible if thorough else ()))
     found = run_experiments(measurement)
     if trained < rounds:
         # What the first round leaves open is measured beside the rest of the screening.
         wanted = set(possible) if thorough else _deciding(measurement, found)
         wanted |= {mode for mode in possible if _times(measurement, mode)}
-        return (*screening, *_drains(tuple(mode for mode in possible if mode in wanted)))
+        return (*screening, *_loader_only(tuple(mode for mode in possible if mode in wanted)))
     again = _doubt_of_the_whole(found) >= 1
     modes = _in_training(measurement, found) if again or found.in_training else ()
     if modes:
@@ -59,7 +59,7 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     if max(done) >= MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
         return ()
     beside: Round = screening if again else ((base_mode(measurement), "loader_only"),)
-    return (*beside, *_drains(tuple(mode for mode in possible if mode in wanted)))
+    return (*beside, *_loader_only(tuple(mode for mode in possible if mode in wanted)))
 
 
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
@@ -107,7 +107,7 @@ def _screening(measurement: Measurement) -> Round:
     return both if measurement.compute.specified_images_per_s is not None else (*both, ("resident", "train"))
 
 
-def _drains(modes: tuple[Mode, ...]) -> Round:
+def _loader_only(modes: tuple[Mode, ...]) -> Round:
     return tuple((mode, "loader_only") for mode in modes)
 
 
@@ -151,8 +151,8 @@ def _far(found: Experiments, top: str, other: str) -> bool:
     """True when one speed-up leads the other clearly: with an estimate among them in every round, by a wide margin."""
     rounds = found.ratios[top].keys() & found.ratios[other].keys()
     wide = all(found.ratios[top][n] >= OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
-    performed = found.how[top] == found.how[other] == "measured"
-    return is_clear(found, top, other) and (performed or wide)
+    measured = found.how[top] == found.how[other] == "measured"
+    return is_clear(found, top, other) and (measured or wide)
 
 
 def _doubt_of_the_whole(found: Experiments) -> float:

@@ -24,9 +24,9 @@ OPEN_LEAD = 1.5
 RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
 # The median drift of CPU speed within 15 s on an idle virtual machine was 8 %.
-RESIDUAL_FLOOR = 0.1
+LEAST_PREDICTION_ERROR = 0.1
 # Noise between rounds excuses no more than this.
-MOST_RESIDUAL = 0.25
+MOST_PREDICTION_ERROR = 0.25
 # Rounds that differ by more than this from the middle one tell nothing of a whole and its parts.
 MOST_NOISE = 0.5
 # With fewer rounds there is no telling noise from a speed-up, and a speed-up must be as large as an estimate's.
@@ -199,8 +199,8 @@ def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
     """
     logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
     if not logs:
-        return None, RESIDUAL_FLOOR
-    return math.expm1(median(logs)), max(RESIDUAL_FLOOR, min(MOST_RESIDUAL, half_width(logs)))
+        return None, LEAST_PREDICTION_ERROR
+    return math.expm1(median(logs)), max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, half_width(logs)))
 
 
 def noise_of(found: Experiments) -> float:
@@ -268,7 +268,7 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     )
 
 
-def cores_are_taken(found: Experiments, *, workers: int, cores_available: float) -> bool:
+def cores_are_busy(found: Experiments, *, workers: int, cores_available: float) -> bool:
     """True when the cores limit the loader, so that more workers would only wait for each other."""
     return bool(_cpu_limit(found, workers, cores_available))
 

@@ -32,12 +32,12 @@ from loaderprobe.stats import median
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     base = base_mode(measurement)
-    drains = segments_of(measurement, base, "loader_only")
-    cost = attributed_cost(measurement, drains)
-    seen = _Seen.of(measurement, drains)
+    loader_only = segments_of(measurement, base, "loader_only")
+    cost = attributed_cost(measurement, loader_only)
+    seen = _Seen.of(measurement, loader_only)
     limits = _limits(measurement, seen.overhead_s, ceiling)
     waiting = cost.waiting if cost else None
-    costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in drains}
+    costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in loader_only}
     parts = Parts(measurement=measurement, loader=seen.loader, costs=costs, limits=limits)
     taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
@@ -89,9 +89,9 @@ class _Seen:
     overhead_s: float
 
     @classmethod
-    def of(cls, measurement: Measurement, drains: Sequence[Segment]) -> _Seen:
+    def of(cls, measurement: Measurement, loader_only: Sequence[Segment]) -> _Seen:
         base = base_mode(measurement)
-        overhead_s = parent_overhead_s(drains) if measurement.config.loader.workers else 0.0
+        overhead_s = parent_overhead_s(loader_only) if measurement.config.loader.workers else 0.0
         loader = rates_by_round(measurement, base, "loader_only")
         alone = _compute_rates(measurement, loader)
         return cls(
@@ -226,10 +226,10 @@ def _compute_rates(measurement: Measurement, loader: Mapping[int, float]) -> dic
 def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling | None) -> estimate.Limits:
     workers = measurement.config.loader.workers
     phase, _ = ceiling_phase(measurement, ceiling, max(workers, 1))
-    drains = segments_of(measurement, base_mode(measurement), "loader_only")
-    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes)
-    bytes_per_image = sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
-    cost = worker_cost(measurement.worker_batches, drains)
+    loader_only = segments_of(measurement, base_mode(measurement), "loader_only")
+    images = sum(s.steps * s.batch_size for s in loader_only if s.delivered_bytes)
+    bytes_per_image = sum(s.delivered_bytes or 0 for s in loader_only) / images if images else 0.0
+    cost = worker_cost(measurement.worker_batches, loader_only)
     if not images and cost is not None:
         bytes_per_image = cost.read_bytes / cost.images
     return estimate.Limits(

@@ -18,7 +18,7 @@ from loaderprobe.units import significant
 # Reading from storage and reading from memory must differ by this factor, and by this much an image, for waiting
 # to tell them apart: from memory a file of 100 kB takes some 50 us, and what else a worker waits for (locks, page
 # faults) is in both.
-TOLD_APART = 3.0
+CLEARLY_LONGER = 3.0
 LEAST_WAIT_S = 1e-4
 # Workers that wait for storage less than this share of their time read from memory.
 WARM_WAIT_SHARE = 0.05
@@ -78,12 +78,15 @@ def met_warm(measurement: Measurement) -> str | None:
     told = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
     if not told or lap.called_bytes < LEAST_BYTES * lap.images:
         return None
-    drains = segments_of(measurement, "baseline", "loader_only")
-    cost = worker_cost(measurement.worker_batches, drains)
+    loader_only = segments_of(measurement, "baseline", "loader_only")
+    cost = worker_cost(measurement.worker_batches, loader_only)
     if cost is None or cost.read_bytes >= LEAST_BYTES * cost.images:
         return None
-    waiting = waiting_of(measurement, drains)
-    if waiting is not None and waiting.count("network") + waiting.kinds.get("pipe", 0) > FROM_ELSEWHERE * waiting.looks:
+    waiting = waiting_of(measurement, loader_only)
+    if (
+        waiting is not None
+        and waiting.count("network") + waiting.kinds.get("pipe", 0) > FROM_ELSEWHERE * waiting.samples
+    ):
         return None  # read calls return what comes over sockets and pipes, too
     if lap.read_bytes >= LEAST_BYTES * lap.images:
         return "not all files are known, so they could not be evicted and came from memory after the first pass"
@@ -169,7 +172,7 @@ def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
     if cold_s is None or warm_s is None:
         return ()
     ratio = max(cold_s, SHORTEST_WAIT_S) / max(warm_s, SHORTEST_WAIT_S)
-    return (_evidence("wait for a file, cold over warm", ratio, TOLD_APART),)
+    return (_evidence("wait for a file, cold over warm", ratio, CLEARLY_LONGER),)
 
 
 def _evidence(metric: str, value: float | None, threshold: float) -> Evidence:
@@ -190,7 +193,7 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> str | None:
     cold_s, warm_s = _wait_s(measurement, "baseline" if mode == "warm" else mode), _wait_s(measurement, "warm")
     if warm_s is None or cold_s is None:
         return "the workers left no record of their time"
-    if cold_s >= TOLD_APART * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
+    if cold_s >= CLEARLY_LONGER * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
         return None
     return (
         f"{_UNCOUNTED}, and waits do not separate cold segments ({significant(cold_s * 1e3)} ms an image) "

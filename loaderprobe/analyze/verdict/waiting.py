@@ -15,7 +15,7 @@ from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind
 
 # Fewer looks say nothing about shares.
-LEAST_LOOKS = 12
+LEAST_SAMPLES = 12
 Z_95 = 1.96
 RESOURCES = ("storage", "network", "lock", "wait")
 RESOURCE_OF: dict[WaitKind, str] = {
@@ -35,7 +35,7 @@ RESOURCE_OF: dict[WaitKind, str] = {
 class Waiting:
     """Looks at workers while they made batches."""
 
-    looks: int
+    samples: int
     kinds: Mapping[WaitKind, int]
     """Looks by kind, `running` left out."""
     subjects: Mapping[str, str] = field(default_factory=dict)
@@ -82,22 +82,22 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
     spans = _spans(measurement, segments)
     kinds: Counter[WaitKind] = Counter()
     subjects: Counter[tuple[str, str]] = Counter()
-    looks = 0
+    samples = 0
     for time_ns, worker, kind, subject in zip(seen.time_ns, seen.worker, seen.kind, seen.subject, strict=True):
         begins, ends = spans.get(worker, ([], []))
         place = bisect_right(begins, time_ns) - 1
         if place < 0 or time_ns > ends[place]:
             continue  # between two batches: idle
-        looks += 1
+        samples += 1
         name = WAIT_KINDS[kind]
         if name != "running":
             kinds[name] += 1
             if subject >= 0:
                 subjects[RESOURCE_OF[name], seen.subjects[subject]] += 1
-    if looks < LEAST_LOOKS:
+    if samples < LEAST_SAMPLES:
         return None
     met = {resource: name for (resource, name), _ in reversed(subjects.most_common())}
-    return Waiting(looks=looks, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
+    return Waiting(samples=samples, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
 
 
 def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, tuple[list[int], list[int]]]:

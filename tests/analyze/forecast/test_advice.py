@@ -29,7 +29,7 @@ def advised(measurement: Measurement, truth: Truth, **around: Any) -> Recommenda
 
 
 def test_a_measurement_becomes_a_point() -> None:
-    """Rates, service times and performed modes are those that were scripted."""
+    """Rates, service times and measured modes are those that were scripted."""
     measurement = measured(SLOW_DISK, 1)
     point = point_of(measurement, run_experiments(measurement))
     assert not isinstance(point, str)
@@ -38,7 +38,7 @@ def test_a_measurement_becomes_a_point() -> None:
     assert point.cpu_s == pytest.approx(0.004)
     assert point.blocked_s == pytest.approx(0.001)
     assert point.bytes_per_image == pytest.approx(100_000)
-    assert point.performed == {"storage": pytest.approx(250)}
+    assert point.measured == {"storage": pytest.approx(250)}
 
 
 def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
@@ -52,7 +52,7 @@ def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
 
 
 def test_a_full_disk_gets_cache_and_faster_storage() -> None:
-    """Four workers on a disk for one: memory gives what was performed, a disk four times as fast nearly as much."""
+    """Four workers on a disk for one: memory gives what was measured, a disk four times as fast nearly as much."""
     place = Place(root="/data/my photos", size_bytes=1e9, memory_bytes=8e9)
     found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
     cache, storage = [each for each in found if each.speedup > 1][:2]
@@ -84,7 +84,7 @@ def test_workers_come_from_the_knee_with_what_to_type() -> None:
     assert more.speedup == pytest.approx(900 / 200, rel=0.01)
 
 
-def test_measured_neighbours_are_advice_that_was_performed() -> None:
+def test_measured_neighbours_are_measured_advice() -> None:
     """A sweep that tried 1, 2 and 4 workers tells the first two to take 4."""
     truth = replace(SLOW_DISK, bytes_per_s=80e6)
     members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
@@ -136,8 +136,8 @@ def test_nothing_on_the_input_side_helps_where_compute_binds() -> None:
 
 
 @given(
-    st.sampled_from(["banked", "serial", "latency"]), st.integers(0, 6), st.floats(0.001, 0.02), st.floats(0, 0.02),
-    st.floats(5e6, 1e9), st.floats(20, 5000), st.booleans(),
+    st.sampled_from(["token_bucket", "single_server", "latency"]), st.integers(0, 6), st.floats(0.001, 0.02),
+    st.floats(0, 0.02), st.floats(5e6, 1e9), st.floats(20, 5000), st.booleans(),
 )  # fmt: skip
 def test_advice_is_sorted_worth_it_and_never_from_a_refused_forecast(
     law: Any, workers: int, cpu_s: float, latency_s: float, bytes_per_s: float, compute: float, synchronous: bool

@@ -50,7 +50,7 @@ def test_amplification_and_others(measurement: Measurement) -> None:
     """Storage bytes over bytes handed over is read-ahead; what the device moved beyond ours is others'."""
     found = _use(measurement)
     assert found.amplification == pytest.approx(1.1)
-    assert found.read_bytes_per_s and found.foreign_bytes_per_s == pytest.approx(found.read_bytes_per_s)
+    assert found.read_bytes_per_s and found.other_bytes_per_s == pytest.approx(found.read_bytes_per_s)
     metrics = [each.metric for each in found.evidence()]
     assert any("read amplification" in each for each in metrics) and any("other processes" in each for each in metrics)
 

@@ -1,4 +1,4 @@
-"""Speedups from whole measurements: performed or estimated, valid or missing, each with its reason."""
+"""Speedups from whole measurements: measured or estimated, valid or missing, each with its reason."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ spread = st.lists(st.floats(0.9, 1.1), min_size=3, max_size=5)
 
 
 def made(
-    cost: Cost, *, workers: int, performed: tuple[str, ...] = (), wobble: list[float] | None = None,
+    cost: Cost, *, workers: int, measured: tuple[str, ...] = (), wobble: list[float] | None = None,
     synchronous: bool = False, compute: float = 1e5, costs: dict[str, Cost] | None = None, **changes: Any,
 ) -> Measurement:  # fmt: skip
-    """What workers of these costs deliver, in the baseline and the `performed` modes; training is as predicted."""
+    """What workers of these costs deliver, in the baseline and the `measured` modes; training is as predicted."""
     hands = max(workers, 1)
     whole = cost.cpu_s + cost.delay_s + cost.blocked_s
     left = {
@@ -42,14 +42,14 @@ def made(
     }
     rounds = []
     for factor in wobble or [1.0, 1.0, 1.0]:
-        rates = {mode: hands / left[mode] * factor for mode in ("baseline", *performed)}
+        rates = {mode: hands / left[mode] * factor for mode in ("baseline", *measured)}
         loader = rates["baseline"]
         rates["training"] = 1 / (1 / loader + 1 / compute) if synchronous and not workers else min(loader, compute)
         rounds.append(rates)
     return run(rounds, cost, costs, compute=compute, synchronous=synchronous, workers=workers, **changes)
 
 
-def test_performed_modes_give_performed_gains() -> None:
+def test_measured_modes_give_measured_speedups() -> None:
     """W, Q and T drains of 1000, 300 and 260 images/s beside 250 are speed-ups of 4, 1.2 and 1.04, and no estimates."""
     found = run_experiments(run(alike(baseline=250, warm=1000, cached_samples=300, no_transport=260), SLOW_DISK))
     assert {name: speedup.value for name, speedup in found.speedups.items()} == pytest.approx(
@@ -69,7 +69,7 @@ def test_without_transport_the_training_thread_works_as_it_did_without_it() -> N
     assert found.speedups["transport"].value == pytest.approx(16 / 11, rel=1e-6)
 
 
-def test_modes_that_were_not_performed_are_estimated_from_the_workers_time() -> None:
+def test_modes_that_were_not_measured_are_estimated_from_the_workers_time() -> None:
     """Of 8 ms an image, 4 go without storage, 3 without preprocessing, 1 without putting batches together."""
     found = run_experiments(run(alike(baseline=250), Cost(cpu_s=0.004, blocked_s=0.004, collate_s=0.001)))
     assert set(found.how.values()) == {"estimated", "measured"}
@@ -133,7 +133,7 @@ def test_where_compute_binds_the_input_may_still_have_something_to_offer() -> No
     assert alone.bound.reason.code == "largest_speedup" and "input" not in alone.bound.reason.facts
 
 
-def test_a_warm_configuration_performs_its_modes_warm() -> None:
+def test_a_warm_configuration_measures_its_modes_warm() -> None:
     """Q and T beside a warm base are judged warm, and storage has nothing to give."""
     cost = Cost(cpu_s=0.008, cold=0.0)
     found = run_experiments(run(alike(warm=250, cached_samples=2000, no_transport=270), cost, cache="warm"))
@@ -199,12 +199,12 @@ def test_where_no_bytes_are_counted_warm_means_not_waiting(waited_s: float, know
 
 @given(seconds, seconds, st.integers(0, 8), spread, ablated, st.integers(1, 10))
 def test_scaling_all_times_scales_no_verdict(
-    cpu_s: float, blocked_s: float, workers: int, wobble: list[float], performed: tuple[str, ...], power: int
+    cpu_s: float, blocked_s: float, workers: int, wobble: list[float], measured: tuple[str, ...], power: int
 ) -> None:
     """A machine that is slower in everything gets the same words and speed-ups."""
     measurement = made(
         Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=cpu_s / 8), workers=workers, wobble=wobble,
-        performed=performed, compute=300.0,
+        measured=measured, compute=300.0,
     )  # fmt: skip
     one, other = verdict(measurement), verdict(scaled(measurement, 2**power))
     assert (one.bound.side, one.bound.cause, one.bound.candidates) == (
@@ -215,11 +215,11 @@ def test_scaling_all_times_scales_no_verdict(
 
 @given(seconds, seconds, st.integers(0, 8), spread, ablated, st.data())
 def test_the_order_of_rounds_changes_nothing(
-    cpu_s: float, blocked_s: float, workers: int, wobble: list[float], performed: tuple[str, ...], data: st.DataObject
+    cpu_s: float, blocked_s: float, workers: int, wobble: list[float], measured: tuple[str, ...], data: st.DataObject
 ) -> None:
     """Permuting rounds leaves verdict and speed-ups as they are."""
     measurement = made(
-        Cost(cpu_s=cpu_s, blocked_s=blocked_s), workers=workers, wobble=wobble, performed=performed, compute=300.0
+        Cost(cpu_s=cpu_s, blocked_s=blocked_s), workers=workers, wobble=wobble, measured=measured, compute=300.0
     )
     order = data.draw(st.permutations(range(len(wobble))))
     one, other = verdict(measurement), verdict(reordered(measurement, order))
@@ -232,16 +232,14 @@ def test_the_order_of_rounds_changes_nothing(
 
 @given(seconds, seconds, st.floats(1.0, 10.0), st.integers(0, 8), st.booleans(), st.booleans())
 def test_slower_storage_never_lowers_its_gain(
-    cpu_s: float, blocked_s: float, slower: float, workers: int, synchronous: bool, performed: bool
+    cpu_s: float, blocked_s: float, slower: float, workers: int, synchronous: bool, measured: bool
 ) -> None:
-    """Workers that wait longer for the same files gain no less without storage, performed or estimated."""
+    """Workers that wait longer for the same files gain no less without storage, measured or estimated."""
     values = []
     for factor in (1.0, slower):
         cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s * factor)
         found = run_experiments(
-            made(
-                cost, workers=workers, synchronous=synchronous, performed=("warm",) if performed else (), compute=300.0
-            )
+            made(cost, workers=workers, synchronous=synchronous, measured=("warm",) if measured else (), compute=300.0)
         )
         values.append(found.speedups["storage"].value)
     assert values[1] >= values[0] * (1 - 1e-5)
@@ -257,7 +255,7 @@ def test_an_invalid_mode_never_yields_a_firm_word_that_needs_it(
     """A warm mode that was not warm, or a cold one that was not cold, leaves only words that hold without it."""
     cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=cpu_s / 4)
     measurement = made(
-        cost, workers=workers, performed=MODES, costs={mode: replace(cost, cold=share)}, compute=compute
+        cost, workers=workers, measured=MODES, costs={mode: replace(cost, cold=share)}, compute=compute
     )  # fmt: skip
     resource = {"warm": "storage", "cached_samples": "preprocessing", "no_transport": "transport"}[mode]
     found, experiments = verdict(measurement), run_experiments(measurement)
@@ -274,7 +272,7 @@ def test_an_invalid_mode_never_yields_a_firm_word_that_needs_it(
 def test_cold_that_nobody_can_prove_never_makes_storage_the_cause(
     cpu_s: float, blocked_s: float, workers: int, compute: float
 ) -> None:
-    """Where bytes are not counted and no warm mode was performed, no word names an input cause."""
+    """Where bytes are not counted and no warm mode was measured, no word names an input cause."""
     found = verdict(made(Cost(cpu_s=cpu_s, blocked_s=blocked_s), workers=workers, compute=compute, facts=UNCOUNTED))
     assert found.bound.cause in ("compute", "balanced", "inconclusive")
 

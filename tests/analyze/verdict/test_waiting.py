@@ -11,7 +11,7 @@ from loaderprobe.analyze.forecast.advice import advise
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import attributed_cost, segments_of
 from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.analyze.verdict.waiting import LEAST_LOOKS, Waiting, waiting_of
+from loaderprobe.analyze.verdict.waiting import LEAST_SAMPLES, Waiting, waiting_of
 from loaderprobe.records.measurement import FirstLap, Measurement
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
 from tests.analyze.runs import Cost, alike, run
@@ -46,7 +46,7 @@ def looked(measurement: Measurement, *kinds: WaitKind, subject: str = "", outsid
 
 
 def waiting(**kinds: int) -> Waiting:
-    return Waiting(looks=sum(kinds.values()), kinds={k: v for k, v in kinds.items() if k != "running"})  # type: ignore[misc]
+    return Waiting(samples=sum(kinds.values()), kinds={k: v for k, v in kinds.items() if k != "running"})  # type: ignore[misc]
 
 
 def test_only_looks_while_a_batch_is_made_count() -> None:
@@ -56,7 +56,7 @@ def test_only_looks_while_a_batch_is_made_count() -> None:
     assert found is not None
     batches = len(seen.worker_batches.batch)
     assert dict(found.kinds) == {"network": batches}
-    assert found.looks == 2 * batches
+    assert found.samples == 2 * batches
 
 
 def test_a_few_looks_are_none() -> None:
@@ -64,7 +64,7 @@ def test_a_few_looks_are_none() -> None:
     seen = looked(run(alike(baseline=100), WAITING), "network")
     waits = seen.waits
     assert waits is not None
-    few = LEAST_LOOKS - 1
+    few = LEAST_SAMPLES - 1
     cut = replace(
         waits,
         time_ns=waits.time_ns[:few],
@@ -100,8 +100,8 @@ def test_waiting_that_is_seen_is_named(kind: WaitKind, cause: str) -> None:
 
 def test_a_wait_that_a_lock_may_be_held_in_is_named_beside_the_lock() -> None:
     """Workers that sleep while they hold a shared lock wait less for it once they sleep less."""
-    looks: tuple[WaitKind, ...] = ("lock", "lock", "lock", "sleep", "running")
-    found = verdict(looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), *looks))
+    samples: tuple[WaitKind, ...] = ("lock", "lock", "lock", "sleep", "running")
+    found = verdict(looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), *samples))
     assert (found.bound.side, found.bound.cause) == ("input", "either")
     assert set(found.bound.candidates) == {"lock", "wait"}
     alone = verdict(looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), "lock", "running"))

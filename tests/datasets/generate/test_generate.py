@@ -161,10 +161,10 @@ def test_files_that_no_record_names_are_made_again(tmp_path: Path, make: Make) -
 
 
 def test_the_pool_is_painted_once(tmp_path: Path, make: Make) -> None:
-    """A set that goes on takes the saved pictures; when they were changed it is refused, not continued with others."""
+    """A set that goes on takes the saved base images; with changed ones it is refused."""
     directory = make(tmp_path)
     painted: list[tuple[int, int]] = []
-    make(tmp_path, count=80, on_picture=lambda *now: painted.append(now))
+    make(tmp_path, count=80, on_base_image=lambda *now: painted.append(now))
     assert painted == []
     other = make(tmp_path / "other", seed=1)
     (directory / "pool.npz").write_bytes((other / "pool.npz").read_bytes())

@@ -34,7 +34,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, nam
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"classes": 4}, {"pictures": 5}, {"mean_bytes": 2000}, {"layout": "shards"}]
+    "change", [{"seed": 1}, {"classes": 4}, {"base_images": 5}, {"mean_bytes": 2000}, {"layout": "shards"}]
 )
 def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, change: dict[str, object]) -> None:
     """Sets of two specs are never mixed."""
@@ -46,7 +46,7 @@ def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, cha
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}, {"pictures": 0}, {"mean_bytes": 0}]
+    "change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}, {"base_images": 0}, {"mean_bytes": 0}]
 )
 def test_impossible_numbers_are_refused(tmp_path: Path, make: Make, change: dict[str, int]) -> None:
     """A number that cannot be is a bad value, not a traceback from numpy."""
@@ -66,7 +66,7 @@ def test_a_file_in_the_way_is_a_bad_path(tmp_path: Path, make: Make) -> None:
 def test_too_little_room_is_refused_before_writing(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, shortage: dict[str, int]
 ) -> None:
-    """Bytes or inodes short: nothing is written, not even the pictures."""
+    """Bytes or inodes short: nothing is written, not even the base images."""
     room = {"f_bavail": 10**9, "f_frsize": 4096, "f_files": 10**9, "f_favail": 10**9}
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**room | shortage))
     with pytest.raises(NoSpace):
@@ -213,7 +213,7 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, make: Make) -> None:
         "from pathlib import Path; import sys; from loaderprobe.datasets.generate.generate import generate\n"
         "from loaderprobe.datasets.generate.request import SetRequest\n"
         "say = lambda done, _: done and print('alive', flush=True)\n"
-        "request = SetRequest(resolution=(64, 48), classes=3, pictures=4)\n"
+        "request = SetRequest(resolution=(64, 48), classes=3, base_images=4)\n"
         f"generate(Path({str(tmp_path)!r}), request, count=100_000, processes=2, progress=say)"
     )
     command = [sys.executable, "-c", program]
