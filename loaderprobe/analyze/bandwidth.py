@@ -118,7 +118,7 @@ def _from_shape(
 
 
 def _kind(measured: BandwidthMeasurement) -> DeviceKind:
-    """Ladder and pauses together: the ladder tells latency from bandwidth, the pauses what idle time is worth."""
+    """The ladder separates latency from bandwidth; the phase with pauses shows whether idle time is credit."""
     alone = next((phase for phase in measured.ladder if phase.readers == 1), None)
     paced = measured.phase("paced")
     if alone is None or paced is None or len(measured.ladder) < 2:

@@ -33,7 +33,7 @@ def verdict(
 ) -> Verdict:
     """Judge one measurement, with the ceiling of its storage where there is one.
 
-    `seen` is what `look` found in its profiler window, where that was looked at before. Raises BadValue when the
+    `reading` is its profiler window, where `read_window` was called before. Raises BadValue when the
     measurement holds no end-to-end segment.
     """
     found = run_experiments(measurement, ceiling)
@@ -105,7 +105,7 @@ def _rate_facts(measurement: Measurement, found: Experiments) -> dict[str, float
 
 
 def _file_facts(measurement: Measurement, found: Experiments, judgement: Judgement) -> dict[str, float | str]:
-    """That files were not cold as asked; that only the workers' waiting tells cold reads from warm ones."""
+    """That files were not cold as asked; that only the workers' waiting separates cold reads from warm ones."""
     if judgement.cause == "inconclusive":
         return {}
     facts: dict[str, float | str] = {}

@@ -23,7 +23,7 @@ from loaderprobe.system.pagecache import LinuxPageCache
 CEILING_S = 1.5
 CEILING_LONGEST_S = 5.0
 CEILING_SHARE = 0.2
-# What tells kinds apart: one reader, a few, many, and one that pauses.
+# What separates kinds: one reader, a few, many, and one that pauses.
 KIND_READERS = (1, 4, 16)
 KIND_S = 1.0
 # Five phases that may each take five times their shortest time.

@@ -1,4 +1,4 @@
-"""`loaderprobe.diagnose`: what binds a user's own loader, and a user's own step."""
+"""`loaderprobe.diagnose`: what limits a user's own loader and step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from loaderprobe.units import format_bytes, significant
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-# Folders above this depth may hold anything: nobody is told to read them whole.
+# Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3
 # What speaks of a device that trains, where there is no step.
 OF_TRAINING = ("speed-up if compute were free", "accelerator utilization", "share of time waiting for input")
@@ -41,7 +41,7 @@ OF_TRAINING = ("speed-up if compute were free", "accelerator utilization", "shar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis(Findings):
-    """What binds a loader, why, and what would change it. Prints itself in terminals and notebooks."""
+    """What limits a loader, why, and what would change it. Prints itself in terminals and notebooks."""
 
     measurement: Measurement
     """The raw times and counters that everything else follows from."""
@@ -73,7 +73,7 @@ def diagnose(
     cache: CacheState = "cold",
     progress: OnStage | None = None,
 ) -> Diagnosis:
-    """Find out what binds training with this `torch.utils.data.DataLoader`, by taking each resource away.
+    """Find out what limits training with this `torch.utils.data.DataLoader`, by removing each resource.
 
     `step(batch)` trains on one batch, and is really called, over and over; without it the loader alone is
     judged. A copy of the loader is driven, with workers of its own: the loader, its sampler and all random
@@ -205,7 +205,7 @@ def _alone(measured: Measurement) -> Interval:
 
 
 def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Advice, ...]:
-    """Without a step nobody asked what to train on."""
+    """Without a step, no advice about accelerators."""
     around = Surroundings(place=data.place())
     found = recommend(measured, run_experiments(measured), around).advice
     return (

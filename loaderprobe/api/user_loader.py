@@ -213,7 +213,7 @@ def _session(
 
 
 def _run(session: Session, own: Any, loader: Any) -> tuple[str, ...]:
-    """Measure; a note tells when a round was broken off. Raises OutOfTimeError when that was the first."""
+    """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first."""
     try:
         session.run()
     except StopIteration as error:
@@ -232,7 +232,7 @@ def _ended(taken: int, loader: Any) -> BadValue:
     if taken:
         return BadValue(
             f"the loader ended after {taken} batch{'' if taken == 1 else 'es'} and did not begin again",
-            hint="make the data set's __iter__ start anew each time",
+            hint="make the data set's __iter__ start from the beginning each time",
         )
     count, size = _count(loader.dataset), loader.batch_size
     if count == 0:

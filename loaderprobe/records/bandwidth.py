@@ -1,4 +1,4 @@
-"""What `loaderprobe bandwidth` found: how fast storage hands over files, what limits it, and what that feeds.
+"""What `loaderprobe bandwidth` found: how fast storage delivers files, what limits it, and what that feeds.
 
 Names and units are fio's where fio has them: `bw_bytes` (bytes/s), `iops` (read calls/s), `runtime` (ms),
 `clat_ns` (one read call), `percentile`.
@@ -58,7 +58,7 @@ class BandwidthPhase:
     runtime: float
     """ms of reading, all of it."""
     io_bytes: int
-    """Bytes handed over in that time."""
+    """Bytes delivered in that time."""
     bw_bytes: float
     bw_low: float
     bw_high: float
@@ -76,9 +76,9 @@ class BandwidthPhase:
     storage_bytes: int | None
     """What this process read from storage; None where the file system does not account reads."""
     cold_fraction: float | None
-    """Storage bytes over bytes handed over, at most 1."""
+    """Storage bytes over bytes delivered, at most 1."""
     amplification: float | None
-    """Storage bytes over bytes handed over, when cold: above 1 is read-ahead that nobody asked for."""
+    """Storage bytes over bytes delivered, when cold: above 1 is unused read-ahead."""
     other_bytes_per_s: float | None
     """What the same devices read for others meanwhile; None where it cannot be seen."""
     resident_before: float | None
@@ -193,7 +193,7 @@ class StorageCeiling:
     missing: str | None = None
     """Why there is no phase."""
     kind: DeviceKind | None = None
-    """None where nobody needed to know: storage held nothing back."""
+    """None where it was not needed: storage was no limit."""
 
     def __post_init__(self) -> None:
         for phase in self.phases:

@@ -17,7 +17,7 @@ CacheState = Literal["cold", "warm", "as-found"]
 Pipeline = Literal["imagenet", "crop"]
 Decoder = Literal["pillow", "torchvision"]
 TensorType = Literal["float32", "uint8"]
-"""What a worker hands over: normalised floats, or bytes that the device normalises."""
+"""What a worker sends: normalised floats, or bytes that the device normalises."""
 Precision = Literal["auto", "bf16", "fp16", "fp32", "tf32"]
 """Of the training: bf16 and fp16 by autocast, fp16 with a scaled loss; tf32 is fp32 whose products NVIDIA's tensor
 cores round. auto: bf16 on CUDA, fp32 on the CPU."""
@@ -206,7 +206,7 @@ class LoaderSpec:
     pin_memory: bool = True
     """Batches for a GPU are put into pinned memory, from which copies do not hold up the host."""
     gpu_decode: bool = False
-    """Workers hand over encoded files; the GPU decodes, crops and normalises them."""
+    """Workers send encoded files; the GPU decodes, crops and normalises them."""
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -221,7 +221,7 @@ class LoaderSpec:
 
     @property
     def batches_ahead(self) -> int:
-        """Batches that the loader has requested but not yet handed over."""
+        """Batches that the loader has requested but not yet received."""
         return self.workers * self.prefetch_factor
 
 
@@ -297,7 +297,7 @@ class SweepSpec:
     budget_s: float | None = None
     """Wall seconds for the whole sweep; None leaves each configuration its usual time."""
     time_limit_s: float = 600.0
-    """A configuration that takes longer than this has hung, and is stopped."""
+    """Timeout of one configuration, which is then stopped."""
     thorough: bool = False
     """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
     command: tuple[str, ...] = field(default=())

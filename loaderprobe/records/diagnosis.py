@@ -22,7 +22,7 @@ class Findings:
     side: Side
     cause: Cause
     candidates: tuple[str, ...]
-    """With cause `either`: the resources that cannot be told apart."""
+    """With cause `either`: the resources whose speed-ups do not differ."""
     reason: Reason
     sentence: str
     """The reason in words."""
@@ -34,7 +34,7 @@ class Findings:
     cache: CacheState
     """The state of the files that was asked for; `as-found` where the data set hides them."""
     files_were: FilesWere | None
-    """What the reads showed; None where nothing tells, or no file is read."""
+    """What the reads showed; None where nothing shows it, or no file is read."""
     first_epoch_images_per_s: float | None
     """Of the loader alone while the data set had not made its samples yet; None where later epochs are as slow."""
     later_epochs_images_per_s: float | None

@@ -18,7 +18,7 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # 1  2026-11  first version
 # 2  2026-11  read_amplification, other_read_bytes_per_s; disk_ceiling_fraction is measured
 # 3  2026-11  tensor, instrument_cpu_fraction, forecasts, knees; advice has a command, its rates before and after,
-#             how it is known and what binds then
+#             how it is known and what limits then
 # 4  2026-11  gpu_window: why the GPU was idle, and estimates of how full it was; more counters in gpu
 # 5  2026-11  files_were; causes network, lock and wait with their rates and gains; a side without a cause
 # 6  2026-11  all options of a configuration; step_time and worker_time; a knee names its configurations by key only;

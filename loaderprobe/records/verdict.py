@@ -130,7 +130,7 @@ class Bound:
     side: Side
     cause: Cause
     candidates: tuple[str, ...]
-    """With cause `either`: the resources that cannot be told apart."""
+    """With cause `either`: the resources whose speed-ups do not differ."""
     reason: Reason
     sentence: str = ""
     """The reason in words; `render` adds it where the verdict leaves the program."""
@@ -197,7 +197,7 @@ class Verdict:
     disk_ceiling_fraction: float | None
     """Storage reads over the ceiling of the storage at the concurrency of the workers."""
     read_amplification: float | None
-    """Storage bytes over bytes handed over; above 1 is read-ahead that is not used."""
+    """Storage bytes over bytes delivered; above 1 is read-ahead that is not used."""
     other_read_bytes_per_s: float | None
     """Other processes' reads from the same devices meanwhile."""
     gpu: dict[str, float | str]
@@ -206,7 +206,7 @@ class Verdict:
     step_time: StepTime
     worker_time: WorkerTime | None
     files_were: FilesWere | None
-    """None where nothing tells, or no file is read."""
+    """None where nothing shows it, or no file is read."""
     instrument_cpu_fraction: float | None
     """CPU time that recording took in the workers, over the CPU time of what it recorded."""
     unavailable: dict[str, str] = field(default_factory=dict)

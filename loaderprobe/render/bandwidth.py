@@ -130,7 +130,7 @@ def _line(columns: Sequence[_Column], cells: Sequence[str], styles: Sequence[str
 
 
 def _layout(phases: Sequence[BandwidthPhase], report: BandwidthReport, width: int) -> Sequence[_Column]:
-    """The columns that fit: narrower gaps, then no shares; a bar where there is room."""
+    """The columns that fit: narrower gaps, then no shares; a bar where it fits."""
     for gap, shares in ((2, True), (1, True), (1, False)):
         columns = _columns(phases, report, gap=gap, shares=shares)
         left = width - sum(column.width for column in columns) - 2

@@ -9,7 +9,7 @@ from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percen
 from loaderprobe.units import format_bytes, format_rate, join_words, significant
 
 OTHER_READS_FROM = 0.05
-"""Reads of others from this share of the phase's own rate on are told."""
+"""Other processes' reads are reported from this share of the phase's own rate on."""
 FALLEN_FROM = 0.2
 AMPLIFIED_FROM = 1.1
 RESIDENT_FROM = 0.05
@@ -203,9 +203,9 @@ def _compared(report: BandwidthReport) -> Notes:
     )
     more = _range([phase.amplification or 0 for phase in ahead])
     each = (
-        (shared, f"others read {others} MB/s from the same device meanwhile"),
+        (shared, f"other processes read {others} MB/s from the same device meanwhile"),
         (fell, f"fell {falls} MB/s within the phase: burst credit, or a throttle"),
-        (ahead, f"{more} times as many bytes were read from storage as handed over: read-ahead that nobody asked for"),
+        (ahead, f"{more} times as many bytes were read from storage as delivered: unused read-ahead"),
     )
     return [(_subject(report, phases), text) for phases, text in each if phases]
 

@@ -169,7 +169,7 @@ def _place_figures(
     """
     several = len({value["line"] for value in values}) > 1
     for value in values:
-        # Close under the ceiling there is no room for a figure above the point.
+        # Close under the ceiling no figure fits above the point.
         crowded = ceiling is not None and value["y"] > 0.7 * ceiling
         value["place"] = "" if several else "under" if crowded else "over"
     if several:

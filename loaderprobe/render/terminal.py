@@ -55,7 +55,7 @@ STYLES = {
 }
 
 _BOUND_COLUMNS = 20
-"""`input: preprocessing` is the longest verdict that leaves room for the speed-ups in 80 columns."""
+"""`input: preprocessing` is the longest verdict that fits beside the speed-ups in 80 columns."""
 
 
 _DATA_COLUMNS = 10

@@ -123,7 +123,7 @@ def _columns(ranges: Stretches, begin_ns: int, length_ns: int) -> list[float]:
 
 
 def _bars(columns: Mapping[str, Sequence[float]]) -> list[str]:
-    """One path for each part, stacked upon those before, and letters where there is room."""
+    """One path for each part, stacked upon those before, and letters where they fit."""
     floor = [float(_FLOOR)] * _COLUMNS
     out, letters = [], []
     for name, shares in columns.items():
@@ -180,7 +180,7 @@ def _lane(name: str, ranges: Stretches, begin_ns: int, length_ns: int) -> list[s
 
 
 def _steps(view: TimelineView, begin_ns: int, length_ns: int) -> str:
-    """A mark over the begin of each step, unless they would be closer than can be told."""
+    """A mark over the begin of each step, unless they would be too close to separate."""
     seen = [at for at in view.step_begin_ns if begin_ns <= at <= begin_ns + length_ns]
     if len(seen) > _COLUMNS // 4:
         return ""

@@ -17,7 +17,7 @@ INSTRUMENT_NS = 20_000
 
 
 class FakeClock:
-    """A clock that moves only when somebody sleeps on it or works."""
+    """A clock that moves only when a fake sleeps on it or works."""
 
     def __init__(self) -> None:
         self._now_ns = 1_000_000_000
@@ -94,7 +94,7 @@ class ScriptedLoader:
     cache: FakePageCache
     service: Service
     on_batch: Callable[[int], None] = field(default=lambda _: None)
-    """Called with every batch number before it is handed over; may raise."""
+    """Called with every batch number before it is delivered; may raise."""
     _mode: Mode = field(default="baseline")
     _asked_ns: dict[int, int] = field(default_factory=dict)
     """Batches asked for and not yet begun, by number, in order."""
@@ -139,7 +139,7 @@ class ScriptedLoader:
         return any(number >= first_batch and start < time_ns for number, start in self._begun_ns.items())
 
     def batches(self) -> Iterator[Any]:
-        """Batches of the right length, at the right time; in mode T only their length."""
+        """Batches of the right length, at the right time; without transport only their length."""
         ahead = self.config.loader.batches_ahead
         for number in range(ahead):
             self._asked_ns[number] = self.clock.now_ns()

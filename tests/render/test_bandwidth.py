@@ -239,16 +239,16 @@ def test_each_note_stands_once_with_its_phases() -> None:
     text = view(replace(example_bandwidth(), phases=phases))
     assert text.count("it snowed") == 1
     assert "1 and 2 readers: it snowed" in text
-    assert "1 to 4 readers: others read 10.0 to 40.0 MB/s" in text
+    assert "1 to 4 readers: other processes read 10.0 to 40.0 MB/s" in text
 
 
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
         ({"unread": {"vanished": 3}}, "3 images could not be read to the end: vanished"),
-        ({"other_bytes_per_s": 12.5e6}, "others read 12.5 MB/s from the same device meanwhile"),
+        ({"other_bytes_per_s": 12.5e6}, "other processes read 12.5 MB/s from the same device meanwhile"),
         ({"last_third_bw_bytes": 120e6}, "fell from 204 to 120 MB/s within the phase: burst credit, or a throttle"),
-        ({"amplification": 1.32}, "1.32 times as many bytes were read from storage as handed over"),
+        ({"amplification": 1.32}, "1.32 times as many bytes were read from storage as delivered"),
         ({"cache": "unproved", "cold_fraction": None, "resident_before": 0.4}, "the page cache held 40 % of the files"),
         ({"engine": "processes"}, "read by several processes, which got more than the threads of one"),
     ],

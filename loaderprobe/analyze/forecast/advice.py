@@ -153,7 +153,7 @@ def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list
 
 
 def _batch_seconds(measurement: Measurement, found: Experiments) -> list[list[float]]:
-    """Wall time of each batch in its worker, in order, by round of the drains."""
+    """Wall time of each batch in its worker, in order, by round of the loader alone."""
     records = measurement.worker_batches
     by_number = {number: wall / 1e9 for number, wall in zip(records.batch, records.wall_ns, strict=True)}
     return [

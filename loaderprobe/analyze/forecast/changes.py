@@ -127,7 +127,7 @@ def batch_size(fit: Fit, count: int, compute: float | None) -> Forecast:
 
 
 def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:
-    """Changes that are asked about, and that nobody is told to make: other batch sizes, other storage."""
+    """Changes that are forecast but never advised: other batch sizes, other storage."""
     others = [batch_size(fit, count, given) for count in (batch // 2, batch * 2) if count]
     if not fit.anchor.from_storage:
         return others
@@ -141,7 +141,7 @@ def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:
 
 
 def alternative(fit: Fit, measured: Alternative) -> Forecast:
-    """With another decoder, or with bytes handed over instead of floats; from CPU times measured side by side."""
+    """With another decoder, or with bytes sent instead of floats; from CPU times measured side by side."""
     changed: Changed = "tensor" if measured.name == "uint8" else "decoder"
     if measured.cpu_s <= 0 or measured.usual_cpu_s <= 0:
         return refused(changed, measured.name, "its CPU time was not measured")

@@ -46,7 +46,7 @@ class Fit:
 def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
     """The services that reproduce `anchor` exactly and heed the others; or why there is none.
 
-    Of each law the term that binds at the anchor is set to what was measured there, and none may lie below it.
+    Of each law the term that limits the anchor is set to what was measured there, and none may lie below it.
     """
     kinds: tuple[Law, ...] = LAWS if storage.kind == "unknown" else (storage.kind,)
     if not anchor.from_storage:
@@ -67,9 +67,9 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
 
 
 def _lasting(point: Point, storage: Storage) -> Point:
-    """The point, with no more of a token bucket than it gives in the long run: a segment begins with its credit.
+    """The point, with a token bucket at its long-term rate: a segment begins with its credit.
 
-    Drains of a second on throttled disks ran up to 15 % above what training, and a probe of several seconds, got.
+    On throttled disks a second of the loader alone ran up to 15 % faster than training and than a longer probe.
     """
     if (
         storage.kind != "token_bucket"
@@ -97,7 +97,7 @@ def _beside_compute(anchor: Point) -> Point:
 
 
 def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
-    """The service before it is held against the anchor's rate."""
+    """The service before it is compared with the anchor's rate."""
     first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
     in_the_way = first.loader * first.parent_s >= SATURATED
     service = Service(
@@ -153,11 +153,11 @@ def _device(
 
 
 def _parent_s(points: Sequence[Point], anchor: Point) -> float:
-    """Nothing is handed over without workers, so a serial anchor takes it from its neighbours."""
+    """The serial loader has no transport, so a serial anchor takes it from its neighbours."""
     if anchor.workers:
         return anchor.parent_s
-    handing = [point.parent_s for point in points if point.workers]
-    return median(handing) if handing else 0.0
+    transport = [point.parent_s for point in points if point.workers]
+    return median(transport) if transport else 0.0
 
 
 def _anchored(law: Service, anchor: Point) -> Service | None:

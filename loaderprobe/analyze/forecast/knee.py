@@ -44,7 +44,7 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
     chosen = _smallest(rates)
     bottleneck: Bottleneck | None = None
     if chosen is not None:
-        # What binds beyond: at the knee itself the workers may still be the limit, within 2 %.
+        # The bottleneck beyond: at the knee itself the workers may still be the limit, within 2 %.
         beyond = [number for number in rates if number >= chosen]
         bottleneck = forecasts[beyond[1] if len(beyond) > 1 else chosen].bottleneck
         if len(beyond) == 1 and forecasts[chosen].rising:

@@ -1,4 +1,4 @@
-"""What one change to a measured configuration comes to: the rate of training, its range, and what then binds."""
+"""The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loaderprobe.records.verdict import Bottleneck, How
 NEAR_RANGE = 0.2
 # Training itself repeats no better than this.
 REPEAT = 0.03
-# Handing over float images took up to a quarter of a worker's time, which a serial loader does not show.
+# Sending float images took up to a quarter of a worker's time, which a serial loader does not show.
 UNSEEN_HANDOVER = 0.25
 # No rate is forecast to fall by more.
 MOST_DOWN = 0.9
@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Images/s of training, its range, and what binds."""
+    """Images/s of training, its range, and the bottleneck."""
 
     value: float
     low: float

@@ -45,7 +45,7 @@ class Point:
     from_storage: bool
     """False when the files came from memory by intent."""
     measured: dict[str, float] = field(default_factory=dict)
-    """Images/s of the loader with a resource taken away, where that was measured."""
+    """Images/s of the loader without a resource, where that was measured."""
     unproved: str | None = None
     """Why nothing can be said about other storage."""
 
@@ -102,7 +102,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
 
 
 def _measured(measurement: Measurement, found: Experiments) -> dict[str, float]:
-    """Images/s of the loader without each resource that was really taken away.
+    """Images/s of the loader without each resource whose ablation was measured.
 
     Warm files at the CPU time an image that cold ones took: the rate times that settles to 3 % in a second, where
     the rate alone drifts with the CPU.

@@ -51,7 +51,7 @@ class Storage:
 
     @property
     def _phases(self) -> list[BandwidthPhase]:
-        """Those from storage. Where nobody counts reads, the kind tells: it is found only where readers waited."""
+        """Those from storage. Where reads are not counted, a known kind proves it: only waiting readers show one."""
         good = ("cold",) if self.kind == "unknown" else ("cold", "unproved")
         return [phase for phase in self.ceiling.phases if phase.cache in good] if self.ceiling else []
 
@@ -64,7 +64,7 @@ class Service:
     cpu_s: float
     """CPU time in a worker."""
     other_s: float
-    """Time of a worker that is neither CPU nor storage: handing over, and waiting for the next order."""
+    """Time of a worker that is neither CPU nor storage: transport, and waiting for the next order."""
     latency_s: float
     """Waiting for a file, however small."""
     transfer_s: float
@@ -74,7 +74,7 @@ class Service:
     bytes_per_s: float
     """Of the device; infinite where nothing is known to limit it."""
     unproved_bytes_per_s: float = math.inf
-    """Above this, nobody has seen what the device does."""
+    """Above this the device was not measured."""
     cores: float
     parent_s: float
     """CPU time of the training thread: receiving and releasing."""

@@ -34,7 +34,7 @@ class WindowReading:
 
 
 def read_window(measurement: Measurement) -> WindowReading:
-    """The window of one measurement, if it has one; not yet held against rates."""
+    """The window of one measurement, if it has one; not yet checked against rates."""
     timeline = measurement.timeline
     if timeline is None:
         reason = next((each.reason for each in measurement.missing if each.name == NAME), None)
@@ -86,7 +86,7 @@ def overhead_of(timeline: Timeline) -> float | None:
 
 
 def why_refused(timeline: Timeline) -> str | None:
-    """Why nothing is told from a window; None when it may be."""
+    """Why a window gives no figures; None when it does."""
     window_ns = timeline.end_ns - timeline.begin_ns
     if window_ns <= 0:
         return "the profiler's window is empty"

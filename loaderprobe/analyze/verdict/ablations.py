@@ -16,7 +16,7 @@ from loaderprobe.stats import median
 NEGLIGIBLE_WAIT = 0.05
 
 MODE_WITHOUT: dict[str, Mode] = {"storage": "warm", "preprocessing": "cached_samples", "transport": "no_transport"}
-"""The mode in which an input resource is taken away."""
+"""The mode that removes an input resource."""
 
 
 def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
@@ -46,7 +46,7 @@ class Without:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The loader of one measurement with one resource after the other taken away.
+    """The loader of one measurement with one resource after the other removed.
 
     Measured where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
     was run but was not what it was to be is no experiment, and no estimate stands in.
@@ -63,7 +63,7 @@ class Parts:
         found = {"storage": self.storage(), "preprocessing": self.preprocessing(), "transport": self.transport()}
         if not self._looked_at:
             return found
-        # Without looks at the workers nothing tells these apart from storage.
+        # Without samples of the workers nothing separates these from storage.
         return found | {name: self._estimated(name) for name in RESOURCES if name != "storage"}
 
     @property
@@ -87,7 +87,7 @@ class Parts:
         return ends[0], ends[1]
 
     def storage(self) -> Without:
-        """The same files, or the same batches, from memory; as files are found, nobody knows what comes from there."""
+        """The same files, or the same batches, from memory; unknown where files are read as found."""
         base = base_mode(self.measurement)
         reason = met_warm(self.measurement) or why_not_as_asked(self.measurement, base)
         if reason:
@@ -103,7 +103,7 @@ class Parts:
         return measured if measured.missing is None else replace(measured, at_most=self._without_waiting("storage"))
 
     def _why_not_storage(self) -> str | None:
-        """Where files are as found and nobody looked at workers, only bytes say that they wait for storage."""
+        """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
         if self._looked_at:
             return None
         costs = [cost for cost in self.costs.values() if cost is not None]
@@ -122,11 +122,11 @@ class Parts:
         }
 
     def preprocessing(self) -> Without:
-        """Files read, samples that were made before handed over."""
+        """Files are read, and samples that were made before are returned."""
         return self._measured("cached_samples") or self._estimated("preprocessing")
 
     def transport(self) -> Without:
-        """Samples made, and neither put into a batch nor handed over; without workers there is nobody to hand to.
+        """Samples are made but neither collated nor sent; the serial loader has no transport.
 
         What little the training thread still does is measured where it was done, and nothing in an estimate.
         """

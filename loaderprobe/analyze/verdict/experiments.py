@@ -15,7 +15,7 @@ class Experiments:
     """Rates and speed-ups by round, before anything is judged."""
 
     base: Mode
-    """The mode that is the configuration as asked: W when warm, else C."""
+    """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
     compute: float | None
     loader: dict[int, float]
     without: dict[str, dict[int, float]]
@@ -27,7 +27,7 @@ class Experiments:
     end_to_end: dict[int, float]
     predicted: dict[int, float]
     free_input_speedup: float
-    """What training would gain if the whole input cost nothing."""
+    """The speed-up of training if the whole input were free."""
     cost: WorkerCost | None
     overhead_s: float
     """Seconds a batch that the training thread works on receiving it."""
@@ -41,20 +41,20 @@ class Experiments:
     open: frozenset[str] = frozenset()
     """Resources that are only estimated, and whose mode could be run."""
     in_training: bool = False
-    """True where resources were taken away in training itself: no law of how parts make a whole is needed then."""
+    """True where resources were removed in training itself: no prediction from the parts is needed then."""
     measured_input_speedup: float | None = None
-    """Compute alone over training, both measured: what an input without cost would gain."""
+    """Compute alone over training, both measured: the speed-up of a free input."""
     free_compute_speedup: float | None = None
-    """The loader alone over training, both measured: what compute without cost would gain."""
+    """The loader alone over training, both measured: the speed-up of free compute."""
     training_cores: float | None = None
     """Cores that training keeps busy, workers and training process together."""
     waiting: Waiting | None = None
     """What workers were seen waiting for."""
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Resource to the least and the most that its speed-up can be, where it rests on looks at workers."""
+    """Resource to the least and the most that its speed-up can be, where it comes from samples of workers."""
     met_warm: str = ""
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
     by_waiting: bool = False
-    """True where cold and warm files were told apart only by how long workers waited for them."""
+    """True where only the workers' waiting separates cold files from warm ones."""
     evidence: tuple[Evidence, ...] = ()
-    """By what they were told apart then."""
+    """The waits that separate them then."""

@@ -63,7 +63,7 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
 
 
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
-    """The modes to train in where the parts do not foretell training; transport only where it may matter."""
+    """The modes to train in where the parts do not predict training; transport only where it may matter."""
     transport = found.speedups.get("transport")
     matters = transport is not None and transport.value >= CLEAR_LEAD
     begun = _times(measurement, "no_transport", "train")
@@ -127,7 +127,7 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
         return set()
     worth = {name for name, speedup in found.speedups.items() if speedup.value >= WORTH}
     if found.missing.keys() & MODE_WITHOUT.keys():
-        # Where nobody counts reads, cold ones are told by warm ones beside them. What else is missing stays so.
+        # Where reads are not counted, warm reads beside cold ones prove them cold. What else is missing stays so.
         told = not found.missing.keys() & {"preprocessing", "transport"} and by_waiting(measurement)
         return {"storage", *worth} if told and not _times(measurement, "warm") else set()
     if not worth:
@@ -135,13 +135,13 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     near = {name for name in worth if name != top and not _far(found, top, name)}
     if top in ("storage", "preprocessing") and top in found.open:
-        # Nobody is to spend money on an estimate where it can be measured, and each may hide behind the other.
+        # An estimate is no basis for spending where it can be measured, and each may hide behind the other.
         return {"storage", "preprocessing", *near}
     return {top, *near} if near else set()
 
 
 def _cannot_matter(found: Experiments) -> bool:
-    """True when even an input without cost would not change what binds."""
+    """True when even an input without cost would not change the bottleneck."""
     compute = found.speedups.get("compute")
     free = found.free_input_speedup
     return free < WORTH or (compute is not None and compute.value >= free * CLEAR_LEAD)
@@ -165,7 +165,7 @@ def _doubt_of_the_whole(found: Experiments) -> float:
 
 
 def _ambiguous(found: Experiments) -> bool:
-    """True when measured speed-ups cannot be told apart, or from noise, which more rounds may change."""
+    """True when measured speed-ups do not differ, or are noise, which more rounds may change."""
     names = contenders(found)
     unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
     return unclear and not found.missing and all(found.how[name] == "measured" for name in names)

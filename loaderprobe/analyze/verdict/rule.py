@@ -16,7 +16,7 @@ from loaderprobe.stats import half_width, mean, median, standard_error
 
 # A change that gains less than this is not worth a word: CPU speed alone drifts by more.
 WORTH = 1.05
-# Two speed-ups closer than this, or than two standard errors, cannot be told apart.
+# Two speed-ups closer than this, or than two standard errors, do not differ.
 CLEAR_LEAD = 1.15
 # An estimate may be off by more than the noise: a firm word that rests on one needs this lead.
 OPEN_LEAD = 1.5
@@ -178,14 +178,14 @@ def _idle_reason(gaps: Gaps, cause: Cause) -> Reason:
 
 
 def contenders(found: Experiments) -> tuple[str, ...]:
-    """The resource that gains most, then those that cannot be told apart from it; empty when nothing gains enough."""
+    """The resource with the largest speed-up, then those not clearly below it; empty when none is large enough."""
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
     worth = [name for name, speedup in ranked if speedup.value >= WORTH]
     return tuple(name for name in worth if name == worth[0] or not is_clear(found, worth[0], name))
 
 
 def beyond_noise(found: Experiments, top: str) -> bool:
-    """True when a speed-up is there in spite of what rounds differ by."""
+    """True when a speed-up is outside the noise band of the rounds."""
     logs = [math.log(max(1e-9, ratio)) for ratio in found.ratios[top].values()]
     if len(logs) < LEAST_ROUNDS:
         return found.speedups[top].value >= OPEN_LEAD

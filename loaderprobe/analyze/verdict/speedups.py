@@ -1,4 +1,4 @@
-"""The experiments: what training would gain without storage, preprocessing, transport, or compute."""
+"""The experiments: the speed-up of training if storage, preprocessing, transport or compute were free."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class _Seen:
 
     @property
     def most(self) -> float:
-        """What no input, however fast, can gain more than."""
+        """The most that any input can gain."""
         return _most_speedup(self.alone, self.end_to_end)
 
     @property
@@ -126,13 +126,13 @@ class _Seen:
 def _all_ratios(
     seen: _Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]]
 ) -> dict[str, dict[int, float]]:
-    """Speedups by round: by the law of the loop or, where resources were taken away in training, as training showed."""
+    """Speedups by round: by the law of the loop or, where resources were removed in training, as measured."""
     predicted, most = seen.predicted, seen.most
     ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
     ratios["compute"] = {n: seen.loader[n] / rate for n, rate in predicted.items()}
     if not trained:
         return ratios
-    # The law did not foretell training: of what was not taken away there, only the most that it can gain is left.
+    # The prediction failed: a resource that was not removed in training has only an upper bound.
     estimated = {name: each for name, each in known.items() if each.how == "estimated"}
     return ratios | {n: _at_most(each.rates, seen.loader, most) for n, each in estimated.items()} | dict(trained)
 
@@ -158,13 +158,13 @@ def _still_open(measurement: Measurement, how: Mapping[str, How]) -> frozenset[s
 
 
 def _range(parts: Parts, name: str, most: float) -> tuple[float, float] | None:
-    """By the interval of the share of looks; None for what rests on no looks."""
+    """By the interval of the share of samples; None where it does not come from samples."""
     found = parts.range_of(name)
     return None if found is None else (min(most, found[0]), min(most, found[1]))
 
 
 def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> str:
-    """Where the files were in memory on purpose, or nobody asked for cold ones, that is no reason for doubt."""
+    """Why files that were to be cold were warm; empty where warm files were asked for."""
     if measurement.config.cache == "warm" or measurement.storage_kind == "memory" or files_were(measurement) != "warm":
         return ""
     return taken["storage"].missing or ""
@@ -181,14 +181,14 @@ def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: floa
 
 
 def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None:
-    """What workers waited for is known of all rounds together: one has too few looks."""
+    """What workers waited for is known of all rounds together: one has too few samples."""
     return None if cost is None else replace(cost, waiting=waiting)
 
 
 def in_training(
     measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
 ) -> dict[str, dict[int, float]]:
-    """Speed-ups by round where resources were taken away in training itself; empty where none was."""
+    """Speed-ups by round where resources were removed in training itself; empty where none was."""
     found: dict[str, dict[int, float]] = {}
     for name, mode in MODE_WITHOUT.items():
         rates = rates_by_round(measurement, mode, "train") if mode != base else {}
@@ -241,7 +241,7 @@ def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling
 
 
 def _most_speedup(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:
-    """What no input, however fast, can gain more than: training was seen at this share of what compute can do."""
+    """The most that any input can gain: compute alone over training."""
     if not alone or not end_to_end:
         return math.inf
     return max(1.0, median(list(alone.values())) / median(list(end_to_end.values())))

@@ -24,11 +24,11 @@ LEAST_WAIT_S = 1e-4
 WARM_WAIT_SHARE = 0.05
 # Cold batches of files that are read in parts read about as much each time, but for what is read ahead.
 READ_AGAIN = 0.6
-# Of looks at workers: so many on sockets and pipes show that the data come from there.
+# Of samples of workers: so many on sockets and pipes show that the data come from there.
 FROM_ELSEWHERE = 0.05
 # Samples that take less than this share of the CPU time the second time were kept.
 WORK_AGAIN = 0.6
-# No clock tells of a shorter wait.
+# No clock resolves a shorter wait.
 SHORTEST_WAIT_S = 1e-6
 KEEPS_SAMPLES = "the data set keeps its samples, so warm files take less work and show nothing"
 _UNCOUNTED = "this file system counts no bytes"
@@ -45,7 +45,7 @@ def as_found(measurement: Measurement) -> bool:
 
 
 def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
-    """Why the segments of a mode were not in the state of the base (or, for W, not warm); None when they were."""
+    """Why the segments of a mode were not in the state of the base (or, in `warm`, not warm); None when they were."""
     if as_found(measurement):
         return None
     if measurement.access != "files":
@@ -74,7 +74,7 @@ def met_warm(measurement: Measurement) -> str | None:
     lap = measurement.first_lap
     if measurement.access == "files" or base_mode(measurement) == "warm" or lap is None:
         return None
-    # Of files that nobody knows, nobody knows either whether their reads would be counted.
+    # Of unknown files it is not known either whether their reads would be counted.
     told = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
     if not told or lap.called_bytes < LEAST_BYTES * lap.images:
         return None
@@ -114,7 +114,7 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
     lap = measurement.first_lap
     if lap is None or not lap.images:
         return None
-    # What was cold in one of the two laps; a lap that begins anew also reads ahead what it does not use.
+    # What was cold in one of the two laps; a lap that begins again also reads ahead what it does not use.
     laps = [read_bytes / lap.images for read_bytes in (lap.read_bytes, lap.again_read_bytes)]
     first = min((each for each in laps if each >= LEAST_BYTES), default=0.0)
     if not first or read >= READ_AGAIN * first:
@@ -129,7 +129,7 @@ def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[f
 
 
 def files_were(measurement: Measurement) -> FilesWere | None:
-    """What the files of the configuration as asked were; None where nothing tells, or it reads none."""
+    """What the files of the configuration as asked were; None where nothing shows it, or it reads none."""
     base = base_mode(measurement)
     segments = _of(measurement, base)
     if measurement.storage_kind == "memory":
@@ -151,7 +151,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
 
 
 def by_waiting(measurement: Measurement) -> bool:
-    """True where only the workers' waiting tells cold files from warm ones."""
+    """True where only the workers' waiting separates cold files from warm ones."""
     if as_found(measurement) or measurement.storage_kind == "memory":
         return False
     if measurement.access != "files":
@@ -161,7 +161,7 @@ def by_waiting(measurement: Measurement) -> bool:
 
 
 def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
-    """The figure by which cold and warm were told apart, where nothing else tells; else empty."""
+    """The waits that separate cold from warm files, where nothing else does; else empty."""
     if not by_waiting(measurement):
         return ()
     if base_mode(measurement) == "warm":
@@ -211,7 +211,7 @@ def _resident(segments: Sequence[Segment]) -> float | None:
 
 
 def _cost(measurement: Measurement, mode: Mode) -> WorkerCost | None:
-    """Of the drains: training leaves storage more time."""
+    """Of the loader alone: training leaves storage more time."""
     return worker_cost(measurement.worker_batches, segments_of(measurement, mode, "loader_only"))
 
 

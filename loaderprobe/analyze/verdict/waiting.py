@@ -1,6 +1,6 @@
-"""What workers waited for while they made batches, from looks at their threads at random moments.
+"""What workers waited for while they made batches, from samples of their threads at random moments.
 
-A look tells a kind of waiting, not how long it lasted: shares of looks divide the waiting that clocks have measured.
+A sample has the kind of a wait, not its length: shares of samples divide the waiting time that clocks measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind
 
-# Fewer looks say nothing about shares.
+# Fewer samples say nothing about shares.
 LEAST_SAMPLES = 12
 Z_95 = 1.96
 RESOURCES = ("storage", "network", "lock", "wait")
@@ -67,7 +67,7 @@ class Waiting:
 
 
 def _wilson(count: int, of: int, side: float) -> float:
-    """One end of Wilson's interval (1927), which holds for shares near 0 and 1 and for few looks."""
+    """One end of Wilson's interval (1927), which holds for shares near 0 and 1 and for few samples."""
     share = count / of
     middle = share + Z_95**2 / (2 * of)
     half = Z_95 * math.sqrt(share * (1 - share) / of + Z_95**2 / (4 * of * of))
@@ -75,7 +75,7 @@ def _wilson(count: int, of: int, side: float) -> float:
 
 
 def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting | None:
-    """Of the batches of these segments; None without looks enough."""
+    """Of the batches of these segments; None with too few samples."""
     seen = measurement.waits
     if seen is None:
         return None

@@ -54,7 +54,7 @@ class Work:
             else:
                 self._write_together(chunks, processes, found, book)
         except BaseException:
-            # Ctrl-C as much as a full disk, which has no room for a line either: files that no line names are only
+            # Ctrl-C as much as a full disk, which cannot hold a line either: files that no line names are only
             # made again.
             with suppress(OSError):
                 book.close()
