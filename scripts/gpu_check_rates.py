@@ -174,7 +174,7 @@ def within(run: Any, seconds: float) -> Any:
     try:
         measure(run, lambda *_: None)
     except KeyboardInterrupt:
-        pass  # what is done is kept, and told of
+        pass  # what is done is kept and reported
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return judge_run(run)

@@ -85,8 +85,8 @@ def test_names_become_classes() -> None:
     assert plugins.split_name("package.module:Class") == ("package.module:Class", "")
 
 
-def test_unknown_and_missing_parts_are_told_apart() -> None:
-    """Nobody knows the name: a bad value. It cannot be imported: a missing part."""
+def test_unknown_and_missing_parts_differ() -> None:
+    """The name is unknown: a bad value. It cannot be imported: a missing part."""
     with pytest.raises(BadValue, match="no loader named 'dali'"):
         plugins.resolve("loader", "dali")
     with pytest.raises(MissingPart):

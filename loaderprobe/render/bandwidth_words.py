@@ -155,15 +155,15 @@ def made(report: BandwidthReport) -> str:
 
 def notes(report: BandwidthReport) -> Notes:
     """(subject, fact), each once, only what applies."""
-    told: Notes = [("Files", note) for note in report.notes]
-    told += [("Storage", note) for note in report.location.notes]
-    told += _not_made(report)
-    told += _grouped(
+    notes: Notes = [("Files", note) for note in report.notes]
+    notes += [("Storage", note) for note in report.location.notes]
+    notes += _not_made(report)
+    notes += _grouped(
         report, ((phase, note) for phase in report.phases for note in (*phase.notes, *_of_phase(report, phase)))
     )
-    told += _compared(report)
-    told += _method(report)
-    return list(dict.fromkeys(told))
+    notes += _compared(report)
+    notes += _method(report)
+    return list(dict.fromkeys(notes))
 
 
 def _not_made(report: BandwidthReport) -> Notes:
@@ -216,24 +216,24 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _method(report: BandwidthReport) -> Notes:
-    told: Notes = []
+    notes: Notes = []
     if report.drop_caches:
-        told.append(
+        notes.append(
             ("Caches", "those of the whole machine were dropped before each reading, of other programs as well")
         )
     if report.fio:
-        told.append(("Reader", f"{report.fio} did the reading"))
+        notes.append(("Reader", f"{report.fio} did the reading"))
     best = report.best
     if best and not in_memory(report, best):
-        told += _judged(report, best)
+        notes += _judged(report, best)
     if report.phases and _may_burst(report):
-        told.append(
+        notes.append(
             (
                 "Burst",
                 "cloud volumes may keep up a rate for minutes on credit, then fall; phases of seconds cannot tell",
             )
         )
-    return told
+    return notes
 
 
 def _judged(report: BandwidthReport, best: BandwidthPhase) -> Notes:
@@ -243,12 +243,12 @@ def _judged(report: BandwidthReport, best: BandwidthPhase) -> Notes:
         + ("" if part.threshold is None else f" (threshold {_measured(part.threshold, part.unit)})")
         for part in report.kind.evidence
     ]
-    told = [("Evidence of the kind of device", "; ".join(evidence))] if evidence else []
+    notes = [("Evidence of the kind of device", "; ".join(evidence))] if evidence else []
     rest = [feed for feed in report.feeds if feed not in _main_feeds(report.feeds)]
     if rest and best.cache != "mixed":
         others = ", ".join(f"{_count(feed)} x {_name(feed)} ({rate(feed.images_per_s)} images/s)" for feed in rest)
-        told.append(("ResNet-50 on others", others))
-    return told
+        notes.append(("ResNet-50 on others", others))
+    return notes
 
 
 def _measured(value: float, unit: str) -> str:

@@ -109,11 +109,11 @@ def direct_io_alignment(file: int | Path) -> tuple[int, int] | None:
         if number in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
             return None
         raise OSError(number, os.strerror(number), str(file))
-    told: int = struct.unpack_from("=I", answer)[0] & STATX_DIOALIGN
+    known: int = struct.unpack_from("=I", answer)[0] & STATX_DIOALIGN
     memory: int
     offset: int
     memory, offset = struct.unpack_from("=II", answer, STATX_MEMORY_ALIGNMENT)
-    return (memory, offset) if told and memory and offset else None
+    return (memory, offset) if known and memory and offset else None
 
 
 def _on_overlay(paths: Sequence[Path]) -> bool:

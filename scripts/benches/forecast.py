@@ -2,7 +2,7 @@
 
 `forecast_disks` says what is measured. From each visit to the disks is forecast: more workers than two, from
 one and two; each other accelerator; and the faster disk of the same kind, from the slower. How much faster it is, and
-of what kind, `loaderprobe bandwidth` said of both. Each forecast is held against what *other* visits measured
+of what kind, `loaderprobe bandwidth` said of both. Each forecast is compared with what *other* visits measured
 there, so that its error holds what the machine changes meanwhile, as does the error beside it: that of one visit's
 rate taken for another's (repeat). Rows where the accelerator's own rate is all there is to it, by forecast as by
 measurement, are counted apart: that rate is given, so they would only make both errors small.

@@ -109,7 +109,7 @@ def measured() -> Seen:
 
 
 def generated(resolution: Resolution, count: int, base_images: int | None) -> Seen:
-    """Files of a set, looked at with Pillow as anybody's."""
+    """Files of a set, read with Pillow as any other files."""
     request = SetRequest(resolution=resolution, base_images=base_images)
     pool = build_pool(request.pool(), map, lambda *_: None)
     data = [pool.image(0, index, ()) for index in range(count)]

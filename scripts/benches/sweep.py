@@ -2,7 +2,7 @@
 
 3 resolutions x the serial loader and 1, 2, 3, 4, 6, 8 workers on an emulated H100. The quick sweep measures the
 costly experiments only where its verdict is open; each of its verdicts must be that of the thorough sweep, or a
-weaker word (`either`, `balanced`, `undecided`, or the same cause without the cores as its reason).
+weaker word (`either`, `balanced`, `inconclusive`, or the same cause without the cores as its reason).
 """
 
 from __future__ import annotations

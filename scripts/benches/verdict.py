@@ -127,7 +127,7 @@ def compare(rows: Sequence[Row]) -> None:
     """One line for each rule, on the same rows."""
     clear = [row for row in rows if row.truth.clear]
     print(
-        f"{'':14}{'firm-right':>12}{'firm-wrong':>12}{'either':>8}{'undecided':>11}{'mean regret':>13}{'largest':>9}"
+        f"{'':14}{'firm-right':>12}{'firm-wrong':>12}{'either':>8}{'inconclusive':>13}{'mean regret':>13}{'largest':>9}"
         f"{'mean of all rows':>18}"
     )
     for rule in rows[0].said:
@@ -135,7 +135,7 @@ def compare(rows: Sequence[Row]) -> None:
         lost = regrets(clear, rule) or [0.0]
         print(
             f"{rule:14}{found['right']:>6} of {len(clear):2}{found['wrong']:>12}{found['either']:>8}"
-            f"{found['undecided']:>11}{mean(lost):>13.2%}{max(lost):>9.1%}{mean(regrets(rows, rule)):>18.2%}"
+            f"{found['inconclusive']:>13}{mean(lost):>13.2%}{max(lost):>9.1%}{mean(regrets(rows, rule)):>18.2%}"
         )
 
 

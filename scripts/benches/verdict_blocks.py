@@ -40,7 +40,7 @@ BATCH_SIZE = 8
 BURN_S = 0.006
 HEAVY_SIDE = 768
 LOADER_ROUNDS_OF_VERDICT = 100
-"""Added to the round of the verdict's own drains where they stand beside the truth, for rules that need them."""
+"""Added to the rounds of the verdict's own loader segments that stand beside the truth."""
 _TRANSFORM = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
 
 
@@ -142,7 +142,7 @@ class Rack:
         return batch
 
     def step(self, batch: Any) -> None:
-        # In mode T only the number of samples arrives; the device is to train on as many.
+        # Without transport only the number of samples arrives; the device is to train on as many.
         self.devices[self.turns[0]].step(np.empty(batch) if isinstance(batch, int) else batch)
 
     def finish(self) -> tuple[int, ...]:
@@ -163,8 +163,8 @@ class Part:
 class Director:
     """Decides the rounds of a block: the verdict's own, as the standard asks, and in between those of the truth.
 
-    A drain that several accelerators ask for in one round is measured once. The truth has rounds of its own for
-    each accelerator, so that all its parts see the same machine.
+    A loader segment that several accelerators ask for in one round is measured once. The truth has rounds of its own
+    for each accelerator, so that all its parts see the same machine.
     """
 
     def __init__(self, accelerators: Sequence[str], truth_rounds: int, standard: NextRound) -> None:
@@ -202,7 +202,7 @@ class Director:
         names = [name for name in asked if training[name]]
         order = names[turn % len(names) :] + names[: turn % len(names)] if names else []
         if len({each for plan in training.values() for each in plan}) > 1 or any(len(p) > 1 for p in training.values()):
-            raise ValueError(f"training in several modes in one round cannot be told apart: {training}")
+            raise ValueError(f"training in several modes in one round cannot be separated: {training}")
         return self._begin(
             Part(truth=False, asked=asked, trained=tuple(order)), loader_only, [training[n][0] for n in order]
         )
@@ -230,7 +230,7 @@ class Director:
         return self._cut(name, lambda part, _: not part.truth and name in part.asked, loader_only_too=False)
 
     def truth_of(self, name: str) -> Measurement:
-        """The measured speed-ups of one accelerator, and beside them all drains of the verdict's rounds."""
+        """The measured speed-ups of one accelerator, and beside them all loader segments of the verdict's rounds."""
         return self._cut(name, lambda part, _: part.truth and name in part.asked, loader_only_too=True)
 
     def _cut(self, name: str, wanted: Callable[[Part, int], bool], *, loader_only_too: bool) -> Measurement:

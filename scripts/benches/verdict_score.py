@@ -5,18 +5,18 @@ without preprocessing (bytes read, cached samples), and without transport; and t
 accelerator. The true speed-up of a resource is the rate without it over the rate with it, round by round (the
 geometric mean, as CPU speed drifts between rounds but hardly within one). A row is clear when the best speed-up is at
 least 1.10 and leads the second, or 1 where there is none, by over 15 % and over 2 standard errors; or when all are
-under 1.03, which is the truth `balanced`. All else is ambiguous: there nobody can be wrong, only miss a few
-per cent.
+under 1.03, which is the truth `balanced`. All else is ambiguous: there no word is wrong, and costs a few
+per cent at most.
 
 **Words.** A firm word is one resource, or `balanced`; `cpu` is the word `preprocess` with the addition that more
 workers will not help. On clear rows a firm word is right or wrong. `either` that names the truth is neither, and so
-is `undecided`; `either` that does not name it is wrong.
+is `inconclusive`; `either` that does not name it is wrong.
 
 **Regret** is what follows from acting on a word: the best true speed-up over that of the resource named, minus 1.
-Who is told `either` picks one of them blindly, and gets their mean. Who is told `balanced` or `undecided` changes
-nothing and gains nothing: so a rule that is never wrong because it says nothing has regret. It counts on clear rows.
-On ambiguous ones the best speed-up is not known: the largest of four noisy ones is too large on average, whatever was
-said; their regret is in the mean of all rows, beside it.
+A user who reads `either` picks one of them at random and gets their mean. One who reads `balanced` or
+`inconclusive` changes nothing and gains nothing: so a rule that is never wrong because it says nothing has regret.
+It counts on clear rows. On ambiguous ones the best speed-up is not known: the largest of four noisy ones is too large
+on average, whatever was said; their regret is in the mean of all rows, beside it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Row:
     """That the verdict's own segments took, without flushing and preparing caches."""
     rounds: int
     said: dict[str, tuple[str, ...]]
-    """By rule: the resources named, all at once when it cannot tell them apart; `balanced`; none when undecided."""
+    """By rule: the resources named, all whose speed-ups do not differ; `balanced`; none when inconclusive."""
 
 
 def images_per_s(segment: Segment, workers: int) -> float:
@@ -170,7 +170,7 @@ def _named(found: Verdict) -> tuple[str, ...]:
 
 
 def outcome(truth: Truth, said: Sequence[str]) -> str:
-    """right, wrong, either, undecided; or ambiguous, when there is no right and wrong."""
+    """right, wrong, either, inconclusive; or ambiguous, when there is no right and wrong."""
     if not truth.clear:
         return "ambiguous"
     if not said:

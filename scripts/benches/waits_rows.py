@@ -48,7 +48,7 @@ class Row:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What can be taken away from it."""
+        """What can be removed from it."""
         there = {
             "storage": not self.remote,
             "network": self.remote,

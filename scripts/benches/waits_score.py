@@ -6,7 +6,7 @@ with the largest speed-up, and `balanced` when none gains 5 %. A row is clear wh
 where there is none, by over 15 % and over 2 standard errors; or when all speed-ups are under 1.03.
 
 **Words.** `cpu` is `preprocess` with the addition that the cores are all taken: right only where they were, in the
-plain loop. `either`, `undecided` and `inconclusive` are not firm. A firm word is right when it is the truth's; it is
+plain loop. `either` and `inconclusive` are not firm. A firm word is right when it is the truth's; it is
 wrong when following it gains over 5 % less than following the truth (the regret), beyond 2 standard errors; else it
 is near. A side said firmly is wrong in the same way: when the best of its resources falls so far behind the best.
 """

@@ -14,7 +14,7 @@ FILES = example_files()
 
 
 def measured(truth: Truth, workers: int, *, wave: float = 0.0, **changes: Any) -> Measurement:
-    """Three rounds of C and W drains and of training; batch times go up and down by `wave` of themselves."""
+    """Three rounds of the loader alone, cold and warm, and of training; batch times vary by `wave`."""
     config = example_config(
         data=FILES.fingerprint, workers=workers, batch_size=BATCH, compute=f"emulated:{truth.compute:g}", **changes
     )

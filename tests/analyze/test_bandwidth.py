@@ -47,7 +47,7 @@ def judged_phases(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
         ({}, "unknown", None),
     ],
 )
-def test_the_shape_tells_the_limit(ladder: dict[int, float], by: str, knee: int | None) -> None:
+def test_the_shape_shows_the_limit(ladder: dict[int, float], by: str, knee: int | None) -> None:
     """A flat ladder is bandwidth, one in proportion is latency, one that levels off is both, one step is neither."""
     limit = judged(ladder).limit
     assert (limit.by, limit.knee_readers) == (by, knee) and limit.sentence.endswith(".")
@@ -87,7 +87,7 @@ def test_a_probe_that_is_the_limit_says_so() -> None:
         (LEVELLING, 0.3, "unknown"),
     ],
 )
-def test_ladder_and_pauses_tell_the_kind(ladder: dict[int, float], paced: float, kind: str) -> None:
+def test_ladder_and_pauses_show_the_kind(ladder: dict[int, float], paced: float, kind: str) -> None:
     """Flat and quick after pauses: token bucket. Flat and as slow: single server. In proportion: latency."""
     found = judged(ladder, paced=paced).kind
     assert found.kind == kind
@@ -131,7 +131,7 @@ def test_a_busy_probe_gives_no_kind() -> None:
 
 
 def test_a_noisy_ladder_is_not_surely_flat() -> None:
-    """Where the intervals leave room for a rise, or there are none, no kind is given."""
+    """Where the intervals allow a rise, or there are none, no kind is given."""
     for width in (0.0, 0.35):
         phases = [
             replace(phase, bw_low=(1 - width) * phase.bw_bytes, bw_high=(1 + width) * phase.bw_bytes)

@@ -40,18 +40,18 @@ def storage_speedups(*speedups: float) -> Measurement:
 
 
 @pytest.mark.parametrize("speedups", [(0.85, 1.06, 1.30), (0.9, 1.052, 1.06), (1.2,), (1.2, 1.3)])
-def test_a_gain_within_what_rounds_differ_by_is_not_firm(speedups: tuple[float, ...]) -> None:
+def test_a_speedup_within_the_noise_band_is_not_firm(speedups: tuple[float, ...]) -> None:
     """Nor is a small one of fewer than three rounds, which do not tell noise from a speed-up."""
     assert bound(storage_speedups(*speedups)).cause == "inconclusive"
 
 
 @pytest.mark.parametrize("speedups", [(1.18, 1.2, 1.22), (3.0,)])
-def test_a_gain_beyond_it_is(speedups: tuple[float, ...]) -> None:
+def test_a_speedup_beyond_it_is(speedups: tuple[float, ...]) -> None:
     """Rounds that agree, or one that leaves no doubt."""
     assert bound(storage_speedups(*speedups)).cause == "storage"
 
 
-def test_rounds_that_contradict_each_other_tell_nothing() -> None:
+def test_rounds_that_contradict_each_other_are_inconclusive() -> None:
     """Training at half, at all and at twice of what its parts predict averages to no verdict."""
     found = bound(run([{"baseline": 250.0, "training": each} for each in (125.0, 250.0, 500.0)], WAITING, compute=1e5))
     assert found.cause == "inconclusive"
@@ -75,7 +75,7 @@ def test_hidden_files_that_are_read_may_be_called_storage() -> None:
 
 
 def test_a_burst_is_no_rate() -> None:
-    """Six workers hand over six batches at once, after a second: that is six batches a second."""
+    """Six workers return six batches at once, after a second: that is six batches a second."""
     (segment, *_) = run(alike(baseline=100, training=100), WAITING).segments
     second = 10**9
     at_once = (second,) * 6

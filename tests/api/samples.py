@@ -21,7 +21,7 @@ SHAPE = (3, SIDE, SIDE)
 
 
 class Sample(NamedTuple):
-    """As some data sets hand over."""
+    """As some data sets return."""
 
     image: torch.Tensor
     label: int
@@ -101,7 +101,7 @@ class Cropped(Dataset[Any]):
 
 
 class Shared(IterableDataset[Any]):
-    """Iterable: each worker takes its share, shuffled anew each time; `once` can be iterated only once."""
+    """Iterable: each worker takes its share, shuffled again each time; `once` can be iterated only once."""
 
     def __init__(self, paths: list[str], *, once: bool = False, shares: bool = True, length: int | None = None) -> None:
         self.paths = paths

@@ -43,7 +43,7 @@ class _Checker(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_it_says_what_binds_and_by_how_much() -> None:
+def test_it_says_what_limits_and_by_how_much() -> None:
     """In one word each for side and cause, in a sentence, and in figures."""
     found = _found()
     assert (found.side, found.cause) == ("input", "storage")
@@ -118,7 +118,7 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     assert any("keep 14 % of the files in memory" in advice.action for advice in large.advice)
 
 
-def test_nobody_is_told_to_read_a_folder_that_may_hold_anything() -> None:
+def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:
     """The command that warms files names a folder of the data, or is not given."""
     files = BatchFiles(
         batch_size=1,

@@ -102,7 +102,7 @@ damages = st.one_of(
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """Damaged and restored again and again."""
+    """Damaged and restored repeatedly."""
     return stored_run(tmp_path_factory.mktemp("stored") / "run")
 
 

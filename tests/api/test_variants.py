@@ -53,7 +53,7 @@ def test_every_mode_is_measured_on_photographs(judge: Judge, photos: list[str], 
 
 
 class _Spy(FakePageCache):
-    """Remembers what it was told to hold and to drop."""
+    """Remembers what it was asked to hold and to drop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str], workers:
     assert seen[0][0][1, 0, 0, 0] % 8 == 2.0
 
 
-def test_files_that_no_batch_tells_are_evicted_as_a_whole(judge: Judge, paths: list[str], tmp_path: Path) -> None:
+def test_files_of_unknown_batches_are_evicted_as_a_whole(judge: Judge, paths: list[str], tmp_path: Path) -> None:
     """Mapped into memory, or read in C: found among mappings and the data set's own lists, and warm by repetition."""
     whole = tmp_path / "whole.raw"
     whole.write_bytes(b"".join(Path(path).read_bytes() for path in paths))

@@ -154,7 +154,7 @@ def test_a_name_in_a_run_leads_nowhere_else(cli: Cli, run: RunDirectory) -> None
 
 
 def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loaders and computes of somebody's own, known or not, are only words; resuming says what it will import."""
+    """Loaders and computes of third parties, known or not, are only words; resuming says what it will import."""
     (tmp_path / "surprise.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
     run = stored_run(tmp_path / "run", loader="surprise:Loader")
@@ -165,7 +165,7 @@ def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, mon
     assert "its module surprise is going to be imported" in err and "surprise" not in sys.modules
 
 
-def test_a_run_with_a_name_that_nobody_knows_is_shown_and_not_resumed(cli: Cli, tmp_path: Path) -> None:
+def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(cli: Cli, tmp_path: Path) -> None:
     """`report` shows it; `--resume` ends with exit code 2 before it begins."""
     run = stored_run(tmp_path / "run", loader="gone")
     assert cli("report", run.path)[0] == 0

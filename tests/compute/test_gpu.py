@@ -116,7 +116,7 @@ def test_nvml_knows_the_gpu_by_our_uuid() -> None:
     ],
 )  # fmt: skip
 def test_options_train_without_waiting_for_the_gpu(options: dict[str, Any]) -> None:
-    """A step of them is handed over, and torch sees no call that synchronises."""
+    """A step of them is submitted, and torch sees no call that synchronises."""
     compute = CudaCompute("", SystemClock(), example_config(compute="cuda", **options))
     batch = host_batch()
     for _ in range(3):

@@ -114,7 +114,7 @@ def test_whatever_a_step_raises_is_named_as_its_own(error: Exception) -> None:
     assert caught.value.__cause__ is error
 
 
-def test_what_torch_tells_of_a_worker_is_not_the_steps_own() -> None:
+def test_what_torch_reports_of_a_worker_is_not_the_steps_own() -> None:
     """It arrives by a signal, in the midst of whatever runs."""
 
     def step(batch: Any) -> None:

@@ -276,7 +276,7 @@ def _example_rows() -> tuple[ConfigurationRow, ...]:
     failed = _without_figures(
         rows[-1],
         "failed",
-        "a worker was killed by SIGBUS while it handed over its first batch: /dev/shm (64.0 MB) is too small for "
+        "a worker was killed by SIGBUS while it sent its first batch: /dev/shm (64.0 MB) is too small for "
         "8 workers with batches of 19.3 MB",
     )
     return (*rows[:6], skipped, *rows[6:], failed)

@@ -125,7 +125,7 @@ def test_files_stay_encoded_for_a_gpu_that_decodes(photographs: FileSet, tmp_pat
 
 
 def test_an_empty_file_is_named(photographs: FileSet, tmp_path: Path) -> None:
-    """It has no bytes to hand over."""
+    """It has no bytes to send."""
     (tmp_path / "none.JPEG").write_bytes(b"")
     files = replace(photographs, root=str(tmp_path), paths=("none.JPEG",), classes=(0,), size_bytes=(0,))
     with pytest.raises(BadValue, match=r"none\.JPEG is empty"):

@@ -72,7 +72,7 @@ def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     assert listener.heard() == []
 
 
-def test_batches_and_samples_are_told_apart() -> None:
+def test_batches_and_samples_are_separate() -> None:
     """Without a collate_fn a data set yields one sample, or batches of its own."""
     image, images, labels = torch.zeros(3, 8, 8), torch.zeros(6, 3, 8, 8), torch.zeros(6)
     assert [samples_without_collation(item) for item in ((image, 1), image, images, (images, labels))] == [1, 1, 6, 6]
@@ -129,7 +129,7 @@ def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
 
 
 def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
-    """Its batches cannot be told from each other, so nothing is measured."""
+    """Its batches cannot be separated, so nothing is measured."""
 
     class Foreign(DataLoader[Any]):
         def __iter__(self) -> Any:

@@ -53,8 +53,8 @@ def test_what_goes_wrong_in_a_child_is_a_failure_with_its_reason(fork_server: Fo
     assert isinstance(run(fork_server, photographs), Measurement)
 
 
-def test_a_killed_child_is_told_by_its_signal(fork_server: ForkServer, tmp_path: Path) -> None:
-    """The nursery waits for its children and passes on how they ended."""
+def test_a_killed_child_is_known_by_its_signal(fork_server: ForkServer, tmp_path: Path) -> None:
+    """The fork server waits for its children and passes on how they ended."""
     (tmp_path / "order.json").write_bytes(b"no order")
     child = fork_server.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
     os.kill(child.pid, signal.SIGKILL)
@@ -64,7 +64,7 @@ def test_a_killed_child_is_told_by_its_signal(fork_server: ForkServer, tmp_path:
 
 
 def test_a_killed_fork_server_costs_one_configuration_and_not_the_sweep(photographs: FileSet) -> None:
-    """Its child has died with it and is told so; the next child has a new nursery."""
+    """Its child died with it and says so; the next child has a new fork server."""
     with ForkServer() as killed:
 
         def kill(_: Event) -> None:

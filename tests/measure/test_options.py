@@ -51,6 +51,6 @@ def test_what_applies_is_taken() -> None:
 
 @pytest.mark.parametrize("changes", [{"decoder": "torchvision"}, {"pipeline": "crop"}])
 def test_the_gpu_decodes_in_its_own_way(changes: dict[str, str]) -> None:
-    """What tells the CPU how to decode is refused beside it."""
+    """Options for decoding on the CPU are refused beside it."""
     with pytest.raises(BadValue, match="gpu_decode"):
         example_config(gpu_decode=True, **changes)

@@ -28,7 +28,7 @@ def test_a_complete_run_has_nothing_to_plan() -> None:
 
 
 def test_without_a_budget_it_names_the_shortest_and_the_longest_time() -> None:
-    """Nobody starts a sweep without knowing whether it takes minutes or an hour."""
+    """The plan says whether a sweep takes minutes or an hour."""
     assert " min " in told(21)
     assert "--budget" in told(21)
 

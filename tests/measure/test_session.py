@@ -10,7 +10,7 @@ from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Servic
 from tests.measure.conftest import Measure
 
 
-def test_storage_is_named_with_its_exact_gain(measure_fake: Measure) -> None:
+def test_storage_is_named_with_its_exact_speedup(measure_fake: Measure) -> None:
     """2 workers, 2 ms CPU and 6 ms storage an image: 250 images/s cold, 1000 warm, so the speed-up is 4."""
     judged = verdict(measure_fake(Service(cpu_s=0.002, blocked_s=0.006), compute="emulated:100000"))
     assert judged.bound.cause == "storage"
@@ -23,7 +23,7 @@ def test_storage_is_named_with_its_exact_gain(measure_fake: Measure) -> None:
 
 
 def test_compute_is_named_when_the_loader_is_faster(measure_fake: Measure) -> None:
-    """An accelerator of 100 images/s behind a loader of 1000 binds, and is fully used."""
+    """An accelerator of 100 images/s behind a loader of 1000 is the limit, and is fully used."""
     judged = verdict(measure_fake(Service(cpu_s=0.001, blocked_s=0.001), compute="emulated:100"))
     assert (judged.bound.side, judged.bound.cause) == ("compute", "compute")
     assert judged.images_per_s.value == pytest.approx(100, rel=0.001)
@@ -98,7 +98,7 @@ def test_serial_loading_adds_to_a_synchronous_step(measure_fake: Measure) -> Non
     assert judged.predicted_images_per_s == pytest.approx(100, rel=0.02)
 
 
-def test_a_warm_configuration_has_no_storage_to_gain(measure_fake: Measure) -> None:
+def test_a_warm_configuration_has_no_storage_speedup(measure_fake: Measure) -> None:
     """Files that are in memory make the speed-up of free storage 1, measured."""
     files = example_files(512)
     judged = verdict(

@@ -88,7 +88,7 @@ def test_the_budget_is_dealt_out_over_what_is_left(run_directory: RunDirectory, 
     assert [order.budget_s for order in runner.orders] == pytest.approx([95 / 3, 85 / 2, 75])
 
 
-def test_progress_grows_and_tells_the_time_left(run_directory: RunDirectory, measure_fake: Measure) -> None:
+def test_progress_grows_and_gives_the_time_left(run_directory: RunDirectory, measure_fake: Measure) -> None:
     """Shares rise from 0 towards 1, and the estimate falls once a configuration has been timed."""
     clock = FakeClock()
     heard: list[Progress] = []

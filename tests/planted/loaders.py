@@ -24,7 +24,7 @@ class KilledWorker(TorchLoader):
 
 
 class Hanging(TorchLoader):
-    """Opens the named pipe beside the data, which tells the test that it is running, and never answers."""
+    """Opens the named pipe beside the data, which shows the test that it is running, and never answers."""
 
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
         super().__init__(config, files, scratch)

@@ -75,7 +75,7 @@ class SlowDisk:
     measured: float
     """What verified it: bytes/s, or the median s of a request."""
     members: Path | None
-    """The file of the limited cgroup that takes process ids; None when the limit is for everybody."""
+    """The file of the limited cgroup that takes process ids; None when the limit is for all processes."""
     passed_over: tuple[str, ...]
     """Why ways of planting that come before this one did not work."""
 
@@ -141,7 +141,7 @@ def slow_disk(
 
 @contextmanager
 def _guarded(order: Order) -> Iterator[Planted]:
-    """What a guardian planted; it is told to undo it at the end, and sees by itself when this process dies."""
+    """What a guardian planted; it is asked to undo it at the end, and sees by itself when this process dies."""
     guardian = subprocess.Popen(
         [sys.executable, "-m", "tests.planted.slow_guardian"],
         stdin=subprocess.PIPE,

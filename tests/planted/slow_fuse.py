@@ -19,7 +19,7 @@ from typing import Any
 REQUEST_BYTES = 1 << 17
 """The longest read that libfuse 2 takes; the kernel cuts what it reads, and reads ahead, to requests of this."""
 REQUESTS_AT_ONCE = 128
-"""Reads of the page cache are background requests, of which the kernel sends only 12 at once unless told
+"""Reads of the page cache are background requests, of which the kernel sends only 12 at once unless set
 otherwise: the thirteenth reader would wait for the first."""
 NANOSECOND_TIMES = ("st_mtime", "st_atime", "st_ctime")
 ATTRIBUTES = ("st_mode", "st_nlink", "st_size", "st_uid", "st_gid", "st_ino")
@@ -28,7 +28,7 @@ ATTRIBUTES = ("st_mode", "st_nlink", "st_size", "st_uid", "st_gid", "st_ino")
 class Schedule:
     """When each read of a slow device is answered.
 
-    `bytes_per_s` is shared by all reads, in the order they come; None does not limit it. Time in which nobody
+    `bytes_per_s` is shared by all reads, in the order they come; None does not limit it. Time in which no process
     reads counts as credit up to `credit_s` seconds: 0 loses it all, as a disk does. Each read takes `latency_s`,
     any number of them at once. Threads may share it.
     """

@@ -59,7 +59,7 @@ class Planted:
     fill: str = ""
     """Where files are written: the folder itself, or the one behind it when that is read-only."""
     members: str | None = None
-    """The file that takes the ids of the processes that the limit is for; None when it is for everybody."""
+    """The file that takes the ids of the processes that the limit is for; None when it is for all processes."""
     credit_s: float = 0.0
     reasons: tuple[str, ...] = ()
     """Why the ways that were tried before did not work."""
@@ -202,7 +202,7 @@ def _remove(folder: Path) -> None:
 
 
 def _wait_for_the_end(owner_pid: int) -> None:
-    """Until told, or the owner has died: a forked child of its may hold the pipe open for longer."""
+    """Until asked, or the owner has died: a forked child of its may hold the pipe open for longer."""
     ends: list[int] = [sys.stdin.fileno()]
     # No such process: it has died already, and then the pipe will end.
     with contextlib.suppress(OSError):

@@ -232,7 +232,7 @@ def test_nothing_is_left_when_filling_fails(tmp_path: Path) -> None:
 
 
 def test_every_reason_is_named_where_nothing_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk without room for a file system, and no library for FUSE: three ways, three reasons, and no trace."""
+    """A disk too small for a file system, and no library for FUSE: three ways, three reasons, and no trace."""
     monkeypatch.setenv("FUSE_LIBRARY_NAME", "no-such-library")
     with (
         pytest.raises(CannotPlant, match="no token_bucket disk can be planted here") as caught,

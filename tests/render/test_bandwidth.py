@@ -217,21 +217,21 @@ def test_sequential_blocks_are_not_images() -> None:
 
 
 def test_paced_phase_is_no_rate() -> None:
-    """The phase with pauses is not a row; what it was held against is a note."""
+    """The phase with pauses is not a row; what it was compared with is a note."""
     text = render_bandwidth(example_bandwidth())
     assert "20.1" not in text
     assert "rate of 32 readers over that of one 4.91 (threshold 1.25)" in flat(text)
 
 
 def test_read_calls_stand_in_for_files() -> None:
-    """Where the engine tells nothing of whole files, the percentiles are of read calls and called so."""
+    """Where the engine reports nothing on whole files, the percentiles are of read calls and called so."""
     text = render_bandwidth(one_phase(file_ns=None, clat_ns=example_latency(7.7e-3)))
     assert " 6.93 " in row(text, 4)
     assert "p50, p99: time of one read call" in flat(text)
 
 
 def test_each_note_stands_once_with_its_phases() -> None:
-    """A note that several phases share is told once, names them, and gives the range of their figures."""
+    """A note that several phases share is given once, names them, and gives the range of their figures."""
     phases = tuple(
         example_phase(readers, 1e8, notes=("it snowed",) * (readers < 4), other_bytes_per_s=readers * 10e6)
         for readers in (1, 2, 4)
@@ -270,7 +270,7 @@ def test_what_happened_to_a_phase_is_shown(changes: dict[str, Any], note: str) -
         ({"missing": (Missing(name="files", reason="40 files are too few"),)}, "More readers: not measured, 40 files"),
     ],
 )
-def test_how_it_was_measured_is_told(changes: dict[str, Any], note: str) -> None:
+def test_how_it_was_measured_is_shown(changes: dict[str, Any], note: str) -> None:
     """Whatever was out of the ordinary for all phases is a note, and is not there otherwise."""
     assert note in view(replace(example_bandwidth(), **changes))
     assert note not in view(example_bandwidth())

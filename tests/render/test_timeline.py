@@ -93,7 +93,7 @@ def test_a_view_is_well_formed_and_small() -> None:
 
 
 def test_wide_gaps_carry_their_letter() -> None:
-    """Printed without colour, a gap is still told by its letter."""
+    """Printed without colour, a gap is still known by its letter."""
     svg = timeline_chart(drawn(timelines.starved()), "", 125 * MS)
     assert re.findall(r">(\w)</text>", svg).count("I") == 2
 
@@ -126,7 +126,7 @@ def test_the_stretch_shown_is_a_typical_one() -> None:
 
 
 def test_a_window_that_ends_early_is_blank_from_there() -> None:
-    """Nothing is drawn, not even the background, for time that nobody saw."""
+    """Nothing is drawn, not even the background, for time that was not recorded."""
     svg = timeline_chart(drawn(timelines.compute_bound(1)), "", 80 * MS)
     assert 'width="150" height="68"' in svg
 
@@ -175,7 +175,7 @@ def test_an_estimate_of_some_kernels_says_so() -> None:
 
 
 def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
-    """No timeline, no table; the same where records were left out, which is told beside the figures."""
+    """No timeline, no table; the same where records were left out, which is said beside the figures."""
     page = Page(HtmlReport().render(with_windows(timelines.starved(plain_ns=MS))))
     assert "refused above 5%" in page.text
     assert not any(value.startswith("GPU timeline of") for _, value in page.attributes)
@@ -193,7 +193,7 @@ def test_without_a_window_there_is_no_word_of_one() -> None:
     assert {line["gpu_idle_input"] for line in lines} == {""}
 
 
-def test_other_forms_tell_it_in_words() -> None:
+def test_other_forms_say_it_in_words() -> None:
     """Terminal, Markdown, CSV and JSON carry the same shares."""
     report = with_windows(timelines.starved())
     for text in (TerminalReport().render(report, width=200), MarkdownReport().render(report)):

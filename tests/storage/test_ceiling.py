@@ -85,7 +85,7 @@ def test_the_ceiling_reads_as_the_loader_does(folder: Path, monkeypatch: pytest.
 
 
 def test_shards_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader reads parts of them that nobody knows; blocks of 1 MB get about the most that storage has."""
+    """A loader reads unknown parts of them; blocks of 1 MB get about the most that storage has."""
     shard = tmp_path / "000.tar"
     shard.write_bytes(bytes(LARGE_BLOCK_BYTES * 3 + 5))
     seen: list[PhaseSettings] = []

@@ -63,7 +63,7 @@ class NeverEvicting(FakePageCache):
 
 
 def test_a_warm_ladder_is_called_warm(folder: Path) -> None:
-    """Files that nobody could evict are not passed off as a device's speed."""
+    """Files that could not be evicted are not passed off as a device's speed."""
     LinuxPageCache().warm(list(folder.iterdir()))
     measured = _counted(_probe(folder, NeverEvicting()))
     assert all(phase.cache == "warm" and phase.amplification is None for phase in measured.ladder)
@@ -171,14 +171,14 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
 
 
 def test_reading_in_a_row_spoils_the_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where O_DIRECT is refused, the phase in a row fills the cache: the phase after it evicts anew."""
+    """Where O_DIRECT is refused, the phase in a row fills the cache: the phase after it evicts again."""
     monkeypatch.setattr(probe_module, "why_not_direct", lambda _: "refused here")
     measured = _counted(_probe(folder, readers=(1,), scratch_bytes=8 << 20, seconds=0.01))
     paced = measured.phase("paced")
     assert paced is not None and paced.cache == "cold"
 
 
-def test_a_path_that_is_no_utf8_can_be_told(folder: Path) -> None:
+def test_a_path_that_is_no_utf8_can_be_shown(folder: Path) -> None:
     """Bytes that are no text are replaced, so that the JSON can be written."""
     odd = Path(os.fsdecode(os.fsencode(folder.parent) + b"/odd\xff"))
     folder.rename(odd)
@@ -194,7 +194,7 @@ def test_progress_names_what_is_read(folder: Path) -> None:
     assert all(done < total for _, done, total in seen)
 
 
-def test_a_whole_machine_drop_is_done_and_told(folder: Path) -> None:
+def test_a_whole_machine_drop_is_done_and_reported(folder: Path) -> None:
     """With --drop-caches everything is dropped before each reading, and the measurement says so."""
     calls: list[int] = []
     measured = _probe(folder, readers=(1,), drop_all=lambda: calls.append(1))

@@ -134,12 +134,12 @@ def test_an_unreadable_path_leaves_the_call(threads: FakeThreads, watched: Watch
 def test_other_calls(
     threads: FakeThreads, watched: WatchedProcess, call: str | int, arguments: tuple[int, ...], expected: object
 ) -> None:
-    """Sleeping, locks, rings and children are told by the call; an unknown call by its number."""
+    """Sleeping, locks, rings and children are known by the call; an unknown call by its number."""
     threads.waits(call, *arguments)
     assert _seen(watched) == expected
 
 
-def test_an_unknown_call_is_told_by_the_kernel_function(threads: FakeThreads, watched: WatchedProcess) -> None:
+def test_an_unknown_call_is_known_by_the_kernel_function(threads: FakeThreads, watched: WatchedProcess) -> None:
     """Where the number means nothing, wchan may; where that does not, the letter."""
     threads.waits(9999, letter="D", channel="folio_wait_bit_common")
     assert _seen(watched)[0] == "storage"

@@ -128,8 +128,8 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
     worth = {name for name, speedup in found.speedups.items() if speedup.value >= WORTH}
     if found.missing.keys() & MODE_WITHOUT.keys():
         # Where reads are not counted, warm reads beside cold ones prove them cold. What else is missing stays so.
-        told = not found.missing.keys() & {"preprocessing", "transport"} and by_waiting(measurement)
-        return {"storage", *worth} if told and not _times(measurement, "warm") else set()
+        provable = not found.missing.keys() & {"preprocessing", "transport"} and by_waiting(measurement)
+        return {"storage", *worth} if provable and not _times(measurement, "warm") else set()
     if not worth:
         return set()
     top = max(found.speedups, key=lambda name: found.speedups[name].value)

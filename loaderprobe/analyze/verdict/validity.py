@@ -75,8 +75,8 @@ def met_warm(measurement: Measurement) -> str | None:
     if measurement.access == "files" or base_mode(measurement) == "warm" or lap is None:
         return None
     # Of unknown files it is not known either whether their reads would be counted.
-    told = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
-    if not told or lap.called_bytes < LEAST_BYTES * lap.images:
+    counted = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
+    if not counted or lap.called_bytes < LEAST_BYTES * lap.images:
         return None
     loader_only = segments_of(measurement, "baseline", "loader_only")
     cost = worker_cost(measurement.worker_batches, loader_only)

@@ -85,7 +85,7 @@ def test_workers_come_from_the_knee_with_what_to_type() -> None:
 
 
 def test_measured_neighbours_are_measured_advice() -> None:
-    """A sweep that tried 1, 2 and 4 workers tells the first two to take 4."""
+    """A sweep that tried 1, 2 and 4 workers advises 4 to the first two."""
     truth = replace(SLOW_DISK, bytes_per_s=80e6)
     members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
     recommendations, (knee,) = recommend_groups(members, Known(storage={FILES.fingerprint: truth.storage()}))
@@ -119,15 +119,15 @@ def test_varying_batches_get_a_larger_prefetch_factor() -> None:
 
 
 def test_a_faster_device_is_wasted_on_a_slow_disk() -> None:
-    """Where input binds, an accelerator is advised against, with the rate from which it would help."""
+    """Where input is the limit, a faster accelerator is advised against, with the rate from which it would help."""
     truth = replace(SLOW_DISK, compute=900.0)
     found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
     (wasted,) = [each for each in found if each.speedup == 1]
     assert wasted.action == "A faster accelerator gains nothing until the loader delivers more than 900 images/s."
 
 
-def test_nothing_on_the_input_side_helps_where_compute_binds() -> None:
-    """Training at what compute alone reaches gets a faster device, and is told to leave the input."""
+def test_nothing_on_the_input_side_helps_a_compute_bound_training() -> None:
+    """Training at what compute alone reaches gets a faster device, and no advice on the input."""
     truth = Truth(compute=100.0)
     found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
     assert found[-1].action == "A faster input gains nothing: training reaches 100 % of compute alone."
@@ -170,7 +170,7 @@ def test_the_report_carries_knees_forecasts_and_advice() -> None:
 
 
 def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
-    """Nobody knows what came from memory, so neither disks nor caches are forecast; workers are."""
+    """What came from memory is unknown, so neither disks nor caches are forecast; workers are."""
     found = advised(replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False), SLOW_DISK)
     refusals = {each.changed: each.refused for each in found.forecasts}
     assert "read as found" in (refusals["cached_share"] or "")

@@ -147,8 +147,8 @@ def test_free_preprocessing_limits_what_a_decoder_gains() -> None:
     assert rate(alternative(found, cheaper)) == pytest.approx(220.0)
 
 
-def test_an_accelerator_binds_until_the_loader_does() -> None:
-    """Of 100 images/s it binds; of 1000 the loader does, at its own rate."""
+def test_an_accelerator_is_the_limit_until_the_loader_is() -> None:
+    """Of 100 images/s it is the limit; of 1000 the loader is, at its own rate."""
     found = TOKEN_BUCKET.fit(1, 2, anchor=1)
     slow, fast = accelerator(found, 100.0), accelerator(found, 1000.0, "fast")
     assert rate(slow) == pytest.approx(100.0)
@@ -157,7 +157,7 @@ def test_an_accelerator_binds_until_the_loader_does() -> None:
 
 
 def test_a_loader_that_ran_slower_beside_compute_does_not_slow_compute() -> None:
-    """Trained 10 % below its parts by the loader: a slow accelerator still binds at its own rate, workers keep it."""
+    """Trained 10 % below its parts by the loader: a slow accelerator still limits at its own rate, workers keep it."""
     found = TOKEN_BUCKET.fit(1, 2, anchor=1, training=180.0)
     assert rate(accelerator(found, 50.0)) == pytest.approx(50.0)
     assert rate(cores(found, 32.0)) == pytest.approx(180.0)
@@ -194,7 +194,7 @@ def test_workers_queue_before_a_serial_disk(count: int, expected: float) -> None
     assert service.bottleneck("workers", 9) == "storage"
 
 
-def test_reads_that_nobody_counts_are_believed_where_the_kind_is_known() -> None:
+def test_uncounted_reads_are_believed_where_the_kind_is_known() -> None:
     """A file system that accounts no reads still has a bandwidth, once the probe saw readers wait for each other."""
     ceiling = SINGLE_SERVER.storage().ceiling
     assert ceiling

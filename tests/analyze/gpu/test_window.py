@@ -118,7 +118,7 @@ def test_gaps_and_rates_must_agree() -> None:
 
 
 def test_a_late_host_is_named() -> None:
-    """By rates compute binds; the gaps show that the device waits for launches."""
+    """By rates compute is the limit; the gaps show that the device waits for launches."""
     assert bound(profiled(None)).cause == "compute"
     found = bound(profiled(timelines.launch_bound()))
     assert (found.side, found.cause) == ("compute", "host")
@@ -129,7 +129,7 @@ def test_a_late_host_is_named() -> None:
 
 
 def test_a_copy_is_named() -> None:
-    """By rates nobody can tell why training runs slower than its parts; the gaps show pageable copies."""
+    """Rates do not show why training runs slower than its parts; the gaps show pageable copies."""
     assert bound(profiled(None, training=480)).cause == "inconclusive"
     found = bound(profiled(timelines.copied_pageable(), training=480))
     assert (found.side, found.cause) == ("input", "copy")

@@ -67,7 +67,7 @@ def test_an_estimate_ends_it_only_where_nothing_can_be_run() -> None:
     assert ablations(unprepared).code == "not_needed"
 
 
-def test_compute_that_binds_whatever_the_loader_does_ends_it() -> None:
+def test_compute_that_limits_at_any_loader_rate_ends_it() -> None:
     """Where even a free input gains nothing, no mode is worth its time."""
     measurement = run(alike(baseline=250, training=100), EVEN, compute=100)
     assert asked(measurement) == set()
@@ -101,14 +101,14 @@ def test_storage_is_never_named_by_an_estimate(loader: str) -> None:
 
 
 @pytest.mark.parametrize(("count", "more"), [(1, True), (2, True), (3, False)])
-def test_costly_rounds_end_when_gains_differ_clearly(count: int, more: bool) -> None:
+def test_costly_rounds_end_when_speedups_differ_clearly(count: int, more: bool) -> None:
     """Three rounds at least, and no more when one speed-up leads beyond the noise."""
     measurement = after(alike(baseline=250), *[{"baseline": 250.0, "warm": 500.0, "cached_samples": 255.0}] * count)
     assert bool(asked(measurement)) is more
 
 
 @pytest.mark.parametrize(("count", "more"), [(3, True), (5, True), (6, False)])
-def test_ambiguous_gains_get_six_costly_rounds_and_no_more(count: int, more: bool) -> None:
+def test_ambiguous_speedups_get_six_costly_rounds_and_no_more(count: int, more: bool) -> None:
     """Two measured speed-ups within 15 % go on until there have been six rounds, and then both are named."""
     measurement = after(alike(baseline=250), *[{"baseline": 250.0, "warm": 400.0, "cached_samples": 410.0}] * count)
     assert asked(measurement) == (loader_only("baseline", "warm", "cached_samples") if more else set())
@@ -124,7 +124,7 @@ def test_a_mode_that_becomes_a_contender_joins_the_others() -> None:
     assert asked(measurement) == loader_only("baseline", "warm", "cached_samples", "no_transport")
 
 
-def test_where_the_parts_do_not_foretell_training_it_is_measured_without_each_resource() -> None:
+def test_where_the_prediction_fails_training_is_measured_without_each_resource() -> None:
     """Beside training as asked, whether it is a little or far from the prediction; three rounds of that are enough."""
     in_training = {("warm", "train"), ("cached_samples", "train"), ("baseline", "train"), ("baseline", "loader_only")}
     assert asked(run(alike(baseline=250, training=215), EVEN)) == in_training
@@ -237,7 +237,7 @@ def test_every_configuration_comes_to_an_end(
 
 
 @pytest.mark.parametrize(("count", "more"), [(3, True), (6, False)])
-def test_a_gain_within_noise_gets_more_rounds(count: int, more: bool) -> None:
+def test_a_speedup_within_noise_gets_more_rounds(count: int, more: bool) -> None:
     """Rounds that say the opposite of each other are repeated, as long as that may help."""
     speedups = [0.85, 1.06, 1.3, 0.9, 1.07, 1.2][:count]
     measurement = after(

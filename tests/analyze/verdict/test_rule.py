@@ -70,13 +70,13 @@ def judged(found: Experiments) -> Judgement:
         ({"storage": 2.0, "compute": 1.9}, "inconclusive", "either"),
     ],
 )
-def test_the_largest_gain_names_the_cause(named: dict[str, float], side: str, cause: str) -> None:
+def test_the_largest_speedup_names_the_cause(named: dict[str, float], side: str, cause: str) -> None:
     """The resource with the largest speed-up is the cause; close calls name both; small ones none."""
     found = judged(experiments(**named))
     assert (found.side, found.cause) == (side, cause)
 
 
-def test_two_that_cannot_be_told_apart_are_both_named() -> None:
+def test_two_that_do_not_differ_are_both_named() -> None:
     """Candidates are those within 15 % of the largest speed-up, largest first."""
     assert judged(experiments(storage=1.9, preprocessing=2.0, transport=1.1)).candidates == ("preprocessing", "storage")
 
@@ -92,7 +92,7 @@ def test_an_estimate_needs_a_wider_lead(lead: float, cause: str) -> None:
     assert judged(found).cause == "storage"
 
 
-def test_a_small_estimated_gain_is_no_firm_word() -> None:
+def test_a_small_estimated_speedup_is_no_firm_word() -> None:
     """Where nothing else gains, an estimate of 10 % says too little, one of 20 % enough."""
     assert judged(estimated(experiments(storage=1.2), "storage")).cause == "storage"
     small = judged(estimated(experiments(storage=1.1), "storage"))
@@ -117,13 +117,13 @@ def test_waiting_for_cores_makes_the_cause_the_cpu() -> None:
 
 
 def test_a_lead_that_comes_and_goes_is_not_clear() -> None:
-    """A speed-up of 3 beside one of 2 is not told apart when single rounds say the opposite."""
+    """A speed-up of 3 beside one of 2 does not lead when single rounds say the opposite."""
     wide = experiments(storage=3.0, preprocessing=2.0)
     wide.ratios["storage"] = {0: 1.0, 1: 3.0, 2: 5.0}
     assert judged(wide).cause == "either"
 
 
-def test_noise_that_both_gains_share_does_not_hide_the_lead() -> None:
+def test_noise_that_both_speedups_share_does_not_hide_the_lead() -> None:
     """Rounds on a machine that slows down by half move both speed-ups, and the lead stays."""
     shared = experiments(storage=3.0, preprocessing=2.0)
     for name in ("storage", "preprocessing"):
@@ -175,7 +175,7 @@ def test_neither_the_order_of_rounds_nor_the_speed_of_the_machine_changes_the_ve
 @given(
     st.floats(1.0, 1e5), st.floats(1.0, 1e5), st.floats(1.0, 4.0), st.integers(0, 8), st.booleans(), st.floats(0, 0.01)
 )
-def test_slower_storage_never_lowers_its_gain(
+def test_slower_storage_never_lowers_its_speedup(
     loader: float, compute: float, slower: float, workers: int, synchronous: bool, overhead: float
 ) -> None:
     """With the warm rate fixed, a slower cold rate makes the speed-up of free storage no smaller."""

@@ -50,7 +50,7 @@ def made(
 
 
 def test_measured_modes_give_measured_speedups() -> None:
-    """W, Q and T drains of 1000, 300 and 260 images/s beside 250 are speed-ups of 4, 1.2 and 1.04, and no estimates."""
+    """The loader at 1000, 300 and 260 images/s without a resource, beside 250: speed-ups of 4, 1.2 and 1.04."""
     found = run_experiments(run(alike(baseline=250, warm=1000, cached_samples=300, no_transport=260), SLOW_DISK))
     assert {name: speedup.value for name, speedup in found.speedups.items()} == pytest.approx(
         {"storage": 4, "preprocessing": 1.2, "transport": 1.04, "compute": 1}, rel=1e-6
@@ -87,7 +87,7 @@ def test_no_estimate_goes_beyond_what_the_cores_can_do() -> None:
 
 
 def test_an_estimate_heeds_the_ceiling_of_the_storage() -> None:
-    """Storage at its limit gives nothing more to workers that need not decode: the disk, not the decoder, binds."""
+    """Storage at its limit gives nothing more to workers that need not decode: the disk is the limit."""
     busy = run(alike(baseline=200), Cost(cpu_s=0.006, blocked_s=0.004), workers=2)
     phase = example_phase(2, 200.0 * FILE_BYTES)
     ceiling = StorageCeiling(data=FILES.fingerprint, phases=(phase,))
@@ -106,7 +106,7 @@ def test_the_serial_loader_hands_nothing_over() -> None:
 
 
 def test_a_run_of_an_older_version_is_judged_again() -> None:
-    """Without what putting together and recording took, storage is still told; the cost of recording is not known."""
+    """Without what putting together and recording took, storage is still known; the cost of recording is not known."""
     found = verdict(run(alike(baseline=250, warm=1000), SLOW_DISK, recorded=False))
     assert found.bound.cause == "storage"
     assert found.instrument_cpu_fraction is None
@@ -118,7 +118,7 @@ def test_the_cost_of_recording_is_a_share_of_the_workers_cpu_time() -> None:
     assert verdict(run(alike(baseline=250), SLOW_DISK)).instrument_cpu_fraction == pytest.approx(0.02 / 32)
 
 
-def test_where_compute_binds_the_input_may_still_have_something_to_offer() -> None:
+def test_a_compute_bound_training_may_still_profit_from_input() -> None:
     """A serial loader adds to each step: the reason names preprocessing, which would help too."""
     serial = run(
         alike(baseline=200, training=1 / (1 / 200 + 1 / 60)), Cost(cpu_s=0.004, blocked_s=0.001), workers=0,
@@ -166,8 +166,8 @@ def test_files_as_found_leave_storage_to_an_estimate() -> None:
     ("warm_ms", "cause", "words"),
     [(0.05, "storage", "counts no bytes"), (3.0, "inconclusive", "waits do not separate")],
 )
-def test_where_no_bytes_are_counted_waiting_tells_cold_from_warm(warm_ms: float, cause: str, words: str) -> None:
-    """Six ms an image beside 0.05 are cold; beside 3 ms nobody knows, and both are said."""
+def test_where_no_bytes_are_counted_waiting_separates_cold_from_warm(warm_ms: float, cause: str, words: str) -> None:
+    """Six ms an image beside 0.05 are cold; beside 3 ms the state is unknown, and both are said."""
     warm = Cost(cpu_s=0.002, blocked_s=warm_ms / 1e3)
     found = verdict(run(alike(baseline=250, warm=1000), SLOW_DISK, {"warm": warm}, facts=UNCOUNTED))
     assert found.bound.cause == cause
@@ -178,21 +178,21 @@ def test_where_no_bytes_are_counted_waiting_tells_cold_from_warm(warm_ms: float,
 
 
 def test_where_no_bytes_are_counted_reads_without_decoding_must_wait_too() -> None:
-    """Q that waits as little as W was not cold, and its speed-up is missing."""
+    """Cached samples that wait as little as warm files were not cold, and its speed-up is missing."""
     costs = {"cached_samples": Cost(cpu_s=0.0, blocked_s=0.0001), "warm": Cost(cpu_s=0.002, blocked_s=0.0001)}
     found = run_experiments(run(alike(baseline=250, warm=1000, cached_samples=9000), SLOW_DISK, costs, facts=UNCOUNTED))
     assert set(found.missing) == {"preprocessing"}
 
 
 def test_where_no_bytes_are_counted_cold_needs_warm_beside_it() -> None:
-    """Without a warm segment nobody can tell what was cold, so storage is missing."""
+    """Without a warm segment no wait proves what was cold, so storage is missing."""
     found = run_experiments(run(alike(baseline=250), SLOW_DISK, facts=UNCOUNTED))
     assert "counts no bytes" in found.missing["storage"]
 
 
 @pytest.mark.parametrize(("waited_s", "known"), [(0.0001, True), (0.001, False)])
 def test_where_no_bytes_are_counted_warm_means_not_waiting(waited_s: float, known: bool) -> None:
-    """Workers that wait under 5 % of their time on warm files read from memory; beyond that nobody knows."""
+    """Workers that wait under 5 % of their time on warm files read from memory; beyond that it is unknown."""
     found = run_experiments(run(alike(warm=250), Cost(cpu_s=0.008, blocked_s=waited_s), cache="warm", facts=UNCOUNTED))
     assert ("storage" in found.speedups) is known
 
@@ -231,7 +231,7 @@ def test_the_order_of_rounds_changes_nothing(
 
 
 @given(seconds, seconds, st.floats(1.0, 10.0), st.integers(0, 8), st.booleans(), st.booleans())
-def test_slower_storage_never_lowers_its_gain(
+def test_slower_storage_never_lowers_its_speedup(
     cpu_s: float, blocked_s: float, slower: float, workers: int, synchronous: bool, measured: bool
 ) -> None:
     """Workers that wait longer for the same files gain no less without storage, measured or estimated."""
@@ -269,7 +269,7 @@ def test_an_invalid_mode_never_yields_a_firm_word_that_needs_it(
 
 
 @given(seconds, seconds, st.integers(0, 8), st.floats(50, 1e4))
-def test_cold_that_nobody_can_prove_never_makes_storage_the_cause(
+def test_unproved_cold_never_makes_storage_the_cause(
     cpu_s: float, blocked_s: float, workers: int, compute: float
 ) -> None:
     """Where bytes are not counted and no warm mode was measured, no word names an input cause."""

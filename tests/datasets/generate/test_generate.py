@@ -53,7 +53,7 @@ def test_names_and_classes_are_those_of_imagenet(tmp_path: Path, make: Make) -> 
     }
 
 
-def test_the_manifest_tells_size_and_digest_of_every_file(tmp_path: Path, make: Make) -> None:
+def test_the_manifest_has_size_and_digest_of_every_file(tmp_path: Path, make: Make) -> None:
     """Schema, version, spec, and for each file its size and its XXH3 digest."""
     directory = make(tmp_path)
     envelope = json.loads((directory / "manifest.json").read_bytes())
@@ -187,7 +187,7 @@ def test_asking_for_fewer_keeps_what_a_larger_set_had(tmp_path: Path, make: Make
 
 
 @pytest.mark.parametrize("count", [5, 70])
-def test_a_complete_set_is_mended(tmp_path: Path, make: Make, count: int) -> None:
+def test_a_complete_set_is_repaired(tmp_path: Path, make: Make, count: int) -> None:
     """A file that is gone or cut short is made again, nothing else is touched, and the set does not shrink."""
     directory = make(tmp_path)
     whole, before = tree(directory), identities(directory)

@@ -57,7 +57,7 @@ def test_a_hundred_files_have_the_mean_that_is_asked(mean: int) -> None:
 
 
 def test_a_mixture_of_few_base_images_has_the_mean_that_they_have() -> None:
-    """Nobody asked for the real mean, so one base image that misses it is no error."""
+    """The real mean was not asked for, so one base image that misses it is no error."""
     assert _build(resolution=None, base_images=1).mean_bytes > 0
 
 
