@@ -16,7 +16,7 @@ from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.runner import run_configuration
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.testing import example_config
 from tests.planted.fixtures import latency_disk, plant_disk, single_server_disk, token_bucket_disk

@@ -15,9 +15,10 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import ablations
 from loaderprobe.errors import MEASURE_AGAIN, LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,

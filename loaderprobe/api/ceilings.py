@@ -12,7 +12,7 @@ from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.measure.order import Order
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import BatchFiles, FileSet, PartFiles
+from loaderprobe.records.files import BatchFiles, FileSet, PartFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth

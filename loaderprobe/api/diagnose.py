@@ -21,8 +21,9 @@ from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Clock, Compute
-from loaderprobe.records.config import BatchFiles, CacheState, PartFiles
+from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, Findings
+from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Advice, Evidence, Interval, Verdict
 from loaderprobe.render.diagnosis import notebook, rich_text, terminal

@@ -17,16 +17,9 @@ from loaderprobe.measure.session import OnStage, Parts, Session
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, Compute, NextRound, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import (
-    BatchFiles,
-    CacheState,
-    ComputeSpec,
-    LoaderSpec,
-    PartFiles,
-    RunConfig,
-    content_hash,
-)
+from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.files import BatchFiles, PartFiles, content_hash
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.cpu import cores_available

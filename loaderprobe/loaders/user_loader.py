@@ -19,7 +19,7 @@ from loaderprobe.loaders.pool import Pool
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
 from loaderprobe.loaders.twin import FOREIGN, FOREIGN_HINT, check_untouched, endless, kept_iterators, own_sampler
 from loaderprobe.loaders.unwrap import Epochs, Otherwise, Unwrapped, unwrap
-from loaderprobe.records.config import BatchFiles, PartFiles
+from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Mode
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import let_go

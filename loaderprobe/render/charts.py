@@ -10,7 +10,7 @@ from itertools import cycle
 from typing import Any
 
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.render.overview import measured
+from loaderprobe.render.groups import measured
 from loaderprobe.render.wording import figure, loading, rate, variation, visible
 
 WIDTH = 348

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps, TimelineView
 from loaderprobe.records.options import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.overview import Group, detail_of
+from loaderprobe.render.groups import Group, detail_of
 from loaderprobe.render.timeline import SHADES, common_length_ns, timeline_chart
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
 from loaderprobe.units import significant

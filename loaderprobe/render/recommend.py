@@ -5,7 +5,8 @@ from __future__ import annotations
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice
-from loaderprobe.render.overview import Group, joint_label, joint_name
+from loaderprobe.render.groups import Group
+from loaderprobe.render.overview import joint_label, joint_name
 from loaderprobe.render.wording import knee_kind, knee_words, variation, worth_making
 
 

@@ -10,14 +10,12 @@ from loaderprobe.records.report import Report
 from loaderprobe.records.verdict import Advice
 from loaderprobe.render.figures import Cell, flat, shown
 from loaderprobe.render.gpu import profiled
+from loaderprobe.render.groups import Group, full_label, groups
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
     HOW_TO_READ,
-    Group,
     counts,
     environment_facts,
-    full_label,
-    groups,
     missing,
     most_important,
     notes,

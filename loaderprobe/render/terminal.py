@@ -10,16 +10,8 @@ from rich.text import Text
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.figures import shown
 from loaderprobe.render.gpu import profiled
-from loaderprobe.render.overview import (
-    EMULATED_NOTE,
-    Group,
-    counts,
-    groups,
-    missing,
-    notes,
-    sentences,
-    without_figures,
-)
+from loaderprobe.render.groups import Group, groups
+from loaderprobe.render.overview import EMULATED_NOTE, counts, missing, notes, sentences, without_figures
 from loaderprobe.render.page import Page
 from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.wording import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks
 from loaderprobe.storage.footprint import locate_pieces
 from loaderprobe.storage.phase import PhaseSettings, run_phase

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
-from loaderprobe.records.config import IMAGE_SUFFIXES
+from loaderprobe.records.files import IMAGE_SUFFIXES
 from loaderprobe.store.codec import write_error
 from loaderprobe.units import format_bytes
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
-from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.records.options import with_options
 

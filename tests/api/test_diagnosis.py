@@ -15,7 +15,7 @@ from rich.console import Console
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import DataSeen, Diagnosis, conclude
-from loaderprobe.records.config import BatchFiles
+from loaderprobe.records.files import BatchFiles
 from loaderprobe.records.verdict import Advice
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth

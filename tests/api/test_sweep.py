@@ -17,7 +17,7 @@ from loaderprobe.api.sweep_request import compute_names, worker_counts
 from loaderprobe.api.values import listed
 from loaderprobe.cli.sweep import sweep as command
 from loaderprobe.errors import BadValue
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.units import parse_count
 from tests.analyze.measured import measured

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.compute.step import NoCompute
-from loaderprobe.records.config import BatchFiles
+from loaderprobe.records.files import BatchFiles
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.testing import FakePageCache
 from tests.api import samples

@@ -17,7 +17,7 @@ import pytest
 
 from loaderprobe import __version__
 from loaderprobe.api.sweep_request import ROCM
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from loaderprobe.system.environment import list_gpus
 from tests.conftest import Run

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from loaderprobe.loaders.alternatives import alternatives
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.testing import example_config
 
 

@@ -12,7 +12,8 @@ from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute
 from loaderprobe.measure.session import Parts, Session
 from loaderprobe.plugins import split_name
 from loaderprobe.protocols import Compute
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import (
     FakeClock,

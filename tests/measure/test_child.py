@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction, segments_of
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, Segment
 from loaderprobe.system.device import locate
 from tests.conftest import MeasureReal

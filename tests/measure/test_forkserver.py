@@ -14,7 +14,7 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.forkserver import ForkServer
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.runner import run_configuration
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.testing import example_config, example_files
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.learning import Learned, Learning, first_lap
-from loaderprobe.records.config import PartFiles
+from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import FirstLap, WorkerBatches
 from loaderprobe.testing import FakePageCache
 

@@ -12,7 +12,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.runner import by_command, run_configuration
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, Service, example_config, example_files

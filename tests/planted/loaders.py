@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.loaders.torch import TorchLoader
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import FileSet
 
 
 class KilledWorker(TorchLoader):

@@ -14,8 +14,8 @@ from loaderprobe.records.gaps import DeviceUse
 from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.figures import BY_COLUMN, FIGURES, flat, shown, words_of
+from loaderprobe.render.groups import full_label, groups
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.overview import full_label, groups
 from loaderprobe.render.table import CsvTable
 from loaderprobe.render.wording import MISSING as DASH
 from loaderprobe.render.wording import label

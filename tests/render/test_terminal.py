@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.records.verdict import Bound, Reason
-from loaderprobe.render.overview import EMULATED_NOTE, counts, groups, joint_label, most_important, sentences
+from loaderprobe.render.groups import groups
+from loaderprobe.render.overview import EMULATED_NOTE, counts, joint_label, most_important, sentences
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.verdict_words import heading
 from loaderprobe.render.wording import MISSING, bound_words, interval

@@ -17,9 +17,9 @@ from loaderprobe.records.gaps import TimelineView
 from loaderprobe.records.report import Report
 from loaderprobe.records.timeline import Rejected, Timeline
 from loaderprobe.render.gpu import windows
+from loaderprobe.render.groups import groups
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.overview import groups
 from loaderprobe.render.table import CsvTable, MarkdownReport
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.timeline import common_length_ns, timeline_chart, typical_begin_ns

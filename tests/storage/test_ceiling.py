@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.storage import ceiling as ceiling_module
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES

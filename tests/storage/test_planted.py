@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from tests.conftest import Run
 from tests.planted.files import random_files
 from tests.planted.fixtures import PlantDisk

@@ -12,7 +12,7 @@ from PIL import Image
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.scan.folder import NAMED_SKIPS, generated_set, scan_folder
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from tests.datasets.conftest import AsUnprivileged, Make
 
 
