@@ -15,7 +15,7 @@ from loaderprobe.api import sweep as verb
 from loaderprobe.cli import main
 from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory
-from tests.stored import stored_run
+from tests.stored import full_run
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -37,7 +37,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     """A run of three measurements and a failure."""
-    return stored_run(tmp_path / "run")
+    return full_run(tmp_path / "run")
 
 
 def measurement_path(run: RunDirectory) -> Path:
@@ -157,7 +157,7 @@ def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, mon
     """Loaders and computes of third parties, known or not, are only words; resuming says what it will import."""
     (tmp_path / "surprise.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    run = stored_run(tmp_path / "run", loader="surprise:Loader")
+    run = full_run(tmp_path / "run", loader="surprise:Loader")
     code, out, _ = cli("report", run.path, "--format", "csv")
     assert code == 0 and "surprise:Loader" in out and "surprise" not in sys.modules
     monkeypatch.setattr(verb, "measure", lambda *_: None)
@@ -167,7 +167,7 @@ def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, mon
 
 def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(cli: Cli, tmp_path: Path) -> None:
     """`report` shows it; `--resume` ends with exit code 2 before it begins."""
-    run = stored_run(tmp_path / "run", loader="gone")
+    run = full_run(tmp_path / "run", loader="gone")
     assert cli("report", run.path)[0] == 0
     code, out, err = cli("sweep", "--resume", run.path)
     assert (code, out) == (2, "") and "there is no loader named 'gone'" in err
