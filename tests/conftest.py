@@ -78,7 +78,7 @@ def loaderprobe() -> Run:
     """Runs the command line in a process of its own, from the top of the project."""
 
     def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "loaderprobe.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "loaderprobe", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)  # type: ignore[call-overload,no-any-return]  # options go straight through
 
     return run

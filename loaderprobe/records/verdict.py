@@ -145,7 +145,6 @@ class Advice:
     """In words; with speed-up 1, the whole sentence."""
     command: str = ""
     """What to type; empty where nothing can be typed."""
-    predicted_images_per_s: float
     speedup: float
     """The rate after the change over that before."""
     before: Interval

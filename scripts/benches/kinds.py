@@ -27,7 +27,7 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=20)
     options.add_argument("--seconds", default="1")
     chosen = options.parse_args()
-    probe = [sys.executable, "-m", "loaderprobe.cli", "bandwidth", "--json", "--readers", "1,4,16"]
+    probe = [sys.executable, "-m", "loaderprobe", "bandwidth", "--json", "--readers", "1,4,16"]
     probe += ["--seconds", chosen.seconds]
     many = partial(random_files, count=FILES)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-kinds-") as scratch, ExitStack() as undo:

@@ -25,7 +25,7 @@ def swept(place: Path, name: str, *options: str) -> tuple[list[dict[str, Any]], 
     """(configurations of the summary, seconds) of one sweep in a fresh process."""
     begin = time.monotonic()
     command = [
-        sys.executable, "-m", "loaderprobe.cli", "sweep", "--workers", "1,2,3,4,6,8", "--json",
+        sys.executable, "-m", "loaderprobe", "sweep", "--workers", "1,2,3,4,6,8", "--json",
         "--compute", "emulated:mlperf-h100", "--data-dir", str(place / "data"), "--out", str(place / name),
     ]  # fmt: skip
     return answer([*command, *options])["configurations"], time.monotonic() - begin

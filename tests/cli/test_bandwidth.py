@@ -23,7 +23,7 @@ from tests.examples.bandwidth import example_bandwidth
 
 QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
 UNPRIVILEGED = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-PROBE = (sys.executable, "-m", "loaderprobe.cli", "bandwidth")
+PROBE = (sys.executable, "-m", "loaderprobe", "bandwidth")
 
 
 def _images(folder: Path, count: int = 12) -> Path:

@@ -100,7 +100,7 @@ def _advice(case: Case, speed: float, speedups: Speedups) -> tuple[Advice, ...]:
     until = f"{CEILING[case.compute]:g}"
     wasted = Advice(
         action=f"A faster accelerator gains nothing until the loader delivers more than {until} images/s.",
-        predicted_images_per_s=speed, speedup=1.0, before=before, after=before, how="measured",
+        speedup=1.0, before=before, after=before, how="measured",
     )  # fmt: skip
     if case.cause != "storage" or not speedups.storage:
         return (wasted,) if case.side == "input" else ()
@@ -108,7 +108,6 @@ def _advice(case: Case, speed: float, speedups: Speedups) -> tuple[Advice, ...]:
     cache = Advice(
         action="keep the files in memory",
         command="find /data/imagenet-like -type f -exec cat {} + >/dev/null",
-        predicted_images_per_s=after,
         speedup=speedup,
         before=before,
         after=Interval(value=after, low=after * 0.9, high=after * 1.1),

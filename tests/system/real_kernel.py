@@ -19,7 +19,7 @@ PRELUDE = (
 import json, os, sys
 from pathlib import Path
 from loaderprobe.system.device import locate, read_sectors, reads_from_storage
-from loaderprobe.system.pagecache import LinuxPageCache, direct_io_alignment, why_unknown
+from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
 
 cache = LinuxPageCache()
 

@@ -29,7 +29,6 @@ after = reads_from_storage(place)
 tell(
     shares=shares, kind=place.kind, devices=place.devices, notes=place.notes, layers=place.layers,
     read=None if before is None else after - before, reason=as_nobody(lambda: why_unknown(path)),
-    alignment=direct_io_alignment(path),
 )
 """
 
@@ -116,7 +115,7 @@ def test_a_file_system_in_a_file(place: Path, filesystem: str) -> None:
 
 
 def test_tmpfs_is_always_warm(place: Path) -> None:
-    """To its owner; others get nothing, nothing is counted, and direct I/O asks for nothing known."""
+    """To its owner; others get nothing, and nothing is counted."""
     found = ask_kernel(WRITE + ASK, place / "image", mounts=[f"mount -t tmpfs -o mode=755 none {place}/image"])
     assert found["shares"] == {"warm": [1.0, None], "cold": [1.0, None, 1.0]}
-    assert (found["kind"], found["read"], found["alignment"]) == ("memory", None, None)
+    assert (found["kind"], found["read"]) == ("memory", None)

@@ -251,7 +251,6 @@ def _advice(option: Option, before: Interval) -> Advice | None:
     return Advice(
         action=option.action,
         command=option.command,
-        predicted_images_per_s=forecast.images_per_s.value,
         speedup=forecast.images_per_s.value / before.value,
         before=before,
         after=forecast.images_per_s,
@@ -287,7 +286,6 @@ def _wasted(point: Point, made: Sequence[Option], worth: Sequence[Advice], befor
     return [
         Advice(
             action=sentence,
-            predicted_images_per_s=before.value,
             speedup=1.0,
             before=before,
             after=before,

@@ -53,6 +53,6 @@ def _advice(found: Experiments, name: str, action: str, most: float) -> Advice:
     today = Interval(value=now, low=now, high=now)
     after = Interval(value=max(now, most), low=now, high=max(now, most))
     return Advice(
-        action=action, predicted_images_per_s=after.value, speedup=after.value / now, before=today, after=after,
+        action=action, speedup=after.value / now, before=today, after=after,
         how="estimated",
     )  # fmt: skip
