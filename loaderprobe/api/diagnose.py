@@ -26,6 +26,7 @@ from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, F
 from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Advice, Evidence, Interval, Verdict
+from loaderprobe.render.action_words import action_words
 from loaderprobe.render.diagnosis import notebook, rich_text, terminal
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.memory import memory_bytes
@@ -185,7 +186,9 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         images_per_s=judged.images_per_s if with_step else _alone(measured),
         ceilings=judged.rates_images_per_s if with_step else replace(judged.rates_images_per_s, compute=None),
         speedups=judged.speedups if with_step else replace(judged.speedups, compute=None),
-        advice=tuple(replace(each, action=counted(each.action)) for each in _advice(measured, data, with_step)),
+        advice=tuple(
+            replace(each, sentence=counted(action_words(each.action))) for each in _advice(measured, data, with_step)
+        ),
         evidence=tuple(
             Evidence(metric=counted(each.metric), value=each.value, threshold=each.threshold, unit=each.unit)
             for each in judged.bound.evidence
@@ -210,7 +213,7 @@ def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Adv
     around = Surroundings(place=data.place())
     found = recommend(measured, run_experiments(measured), around).advice
     return (
-        found if with_step else tuple(each for each in found if each.speedup > 1 and "accelerator" not in each.action)
+        found if with_step else tuple(each for each in found if each.speedup > 1 and each.action.code != "accelerator")
     )
 
 

@@ -11,7 +11,8 @@ DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 # History of the diagnosis as a dict, which is an interface:
 # 1  2026-11  first version
 # 2  2026-11  causes network, lock and wait; a side without a cause; files_were; first_epoch_images_per_s
-# 3  2026-11  gains are `speedups`; the `gain` of advice is its `speedup`, and `binds` its `bottleneck`
+# 3  2026-11  gains are `speedups`; the `gain` of advice is its `speedup`, and `binds` its `bottleneck`;
+#             its action is a code with facts, and a sentence
 DIAGNOSIS_VERSION = 3
 
 

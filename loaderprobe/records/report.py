@@ -25,7 +25,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             figures, advice and gpu are null where nothing was measured; a verdict has its reason as a code with
 #             facts
 # 7  2026-11  gains are `speedups`, also in CSV columns; the `gain` of advice is its `speedup`, and `binds` its
-#             `bottleneck`, as of forecasts and knees; advice has its rate in `after` only
+#             `bottleneck`, as of forecasts and knees; advice has its rate in `after` only, and
+#             its action as a code with facts
 SUMMARY_VERSION = 7
 
 

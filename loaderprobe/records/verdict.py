@@ -43,6 +43,21 @@ ReasonCode = Literal[
 """Why a verdict is what it is. The last nine are of verdicts without a cause."""
 AblationCode = Literal["in_training", "measured", "no_complete_round", "cannot_matter", "not_possible", "not_needed"]
 """Which resources were made free in a measurement, and why no more."""
+ActionCode = Literal[
+    "workers",
+    "prefetch",
+    "files_in_memory",
+    "faster_storage",
+    "accelerator",
+    "decoder",
+    "tensor",
+    "requests_in_flight",
+    "shorter_lock",
+    "no_wait",
+    "accelerator_gains_nothing",
+    "input_gains_nothing",
+]
+"""What is advised. The last two are changes that are not worth making."""
 Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
 """The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
@@ -138,11 +153,21 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What to change, before it is put into words."""
+
+    code: ActionCode
+    facts: dict[str, float | str]
+    """What the sentence quotes. Rates are images/s or bytes/s by name, shares are 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """A change worth making, with the rate it is forecast to give; with speed-up 1, one that is not worth making."""
 
-    action: str
-    """In words; with speed-up 1, the whole sentence."""
+    action: Action
+    sentence: str = ""
+    """The action in words; `render` adds it where the advice leaves the program."""
     command: str = ""
     """What to type; empty where nothing can be typed."""
     speedup: float

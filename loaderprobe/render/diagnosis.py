@@ -89,7 +89,7 @@ def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
     if found.advice:
         page.heading("Advice")
     for advice in found.advice:
-        page.item(advice.action, _forecast(found, advice))
+        page.item(advice.sentence, _forecast(found, advice))
         if advice.command:
             page.command(advice.command)
     remarks = [*found.notes, *_missing(found)]
@@ -179,7 +179,7 @@ def _section(title: str, items: str, style: str = "") -> str:
 def _list_item(found: Findings, advice: Advice) -> str:
     rest = _forecast(found, advice)
     code = f' <code style="font-size:.95em">{_safe(advice.command)}</code>' if advice.command else ""
-    return f"<li>{_safe(advice.action)}{': ' if rest else ''}{_safe(rest)}{code}</li>"
+    return f"<li>{_safe(advice.sentence)}{': ' if rest else ''}{_safe(rest)}{code}</li>"
 
 
 def _forecast(found: Findings, advice: Advice) -> str:

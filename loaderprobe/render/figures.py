@@ -10,6 +10,7 @@ from typing import Any, Literal
 from loaderprobe.records.gaps import GAP_CAUSES, GapCause
 from loaderprobe.records.options import options_of
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.render.action_words import action_words
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent, worth_making
 
@@ -190,7 +191,7 @@ def _advice(row: ConfigurationRow) -> dict[str, Cell]:
     best = next((each for each in row.advice if worth_making(each)), None)
     after = best.after if best else None
     return {
-        "advice": "; ".join(advice.action for advice in row.advice) or None,
+        "advice": "; ".join(action_words(advice.action) for advice in row.advice) or None,
         "best_advice_command": best.command or None if best else None,
         "best_advice_images_per_s": after.value if after else None,
         "best_advice_images_per_s_low": after.low if after else None,

@@ -9,6 +9,7 @@ from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.options import OPTIONS, REQUIRED
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Advice, Bottleneck, Bound, FilesWere, How, Interval, Speedup
+from loaderprobe.render.action_words import action_words
 from loaderprobe.units import join_words, significant
 
 MISSING = "\N{EN DASH}"
@@ -151,8 +152,8 @@ def worth_making(advice: Advice) -> bool:
 def advice_words(advice: Sequence[Advice]) -> str:
     """`use 4 workers: 205 → 391 images/s (352 to 430), 1.91x`; for several, the range of their speed-ups."""
     if not worth_making(advice[0]):
-        return advice[0].action
-    return f"{advice[0].action}: {forecast_words(advice)}"
+        return action_words(advice[0].action)
+    return f"{action_words(advice[0].action)}: {forecast_words(advice)}"
 
 
 def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:

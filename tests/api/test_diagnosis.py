@@ -115,7 +115,7 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     assert f"{found.ceilings.loader_without_storage:.0f} images/s" in note
     large = _found(DataSeen(hidden=None, size_bytes=1e10, root="/data/photos/train"))
     assert not any("memory" in note for note in large.notes)
-    assert any("keep 14 % of the files in memory" in advice.action for advice in large.advice)
+    assert any("keep 14 % of the files in memory" in advice.sentence for advice in large.advice)
 
 
 def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:
@@ -143,7 +143,7 @@ def test_without_a_step_the_loader_is_what_runs() -> None:
     """Advice about devices that train is left out, and so is evidence about them."""
     found = _found(with_step=False)
     assert found.images_per_s.value == pytest.approx(found.ceilings.loader)
-    assert not any("accelerator" in advice.action for advice in found.advice)
+    assert not any("accelerator" in advice.sentence for advice in found.advice)
     assert not any("compute" in each.metric or "accelerator" in each.metric for each in found.evidence)
     assert "training  " not in str(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.verdict import (
+    Action,
     Advice,
     Bound,
     Evidence,
@@ -97,16 +98,15 @@ def _rates(case: Case) -> Rates:
 def _advice(case: Case, speed: float, speedups: Speedups) -> tuple[Advice, ...]:
     """Files in memory where storage is the limit; no faster device where training is input-bound."""
     before = Interval(value=speed, low=speed * 0.97, high=speed * 1.03)
-    until = f"{CEILING[case.compute]:g}"
     wasted = Advice(
-        action=f"A faster accelerator gains nothing until the loader delivers more than {until} images/s.",
+        action=Action(code="accelerator_gains_nothing", facts={"until_images_per_s": CEILING[case.compute]}),
         speedup=1.0, before=before, after=before, how="measured",
     )  # fmt: skip
     if case.cause != "storage" or not speedups.storage:
         return (wasted,) if case.side == "input" else ()
     speedup, after = speedups.storage.value, speed * speedups.storage.value
     cache = Advice(
-        action="keep the files in memory",
+        action=Action(code="files_in_memory", facts={"share": 1.0, "bytes": 1e9}),
         command="find /data/imagenet-like -type f -exec cat {} + >/dev/null",
         speedup=speedup,
         before=before,

@@ -16,6 +16,7 @@ from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.render.action_words import action_words
 from loaderprobe.render.wording import knee_words
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
@@ -59,7 +60,9 @@ def test_a_full_disk_gets_cache_and_faster_storage() -> None:
     assert cache.how == "measured"
     assert cache.speedup == pytest.approx(1000 / 200, rel=0.01)
     assert "'/data/my photos'" in cache.command
-    assert storage.action.startswith(("use storage 3.9 times as fast (78", "use storage 4.0 times as fast (79"))
+    assert action_words(storage.action).startswith(
+        ("use storage 3.9 times as fast (78", "use storage 4.0 times as fast (79")
+    )
     assert storage.after.value == pytest.approx(4 / 0.005, rel=0.03)
     assert storage.bottleneck == "storage"
     assert cache.before.value == pytest.approx(200)
@@ -70,8 +73,8 @@ def test_data_beyond_memory_are_kept_in_part() -> None:
     """Of 10 GB in a memory of 4 GB, 28 % can stay, and are forecast as that."""
     place = Place(root="/data", size_bytes=10e9, memory_bytes=4e9)
     found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
-    (part,) = [each for each in found if "in memory" in each.action]
-    assert part.action.startswith("keep 28 % of the files in memory (2.80 GB)")
+    (part,) = [each for each in found if each.action.code == "files_in_memory"]
+    assert action_words(part.action).startswith("keep 28 % of the files in memory (2.80 GB)")
     assert part.speedup == pytest.approx(1 / 0.72, rel=0.05)
 
 
@@ -123,16 +126,19 @@ def test_a_faster_device_is_wasted_on_a_slow_disk() -> None:
     truth = replace(SLOW_DISK, compute=900.0)
     found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
     (wasted,) = [each for each in found if each.speedup == 1]
-    assert wasted.action == "A faster accelerator gains nothing until the loader delivers more than 900 images/s."
+    assert (
+        action_words(wasted.action)
+        == "A faster accelerator gains nothing until the loader delivers more than 900 images/s."
+    )
 
 
 def test_nothing_on_the_input_side_helps_a_compute_bound_training() -> None:
     """Training at what compute alone reaches gets a faster device, and no advice on the input."""
     truth = Truth(compute=100.0)
     found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
-    assert found[-1].action == "A faster input gains nothing: training reaches 100 % of compute alone."
+    assert action_words(found[-1].action) == "A faster input gains nothing: training reaches 100 % of compute alone."
     assert len(found) > 1
-    assert all(each.action.startswith("train on") for each in found[:-1])
+    assert all(each.action.code == "accelerator" for each in found[:-1])
 
 
 @given(
@@ -175,4 +181,4 @@ def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
     refusals = {each.changed: each.refused for each in found.forecasts}
     assert "read as found" in (refusals["cached_share"] or "")
     assert "read as found" in (refusals["disk_speed"] or "")
-    assert not any("memory" in each.action for each in found.advice)
+    assert not any(each.action.code == "files_in_memory" for each in found.advice)
