@@ -43,6 +43,8 @@ RETIRED = {
     r"told|tells": "given, shown, reported",
     r"again and again": "repeatedly",
     r"anew": "again",
+    r"blamed?": "error origin",
+    r"gains? [0-9]": "speed-up of",
     r"foretold|foretells?": "predicted",
 }
 

@@ -118,12 +118,12 @@ def _measure(
     given: Any, compute: Callable[[Clock], Compute], asked: Asked, on_stage: OnStage, cache: PageCache
 ) -> UserMeasured:
     from loaderprobe.loaders.random_state import random_state_kept
-    from loaderprobe.loaders.user_loader import OwnLoader
+    from loaderprobe.loaders.user_loader import UserLoader
 
     loader = given.loader
     limit = Deadline(asked.budget_s)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        own = OwnLoader(given, Path(scratch), limit.check, limit.patience_s)
+        own = UserLoader(given, Path(scratch), limit.check, limit.patience_s)
         looking = WaitsSampler(lambda: _threads(own, loader), Path(scratch))
         with random_state_kept(loader), own, looking:
             try:

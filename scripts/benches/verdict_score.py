@@ -209,15 +209,15 @@ def _stages(own: Measurement) -> dict[str, float]:
     loader_only = segments_of(own, base, "loader_only")
     cost = worker_cost(own.worker_batches, loader_only)
     assert cost
-    hands = max(1, own.config.loader.workers)
+    workers = max(1, own.config.loader.workers)
     numbers = {number for s in loader_only for number in range(s.first_batch, s.first_batch + s.steps)}
     records = own.worker_batches
     collate = zip(records.batch, records.collate_ns, strict=True)
     collate_s = sum(ns for number, ns in collate if number in numbers) / 1e9 / cost.images
     return {
-        "storage": cost.blocked_s / cost.images / hands,
-        "preprocessing": max(0.0, cost.cpu_s / cost.images - collate_s) / hands,
-        "transport": collate_s / hands,
+        "storage": cost.blocked_s / cost.images / workers,
+        "preprocessing": max(0.0, cost.cpu_s / cost.images - collate_s) / workers,
+        "transport": collate_s / workers,
         "compute": 1 / own.compute.specified_images_per_s if own.compute.specified_images_per_s else 0.0,
     }
 

@@ -2,8 +2,8 @@
 
 **Truth.** The true speed-up of a resource is the rate of the plain loop without it over that of the plain loop as
 asked, round by round (the geometric mean, as the machine drifts between rounds). The truth's word is the resource
-with the largest speed-up, and `balanced` when none gains 5 %. A row is clear when the largest leads the next, or 1
-where there is none, by over 15 % and over 2 standard errors; or when all speed-ups are under 1.03.
+with the largest speed-up, and `balanced` when no speed-up reaches 5 %. A row is clear when the largest
+leads the next, or 1 where there is none, by over 15 % and over 2 standard errors; or when all speed-ups are under 1.03.
 
 **Words.** `cpu` is `preprocess` with the addition that the cores are all taken: right only where they were, in the
 plain loop. `either` and `inconclusive` are not firm. A firm word is right when it is the truth's; it is

@@ -39,7 +39,7 @@ def test_a_mode_holds_for_batches_not_yet_begun(tmp_path: Path) -> None:
         assert driven.records().images == (4, 4, 4)
 
 
-def test_mode_t_hands_over_a_count(tmp_path: Path) -> None:
+def test_without_transport_a_count_is_sent(tmp_path: Path) -> None:
     """Once those made ahead are gone."""
     driven, _ = _driven(tmp_path, 1)
     with driven:

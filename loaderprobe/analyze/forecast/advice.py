@@ -187,7 +187,9 @@ def _faster_storage(fitted: Fit) -> Option:
     if forecast.images_per_s is None:
         return Option(forecast=forecast)
     needs = forecast.images_per_s.value * fitted.anchor.bytes_per_image
-    facts: dict[str, float | str] = {"factor": factor} | ({"bytes_per_s": needs} if needs else {})
+    facts: dict[str, float | str] = {"factor": factor}
+    if needs:
+        facts["bytes_per_s"] = needs
     return Option(forecast=forecast, action=Action(code="faster_storage", facts=facts))
 
 

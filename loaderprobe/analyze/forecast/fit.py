@@ -166,9 +166,9 @@ def _anchored(law: Service, anchor: Point) -> Service | None:
     bottleneck: Term = min(terms, key=lambda term: terms[term])
     if not 1 / MISFIT <= rate / terms[bottleneck] <= MISFIT:
         return None
-    hands = max(anchor.workers, 1)
+    workers = max(anchor.workers, 1)
     tight = bottleneck == "workers" or terms["workers"] < rate
-    if tight and hands > 1 and law.law == "single_server":
+    if tight and workers > 1 and law.law == "single_server":
         # In a queue no single time is at fault: all of them are longer, or shorter.
         slower = terms["workers"] / rate
         own_s = (law.worker_s - law.transfer_s) * slower
@@ -178,7 +178,7 @@ def _anchored(law: Service, anchor: Point) -> Service | None:
     asked = rate * law.bytes_per_image
     return replace(
         law,
-        other_s=hands / rate - law.cpu_s - law.storage_s if tight else law.other_s,
+        other_s=workers / rate - law.cpu_s - law.storage_s if tight else law.other_s,
         bytes_per_s=asked if bottleneck == "storage" else max(law.bytes_per_s, asked),
         cores=rate * work_s if bottleneck == "cores" else max(law.cores, rate * work_s),
         parent_s=1 / rate if bottleneck == "transport" else min(law.parent_s, 1 / rate),

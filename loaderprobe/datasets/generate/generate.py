@@ -25,7 +25,7 @@ from loaderprobe.datasets.generate.manifest import (
 from loaderprobe.datasets.generate.oddities import ODDITIES
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.generate.request import SetRequest
-from loaderprobe.datasets.generate.work import GO_ON, Book, Work, hands
+from loaderprobe.datasets.generate.work import GO_ON, Book, Work, process_pool
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, NoSpace, Refused
 from loaderprobe.store.codec import write_error
 from loaderprobe.store.run_directory import lock_directory
@@ -131,15 +131,15 @@ def _make(
         # At once, whatever number is asked for.
         check_space(directory, request.spec(), expected_mean(request.pool()), count, request.spec().files(count))
     journal = Journal(directory)
-    stock = take_inventory(directory, request.spec(), manifest, journal, count)
-    whole = dict(stock.whole)
+    inventory = take_inventory(directory, request.spec(), manifest, journal, count)
+    whole = dict(inventory.whole)
     missing = [number for number in range(request.spec().files(count)) if number not in whole]
     images = sum(len(request.spec().images_in(number, count)) for number in missing)
     # Painting takes time, so a disk that is far too small is refused before.
     check_space(directory, request.spec(), expected_mean(request.pool()), images, len(missing))
     pool, spec = _pool_of(directory, request, processes, on_base_image)
     check_space(directory, spec, pool.mean_bytes, images, len(missing))
-    journal.begin([*whole.values(), *stock.beyond])
+    journal.begin([*whole.values(), *inventory.beyond])
     for number in range(min(spec.classes if spec.layout == "folder" else 1, count)):
         # A class without images would be an error to torchvision's ImageFolder.
         (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ def _make(
             odd_images={name: ODDITIES[name].among(count) for name in spec.oddities},
         ),
     )
-    journal.end(stock.beyond)
+    journal.end(inventory.beyond)
 
 
 def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
@@ -176,7 +176,7 @@ def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image
     if processes == 1:
         pool = build_pool(request.pool(), map, on_base_image)
     else:
-        with hands(processes) as executor:
+        with process_pool(processes) as executor:
             pool = build_pool(request.pool(), executor.map, on_base_image)
     pool.save(directory / POOL)
     spec = replace(request.spec(), pool_sha256=pool.digest)

@@ -187,7 +187,7 @@ def test_each_window_names_what_was_planted(timeline: Timeline, cause: Any, shar
 
 @pytest.mark.parametrize("timeline", [timelines.compute_bound(), timelines.copied_beside()])
 def test_what_is_hidden_behind_kernels_costs_nothing(timeline: Timeline) -> None:
-    """Waits and copies under running kernels, or after the next kernel was issued, are not to blame."""
+    """Waits and copies under running kernels, or after the next kernel was issued, are not the cause."""
     gaps = split(timeline, 5_000)
     assert gaps.share("input", "copy") == 0
     assert gaps.busy_ns > 0.99 * gaps.window_ns

@@ -32,7 +32,7 @@ def made(
     synchronous: bool = False, compute: float = 1e5, costs: dict[str, Cost] | None = None, **changes: Any,
 ) -> Measurement:  # fmt: skip
     """What workers of these costs deliver, in the baseline and the `measured` modes; training is as predicted."""
-    hands = max(workers, 1)
+    processes = max(workers, 1)
     whole = cost.cpu_s + cost.delay_s + cost.blocked_s
     left = {
         "baseline": whole,
@@ -42,7 +42,7 @@ def made(
     }
     rounds = []
     for factor in wobble or [1.0, 1.0, 1.0]:
-        rates = {mode: hands / left[mode] * factor for mode in ("baseline", *measured)}
+        rates = {mode: processes / left[mode] * factor for mode in ("baseline", *measured)}
         loader = rates["baseline"]
         rates["training"] = 1 / (1 / loader + 1 / compute) if synchronous and not workers else min(loader, compute)
         rounds.append(rates)
@@ -79,7 +79,7 @@ def test_modes_that_were_not_measured_are_estimated_from_the_workers_time() -> N
 
 
 def test_no_estimate_goes_beyond_what_the_cores_can_do() -> None:
-    """Two workers on one core whose CPU time takes 80 % of it gain 1.25 without storage, not 2.5."""
+    """Two workers on one core whose CPU time takes 80 % of it: a speed-up of 1.25 without storage, not 2.5."""
     found = run_experiments(
         run(alike(baseline=200), Cost(cpu_s=0.004, blocked_s=0.006), facts={"cores_available": 1.0}, workers=2)
     )
@@ -97,7 +97,7 @@ def test_an_estimate_heeds_the_ceiling_of_the_storage() -> None:
     assert verdict(busy).bound.candidates == ("preprocessing", "storage")
 
 
-def test_the_serial_loader_hands_nothing_over() -> None:
+def test_the_serial_loader_has_no_transport() -> None:
     """Without workers the speed-up of free transport is 1, exactly and measured; the others add up on one thread."""
     found = run_experiments(run(alike(baseline=100), Cost(cpu_s=0.006, blocked_s=0.002), workers=0))
     assert (found.speedups["transport"].value, found.how["transport"]) == (1.0, "measured")
