@@ -26,7 +26,7 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             facts
 # 7  2026-11  gains are `speedups`, also in CSV columns; the `gain` of advice is its `speedup`, and `binds` its
 #             `bottleneck`, as of forecasts and knees; advice has its rate in `after` only, and
-#             its action as a code with facts
+#             its action, as a refused forecast its reason, as a code with facts and a sentence
 SUMMARY_VERSION = 7
 
 

@@ -10,6 +10,7 @@ from loaderprobe.records.options import OPTIONS, REQUIRED
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Advice, Bottleneck, Bound, FilesWere, How, Interval, Speedup
 from loaderprobe.render.action_words import action_words
+from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.units import join_words, significant
 
 MISSING = "\N{EN DASH}"
@@ -200,7 +201,7 @@ def knee_words(knees: Sequence[Knee]) -> str:
 def knee_kind(knee: Knee) -> tuple[int | None, How, Bottleneck | None, str, bool]:
     """(workers, how it is known, the limit beyond it, why nothing is known beyond it, whether more was judged)."""
     after = [each for each in knee.forecasts if knee.workers is None or _count(each) > knee.workers]
-    reason = next((each.refused for each in after if each.refused), "")
+    reason = next((refusal_words(each.refused) for each in after if each.refused), "")
     return knee.workers, knee.how, knee.bottleneck, reason, bool(after)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.forecast import Forecast
+from loaderprobe.records.forecast import Forecast, Refusal
 from loaderprobe.records.verdict import (
     Action,
     Advice,
@@ -126,7 +126,7 @@ def forecasts_of(case: Case, speed: float) -> tuple[Forecast, ...]:
         ),
         Forecast(
             changed="prefetch_factor", to="4", images_per_s=None, bottleneck=None, how="estimated",
-            refused="too few batches were recorded to know how their times vary",
+            refused=Refusal(code="too_few_batches"),
         ),
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ def files(public_directory: Path) -> list[Path]:
 @pytest.fixture
 def lied_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every file were another user's."""
-    monkeypatch.setattr(residency._Asker, "is_told_the_truth", lambda *_: False)
+    monkeypatch.setattr(residency._Asker, "gets_the_truth", lambda *_: False)
 
 
 def _warm(path: Path, pages: int) -> None:
@@ -179,7 +179,7 @@ def test_trial_reads_are_not_made_over_a_network(public_directory: Path, monkeyp
     path.write_bytes(b"x")
     monkeypatch.setattr(residency, "filesystem_magic", lambda _: 0x6969)
     assert LinuxPageCache().resident([path]) == 1.0
-    monkeypatch.setattr(residency._Asker, "is_told_the_truth", lambda *_: False)
+    monkeypatch.setattr(residency._Asker, "gets_the_truth", lambda *_: False)
     assert "network" in str(why_unknown(path))
 
 

@@ -19,7 +19,7 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
-from loaderprobe.records.forecast import Forecast
+from loaderprobe.records.forecast import Forecast, Refusal
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 
@@ -93,11 +93,11 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
 
 def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
     point = point_of(measurement, found)
-    if isinstance(point, str):
+    if isinstance(point, Refusal):
         return Recommendation(forecasts=(refused("workers", "any other", point),), advice=())
     others = [each for each in around.neighbours if each.workers != point.workers]
     fitted = fit((point, *others), point, around.storage)
-    if isinstance(fitted, str):
+    if isinstance(fitted, Refusal):
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     by_workers = around.workers or worker_forecasts((point, *others), around.storage)
     config = measurement.config

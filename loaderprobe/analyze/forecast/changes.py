@@ -14,7 +14,7 @@ from loaderprobe.analyze.forecast.fit import Fit
 from loaderprobe.analyze.forecast.outcome import REPEAT, Change, outcome_of
 from loaderprobe.analyze.forecast.schedule import scheduled_rate
 from loaderprobe.analyze.forecast.service import Law, Service
-from loaderprobe.records.forecast import Changed, Forecast
+from loaderprobe.records.forecast import Changed, Forecast, Refusal
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.verdict import How, Interval
 from loaderprobe.stats import median
@@ -38,7 +38,7 @@ def workers(fit: Fit, count: int) -> Forecast:
         return unchanged(fit, "workers", str(count))
     most = math.floor(MOST_WORKERS_A_CORE * anchor.cores)
     if count > max(most, 1):
-        return refused("workers", str(count), f"only {anchor.cores:g} cores were measured")
+        return refused("workers", str(count), Refusal(code="more_than_cores", facts={"cores": anchor.cores}))
     return _forecast(fit, replace(_change(fit, "workers", str(count)), workers=count))
 
 
@@ -74,7 +74,7 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
     if fit.anchor.unproved:
         return refused("disk", to, fit.anchor.unproved)
     if not fit.anchor.bytes_per_image and kind != "latency":
-        return refused("disk", to, "the size of the files is not known")
+        return refused("disk", to, Refusal(code="no_file_size"))
 
     def moved(service: Service) -> Service:
         return replace(
@@ -122,7 +122,7 @@ def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
 def batch_size(fit: Fit, count: int, compute: float | None) -> Forecast:
     """With another batch size; `compute`: images/s of the device at that size, None when it is not known."""
     if compute is None:
-        return refused("batch_size", str(count), "the rate of the device at this batch size was not measured")
+        return refused("batch_size", str(count), Refusal(code="no_rate_of_batch_size"))
     return _forecast(fit, replace(_change(fit, "batch_size", str(count)), batch_size=count, compute=compute))
 
 
@@ -144,7 +144,7 @@ def alternative(fit: Fit, measured: Alternative) -> Forecast:
     """With another decoder, or with bytes sent instead of floats; from CPU times measured side by side."""
     changed: Changed = "tensor" if measured.name == "uint8" else "decoder"
     if measured.cpu_s <= 0 or measured.usual_cpu_s <= 0:
-        return refused(changed, measured.name, "its CPU time was not measured")
+        return refused(changed, measured.name, Refusal(code="no_cpu_time"))
     free = fit.anchor.measured.get("preprocessing", math.inf) if changed == "decoder" else math.inf
     change = replace(
         _change(fit, changed, measured.name),
@@ -158,10 +158,10 @@ def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float
     """With another prefetch factor; `rounds` holds the seconds of each batch in its worker, in order, by round."""
     anchor = fit.anchor
     if not anchor.workers:
-        return refused("prefetch_factor", str(factor), "the serial loader fetches nothing ahead")
+        return refused("prefetch_factor", str(factor), Refusal(code="serial_loader"))
     enough = [batch_s for batch_s in rounds if len(batch_s) >= ENOUGH_BATCHES]
     if not enough:
-        return refused("prefetch_factor", str(factor), "too few batches were recorded to know how their times vary")
+        return refused("prefetch_factor", str(factor), Refusal(code="too_few_batches"))
 
     def rate(batch_s: Sequence[float], prefetch_factor: int) -> float:
         return scheduled_rate(
@@ -180,7 +180,7 @@ def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float
     return replace(base, images_per_s=Interval(value=value, low=low, high=high), how="estimated")
 
 
-def refused(changed: Changed, to: str, reason: str) -> Forecast:
+def refused(changed: Changed, to: str, reason: Refusal) -> Forecast:
     """No rate, and why."""
     return Forecast(changed=changed, to=to, images_per_s=None, bottleneck=None, how="estimated", refused=reason)
 
@@ -212,14 +212,13 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         outcome = outcome_of(fit, change, service, loader)
         asked = min(loader, outcome.value) * service.bytes_per_image
         if asked > service.unproved_bytes_per_s:
-            reason = f"it needs {format_rate(asked)}, more than the storage was measured to deliver"
+            reason = Refusal(code="more_than_storage", facts={"bytes_per_s": asked})
             return refused(change.changed, change.to, reason)
         found.append(outcome)
     low, high = min(each.low for each in found), max(each.high for each in found)
     values = sorted(each.value for each in found)
     if values[-1] > DISAGREE * values[0]:
-        between = f"{significant(values[0])} to {significant(values[-1])} images/s"
-        reason = f"the kind of storage is not known, and forecasts range from {between}"
+        reason = Refusal(code="laws_disagree", facts={"least_images_per_s": values[0], "most_images_per_s": values[-1]})
         return refused(change.changed, change.to, reason)
     middle = sorted(found, key=lambda each: each.value)[len(found) // 2]
     return Forecast(

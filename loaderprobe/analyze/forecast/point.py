@@ -10,6 +10,7 @@ from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import cold_fraction, rates_by_round, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found
+from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
 from loaderprobe.stats import median
 
@@ -46,7 +47,7 @@ class Point:
     """False when the files came from memory by intent."""
     measured: dict[str, float] = field(default_factory=dict)
     """Images/s of the loader without a resource, where that was measured."""
-    unproved: str | None = None
+    unproved: Refusal | None = None
     """Why nothing can be said about other storage."""
 
     @property
@@ -61,16 +62,16 @@ class Point:
         )
 
 
-def point_of(measurement: Measurement, found: Experiments) -> Point | str:
+def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
     """The figures of one measurement, or why it carries no forecast."""
     prediction_error, tolerance = prediction_error_of(found)
     if prediction_error is None or not found.compute:
-        return "no round measured the loader, compute and training on both"
+        return Refusal(code="no_complete_round")
     if abs(prediction_error) > tolerance or not 1 / MISFIT <= 1 + prediction_error <= MISFIT:
-        return f"training ran at {1 + prediction_error:.0%} of its prediction, outside the noise band"
+        return Refusal(code="outside_noise_band", facts={"predicted_share": 1 + prediction_error})
     cost = found.cost
     if cost is None or not cost.images:
-        return "the workers left no record of their time"
+        return Refusal(code="no_worker_times")
     config, per_image = measurement.config, cost.per_image()
     loader_only = segments_of(measurement, found.base, "loader_only")
     cold = cold_fraction(measurement, loader_only)
@@ -125,12 +126,13 @@ def _bytes_per_image(loader_only: Sequence[Segment]) -> float:
 
 def _why_unproved(
     measurement: Measurement, found: Experiments, cold: float | None, *, from_storage: bool
-) -> str | None:
+) -> Refusal | None:
     if not from_storage:
-        return "the files came from memory, so nothing is known of the storage"
+        return Refusal(code="files_from_memory")
     if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
-        return "the files were read as found, so the share of storage is not known"
-    return found.missing.get("storage") if found.base == "baseline" else None
+        return Refusal(code="files_as_found")
+    reason = found.missing.get("storage") if found.base == "baseline" else None
+    return Refusal(code="storage_missing", facts={"reason": reason}) if reason else None
 
 
 def _spread(rates: Sequence[float]) -> float:

@@ -15,8 +15,10 @@ from loaderprobe.analyze.forecast.point import point_of
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.render.action_words import action_words
+from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.render.wording import knee_words
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
@@ -33,7 +35,7 @@ def test_a_measurement_becomes_a_point() -> None:
     """Rates, service times and measured modes are those that were scripted."""
     measurement = measured(SLOW_DISK, 1)
     point = point_of(measurement, run_experiments(measurement))
-    assert not isinstance(point, str)
+    assert not isinstance(point, Refusal)
     assert (point.workers, point.compute, point.from_storage, point.unproved) == (1, 1e5, True, None)
     assert point.loader == pytest.approx(200)
     assert point.cpu_s == pytest.approx(0.004)
@@ -48,7 +50,9 @@ def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
     found = run_experiments(measurement)
     found = replace(found, end_to_end={n: each / 2 for n, each in found.predicted.items()})
     (forecast,) = recommend(measurement, found, Surroundings()).forecasts
-    assert "50%" in (forecast.refused or "")
+    assert forecast.refused
+    words = "training ran at 50% of its prediction, outside the noise band"
+    assert refusal_words(forecast.refused) == words
     assert advise(measurement, found) == ()
 
 
@@ -178,7 +182,6 @@ def test_the_report_carries_knees_forecasts_and_advice() -> None:
 def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
     """What came from memory is unknown, so neither disks nor caches are forecast; workers are."""
     found = advised(replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False), SLOW_DISK)
-    refusals = {each.changed: each.refused for each in found.forecasts}
-    assert "read as found" in (refusals["cached_share"] or "")
-    assert "read as found" in (refusals["disk_speed"] or "")
+    refused = {each.changed for each in found.forecasts if each.refused and each.refused.code == "files_as_found"}
+    assert refused == {"cached_share", "disk_speed"}
     assert not any(each.action.code == "files_in_memory" for each in found.advice)
