@@ -131,7 +131,7 @@ class Kept:
         found = [self.point(place, visit) for place in places]
         return tuple(point for point in found if isinstance(point, Point))
 
-    def fit(self, place: Place, visit: int) -> Fit | str:
+    def fit(self, place: Place, visit: int) -> Fit | Refusal:
         """As a sweep fits it: with all numbers of workers."""
         point = self.point(place, visit)
         if isinstance(point, Refusal):

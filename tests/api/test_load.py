@@ -15,7 +15,8 @@ import loaderprobe
 from loaderprobe.api.frames import frame, parquet
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.render.table import report_columns
-from tests.analyze.measured import BATCH, STEPS
+from tests.analyze.measured import STEPS
+from tests.analyze.runs import BATCH
 from tests.stored import FAILED, MEASUREMENTS, PENDING, plain_run
 
 
