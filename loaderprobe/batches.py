@@ -51,7 +51,7 @@ def size_bytes(batch: Any) -> int:
 
 
 def copied(batch: Any) -> Any:
-    """The batch in memory of its own: what a worker hands over holds shared memory as long as it is kept.
+    """The batch in memory of its own: what a worker sends holds shared memory as long as it is kept.
 
     Batches that cannot be copied are returned as they are.
     """

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import (
     Activity,
     Alternative,

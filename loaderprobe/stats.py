@@ -43,7 +43,7 @@ def half_width_in_time(values: Sequence[float]) -> float:
     """Half the 95 % interval of the mean of readings that follow each other, and so depend on each other.
 
     Batch means (Conway 1963): neighbours are averaged until six to eleven batches are left, whose spread
-    tells of the correlation in either direction.
+    shows the correlation in either direction.
     """
     size = max(1, len(values) // 6)
     whole = len(values) - len(values) % size

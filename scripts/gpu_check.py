@@ -1,6 +1,6 @@
 """What only a GPU can tell: each section in a process of its own, results in OUT/results.json after each.
 
-Writes OUT/results.json, OUT/pytest.log, OUT/trace.json.gz and two run directories: OUT/pictures (three
+Writes OUT/results.json, OUT/pytest.log, OUT/trace.json.gz and two run directories: OUT/timelines (three
 configurations with their profiler windows) and OUT/run (a sweep); with --pack, each as one .tar.gz.
 Exit codes: 0 all as it must be, 3 no GPU or a part is missing, 4 some sections failed, or found what must not be.
 """
@@ -40,7 +40,7 @@ SECTIONS: dict[str, tuple[str, float]] = {
     "ceilings": ("gpu_check_rates:ceilings", 90),
     "overhead": ("gpu_check_rates:overhead", 75),
     "trace": ("gpu_check_facts:trace", 45),
-    "pictures": ("gpu_check_rates:pictures", 100),
+    "timelines": ("gpu_check_rates:timelines", 100),
     "sweep": ("gpu_check_rates:sweep", 600),
 }
 # What the last section leaves for writing down.
@@ -200,7 +200,7 @@ def main() -> int:
         code = check(out, asked.seconds, wanted)
         if asked.pack:
             packed(out / "run")
-            packed(out / "pictures")
+            packed(out / "timelines")
     return code
 
 

@@ -13,7 +13,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 GPM_NAMES = ("GRAPHICS_UTIL", "SM_UTIL", "SM_OCCUPANCY", "ANY_TENSOR_UTIL", "DRAM_BW_UTIL", "PCIE_RX_PER_SEC",
              "PCIE_TX_PER_SEC", "NVJPG_0_UTIL")  # fmt: skip
 # Of GPM's own refresh; NVIDIA asks for more than 0.1 s.
@@ -22,7 +22,7 @@ SESSIONS = 4
 IDLE_SECONDS = 2.0
 
 
-def told(call: Callable[[], Any]) -> Any:
+def outcome(call: Callable[[], Any]) -> Any:
     """What it returns, or how it failed."""
     try:
         return call()
@@ -66,9 +66,9 @@ def identity(out: Path, seconds: float) -> dict[str, Any]:
     return {
         "str_uuid": raw,
         "has_prefix": raw.startswith(("GPU-", "MIG-")),
-        "found_by_ours": told(lambda: name(ours)),
-        "found_by_raw": told(lambda: name(raw)),
-        "driver": told(lambda: str(pynvml.nvmlSystemGetDriverVersion())),
+        "found_by_ours": outcome(lambda: name(ours)),
+        "found_by_raw": outcome(lambda: name(raw)),
+        "driver": outcome(lambda: str(pynvml.nvmlSystemGetDriverVersion())),
         "properties": sorted(n for n in dir(properties) if not n.startswith("_")),
         "shared_memory_per_sm": getattr(properties, "shared_memory_per_multiprocessor", None),
         "registers_per_sm": getattr(properties, "regs_per_multiprocessor", None),
@@ -76,7 +76,7 @@ def identity(out: Path, seconds: float) -> dict[str, Any]:
 
 
 def gpm(out: Path, seconds: float) -> dict[str, Any]:
-    """GPM while the GPU trains, and, from root, GPM as somebody else."""
+    """GPM while the GPU trains, and, from root, GPM as another user."""
     compute, batch = gpu()
     found: dict[str, Any] = {"user_id": os.geteuid()}
 
@@ -87,10 +87,10 @@ def gpm(out: Path, seconds: float) -> dict[str, Any]:
                 compute.step(batch)
             compute.finish()
 
-    found["training"] = told(lambda: read_gpm(compute.uuid(), work))
-    found["idle"] = told(lambda: read_gpm(compute.uuid(), lambda: time.sleep(GPM_SECONDS)))
+    found["training"] = outcome(lambda: read_gpm(compute.uuid(), work))
+    found["idle"] = outcome(lambda: read_gpm(compute.uuid(), lambda: time.sleep(GPM_SECONDS)))
     if os.geteuid() == 0:
-        found["as_nobody"] = told(lambda: as_nobody(compute.uuid()))
+        found["as_unprivileged"] = outcome(lambda: as_unprivileged(compute.uuid()))
     return found
 
 
@@ -114,22 +114,22 @@ def read_gpm(uuid: str, work: Callable[[], None]) -> dict[str, Any]:
         for place, name in enumerate(names):
             asked.metrics[place].metricId = getattr(nvml, f"NVML_GPM_METRIC_{name}")
         nvml.nvmlGpmMetricsGet(asked)
-        told_of = {name: asked.metrics[place] for place, name in enumerate(names)}
+        reported = {name: asked.metrics[place] for place, name in enumerate(names)}
         return {
             "supported": True,
-            "metrics": {n: m.value if m.nvmlReturn == 0 else {"status": m.nvmlReturn} for n, m in told_of.items()},
+            "metrics": {n: m.value if m.nvmlReturn == 0 else {"status": m.nvmlReturn} for n, m in reported.items()},
         }
     finally:
         nvml.nvmlGpmSampleFree(first)
         nvml.nvmlGpmSampleFree(second)
 
 
-def as_nobody(uuid: str) -> Any:
+def as_unprivileged(uuid: str) -> Any:
     """The same, idle, in a process without root's rights."""
     code = (
         "import json,os,sys,time; sys.path[:0]=json.loads(sys.argv[2]); import gpu_check_facts as f, pynvml;"
-        f"os.setgid({NOBODY}); os.setuid({NOBODY});"
-        "print(json.dumps(f.told(lambda: f.read_gpm(sys.argv[1], lambda: time.sleep(f.GPM_SECONDS)))))"
+        f"os.setgid({UNPRIVILEGED}); os.setuid({UNPRIVILEGED});"
+        "print(json.dumps(f.outcome(lambda: f.read_gpm(sys.argv[1], lambda: time.sleep(f.GPM_SECONDS)))))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, uuid, json.dumps(sys.path)], capture_output=True, text=True, timeout=30
@@ -176,7 +176,7 @@ def session(compute: Any, batch: Any, activities: Any, warm_up: int, steps: int 
     recorded = {e.correlation for e in events if e.on_gpu}
     lost = [place for place, e in enumerate(launches) if e.correlation not in recorded]
     kernels = [e for e in events if e.on_gpu and device_kind(e) == "kernel"]
-    converted = told(lambda: convert(events, window))
+    converted = outcome(lambda: convert(events, window))
     compute.finish()
     return {
         "plain_ms": (plain.end_ns - plain.begin_ns) / 1e6,
@@ -227,7 +227,7 @@ def converted_facts(found: Any) -> dict[str, Any]:
 
 
 def trace(out: Path, seconds: float) -> dict[str, Any]:
-    """Three steps as a picture for a trace viewer."""
+    """Three steps for a trace viewer."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 

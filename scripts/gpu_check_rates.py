@@ -125,9 +125,9 @@ def some_files(place: Path) -> Any:
     return generated_set(place / "256x256", sample=2048, seed=0)
 
 
-def pictures(out: Path, seconds: float) -> dict[str, Any]:
+def timelines(out: Path, seconds: float) -> dict[str, Any]:
     """Serial, few and many workers on warm files, each with its window of the profiler."""
-    return swept(out / "pictures", ((500, 375),), (0, 2, 16), ("warm",), seconds, budgeted=False)
+    return swept(out / "timelines", ((500, 375),), (0, 2, 16), ("warm",), seconds, budgeted=False)
 
 
 def sweep(out: Path, seconds: float) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def within(run: Any, seconds: float) -> Any:
     try:
         measure(run, lambda *_: None)
     except KeyboardInterrupt:
-        pass  # what is done is kept, and told of
+        pass  # what is done is kept and reported
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return judge_run(run)

@@ -1,1 +1,1 @@
-"""The tests, room by room as the package."""
+"""The tests, in the folders of the package."""

@@ -16,13 +16,13 @@ from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.runner import run_configuration
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.testing import example_config
-from tests.planted.fixtures import banked_disk, latency_disk, plant_disk, serial_disk
+from tests.planted.fixtures import latency_disk, plant_disk, single_server_disk, token_bucket_disk
 from tests.skips import summary
 
-__all__ = ["banked_disk", "latency_disk", "plant_disk", "serial_disk"]  # fixtures
+__all__ = ["latency_disk", "plant_disk", "single_server_disk", "token_bucket_disk"]  # fixtures
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
@@ -50,7 +50,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
     """256 generated images of 500x375 on the file system of the temporary directory."""
     root = tmp_path_factory.mktemp("photographs")
-    request = SetRequest(resolution=(500, 375), classes=4, seed=1, pictures=12)
+    request = SetRequest(resolution=(500, 375), classes=4, seed=1, base_images=12)
     made = generate(root, request, count=256, processes=2, progress=lambda *_: None)
     return generated_set(made, sample=256, seed=0)
 
@@ -80,7 +80,7 @@ def loaderprobe() -> Run:
     """Runs the command line in a process of its own, from the top of the project."""
 
     def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "loaderprobe.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "loaderprobe", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)  # type: ignore[call-overload,no-any-return]  # options go straight through
 
     return run

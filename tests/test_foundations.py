@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from loaderprobe import errors, plugins, stats, units
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.records.config import ComputeSpec, FileSet, content_hash
+from loaderprobe.records.config import ComputeSpec
+from loaderprobe.records.files import FileSet, content_hash
 from loaderprobe.records.options import with_options
 from loaderprobe.testing import example_config, example_files
 from tests.other_options import PATHS, with_another
@@ -88,8 +89,8 @@ def test_names_become_classes() -> None:
     ]
 
 
-def test_unknown_and_missing_parts_are_told_apart() -> None:
-    """Nobody knows the name: a bad value. It cannot be imported: a missing part."""
+def test_unknown_and_missing_parts_differ() -> None:
+    """The name is unknown: a bad value. It cannot be imported: a missing part."""
     with pytest.raises(BadValue, match="no loader named 'dali'"):
         plugins.resolve("loader", "dali")
     with pytest.raises(MissingPart):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from tests.conftest import Run
 from tests.test_documents import FENCE, GUIDE
 

@@ -57,7 +57,7 @@ def test_a_serial_loader_has_no_prefetch_factor() -> None:
     ],
 )
 def test_a_fingerprint_depends_on_places_sizes_and_order(change: dict[str, object], same: bool) -> None:
-    """What is told about the set does not change which files are read."""
+    """What describes the set does not change which files are read."""
     files = replace(example_files(3), paths=("a", "b", "c"), size_bytes=(1, 2, 3))
     assert (replace(files, **change).fingerprint == files.fingerprint) is same  # type: ignore[arg-type]  # by name
 

@@ -44,11 +44,11 @@ def test_equal_reasons_are_one_line_with_their_count() -> None:
     assert lines[-2:] == ["   1 fio is not installed", "     to run: apt-get install fio"]
 
 
-def test_a_bare_machine_is_told_of_its_library() -> None:
+def test_a_bare_machine_gets_the_name_of_its_library() -> None:
     """The library that is missing, and not the rights that are not asked for."""
     assert remedy(LIBFUSE) == "apt-get install fuse3 libfuse3-3"
     assert "libfuse" in (
-        remedy("no banked disk can be planted here: blkio: Permission; fuse: libfuse is not installed") or ""
+        remedy("no token_bucket disk can be planted here: blkio: Permission; fuse: libfuse is not installed") or ""
     )
 
 

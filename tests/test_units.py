@@ -82,7 +82,7 @@ def test_counts_are_whole_and_not_negative(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", ",,"])
 def test_an_empty_list_is_refused(text: str) -> None:
-    """A list of nothing asks for nothing, which nobody means."""
+    """A list of nothing asks for nothing, which is no request."""
     with pytest.raises(BadValue, match="empty"):
         units.parse_list(text, units.parse_count)
 

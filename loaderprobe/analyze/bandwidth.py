@@ -26,9 +26,9 @@ SURELY_FLAT = 1.6
 PROPORTIONAL = 0.7
 """Share of N times one reader's rate that N readers get where only latency limits them."""
 PROPORTIONAL_READERS = 4
-# A pause of twice the reading time leaves a device that banks idle time a third of its load. On throttled
-# block devices reads then took 0.05 to 0.45 of their time; on serial and latency-bound ones 0.9 or more.
-BANKED_AT_MOST = 0.6
+# A pause of twice the reading time leaves a token bucket a third of its load. On throttled
+# block devices reads then took 0.05 to 0.45 of their time; on single servers and latency-bound devices 0.9 or more.
+CREDIT_AT_MOST = 0.6
 LOST_AT_LEAST = 0.8
 
 
@@ -118,7 +118,7 @@ def _from_shape(
 
 
 def _kind(measured: BandwidthMeasurement) -> DeviceKind:
-    """Ladder and pauses together: the ladder tells latency from bandwidth, the pauses what idle time is worth."""
+    """The ladder separates latency from bandwidth; the phase with pauses shows whether idle time is credit."""
     alone = next((phase for phase in measured.ladder if phase.readers == 1), None)
     paced = measured.phase("paced")
     if alone is None or paced is None or len(measured.ladder) < 2:
@@ -129,7 +129,7 @@ def _kind(measured: BandwidthMeasurement) -> DeviceKind:
     ratio = _seconds_per_byte(paced) / _seconds_per_byte(alone)
     evidence = (
         Evidence(metric=f"rate of {most.readers} readers over that of one", value=rise, threshold=FLAT, unit="x"),
-        Evidence(metric="reading time with pauses over that without", value=ratio, threshold=BANKED_AT_MOST, unit="x"),
+        Evidence(metric="reading time with pauses over that without", value=ratio, threshold=CREDIT_AT_MOST, unit="x"),
     )
     if _in_memory(measured) or paced.cache in ("warm", "mixed"):
         sentence = "The kind of device is not known: the files did not come from it alone."
@@ -139,20 +139,20 @@ def _kind(measured: BandwidthMeasurement) -> DeviceKind:
         return DeviceKind(kind="unknown", sentence=sentence, evidence=evidence)
     sure = alone.bw_low < alone.bw_high and most.bw_high <= SURELY_FLAT * alone.bw_low
     flat = rise <= FLAT and sure
-    if flat and ratio <= BANKED_AT_MOST:
-        return DeviceKind(kind="banked", evidence=evidence, sentence=(
-            "It banks idle time: after a pause, files come at once, as from a throttled or cloud volume."
+    if flat and ratio <= CREDIT_AT_MOST:
+        return DeviceKind(kind="token_bucket", evidence=evidence, sentence=(
+            "A token bucket: idle time is credit, as on a throttled or cloud volume."
         ))  # fmt: skip
     if flat and ratio >= LOST_AT_LEAST:
-        return DeviceKind(kind="serial", evidence=evidence, sentence=(
-            "It serves one request after the other, and time in which nobody reads is lost."
+        return DeviceKind(kind="single_server", evidence=evidence, sentence=(
+            "A single server: it serves one request after the other, and idle time is lost."
         ))  # fmt: skip
     if _scales(measured) and ratio >= LOST_AT_LEAST:
         return DeviceKind(kind="latency", evidence=evidence, sentence=(
-            "Every request takes its time, and requests do not disturb each other, as with object stores."
+            "Latency-bound: each request takes the same time at any concurrency, as in object stores."
         ))  # fmt: skip
     return DeviceKind(kind="unknown", evidence=evidence, sentence=(
-        "Its kind is none of banked, serial or latency-bound: "
+        "Neither a token bucket, nor a single server, nor latency-bound: "
         f"{most.readers} readers get {significant(rise)} times what one gets, and after pauses "
         f"a file takes {significant(ratio)} of its time."
     ))  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import fields
 from loaderprobe.analyze.forecast.advice import Surroundings, advise
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.counters import gpu_figures
-from loaderprobe.analyze.gpu.window import Seen, held_against, look
+from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
 from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
 from loaderprobe.analyze.verdict.experiments import Experiments
@@ -28,10 +28,12 @@ UTILIZATION_BAR = 0.9
 WAIT_MODERATE = 0.05
 
 
-def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, seen: Seen | None = None) -> Verdict:
+def verdict(
+    measurement: Measurement, ceiling: StorageCeiling | None = None, reading: WindowReading | None = None
+) -> Verdict:
     """Judge one measurement, with the ceiling of its storage where there is one.
 
-    `seen` is what `look` found in its profiler window, where that was looked at before. Raises BadValue when the
+    `reading` is its profiler window, where `read_window` was called before. Raises BadValue when the
     measurement holds no end-to-end segment.
     """
     found = run_experiments(measurement, ceiling)
@@ -40,13 +42,13 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
     trained = segments_of(measurement, found.base, judged_activity(measurement))
     rates = _rates(found, measurement.cores_available)
     disk = disk_use(measurement, trained, ceiling)
-    seen = seen or look(measurement)
+    reading = reading or read_window(measurement)
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     return Verdict(
         images_per_s=training_interval(found.end_to_end, trained),
         rates_images_per_s=rates,
-        gains=Speedups(**{field.name: found.gains.get(field.name) for field in fields(Speedups)}),
+        speedups=Speedups(**{field.name: found.speedups.get(field.name) for field in fields(Speedups)}),
         predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,
         prediction_error=prediction_error_of(found)[0],
         input_wait_fraction=wait,
@@ -56,15 +58,17 @@ def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None, see
         cold_fraction=disk.cold_fraction,
         disk_ceiling_fraction=disk.ceiling_fraction,
         read_amplification=disk.amplification,
-        other_read_bytes_per_s=disk.foreign_bytes_per_s,
+        other_read_bytes_per_s=disk.other_bytes_per_s,
         gpu=gpu_figures(measurement, trained),
-        bound=_bound(measurement, found, disk, _shares(wait, utilization), held_against(seen.window, utilization)),
+        bound=_bound(
+            measurement, found, disk, _shares(wait, utilization), checked_against_rates(reading.window, utilization)
+        ),
         advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
         step_time=step_time(trained),
         worker_time=found.cost.per_image() if found.cost else None,
         files_were=files_were(measurement),
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
-        unavailable=_unavailable(found, rates, disk) | _unseen_waits(measurement, found) | seen.missing,
+        unavailable=_unavailable(found, rates, disk) | _unseen_waits(measurement, found) | reading.missing,
     )
 
 
@@ -101,7 +105,7 @@ def _rate_facts(measurement: Measurement, found: Experiments) -> dict[str, float
 
 
 def _file_facts(measurement: Measurement, found: Experiments, judgement: Judgement) -> dict[str, float | str]:
-    """That files were not cold as asked; that only the workers' waiting tells cold reads from warm ones."""
+    """That files were not cold as asked; that only the workers' waiting separates cold reads from warm ones."""
     if judgement.cause == "inconclusive":
         return {}
     facts: dict[str, float | str] = {}
@@ -167,15 +171,15 @@ def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, str
     """Why nothing is known of the network, of locks and of other waiting."""
     given = next((each.reason for each in measurement.missing if each.name == "waits"), "")
     reason = given or "too few samples of what workers wait for"
-    unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.gains]
-    names = (name for each in unseen for name in (f"gains.{each}", f"rates_images_per_s.loader_without_{each}"))
+    unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.speedups]
+    names = (name for each in unseen for name in (f"speedups.{each}", f"rates_images_per_s.loader_without_{each}"))
     return dict.fromkeys(names, reason)
 
 
 def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, str]:
     reasons = dict(disk.unavailable)
     for resource, reason in found.missing.items():
-        reasons[f"gains.{resource}"] = reason
+        reasons[f"speedups.{resource}"] = reason
         reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
     for resource in found.without:
         if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:

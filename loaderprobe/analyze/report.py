@@ -10,14 +10,15 @@ from typing import Any
 from loaderprobe.analyze.forecast.advice import Place, Recommendation
 from loaderprobe.analyze.forecast.groups import Known, recommend_groups
 from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.analyze.gpu.window import Seen, held_against, look
+from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import ablations
 from loaderprobe.errors import MEASURE_AGAIN, LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
@@ -33,7 +34,7 @@ from loaderprobe.records.report import (
 from loaderprobe.records.verdict import Verdict
 
 Result = Measurement | RunFailure | DamagedFile | None
-Judged = tuple[Verdict, Seen]
+Judged = tuple[Verdict, WindowReading]
 
 
 def build_report(
@@ -81,8 +82,8 @@ def build_report(
 def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
     """The verdict; or, where the arithmetic breaks down on what was stored, the file and the reason."""
     try:
-        seen = look(measurement)
-        found = verdict(measurement, ceiling, seen), seen
+        reading = read_window(measurement)
+        found = verdict(measurement, ceiling, reading), reading
         if _all_finite(asdict(found[0])):
             return found
         reason = "a figure is infinite"
@@ -154,7 +155,9 @@ def _known(
     )
 
 
-def _measured_row(measurement: Measurement, judged: Verdict, seen: Seen, advised: Recommendation) -> ConfigurationRow:
+def _measured_row(
+    measurement: Measurement, judged: Verdict, reading: WindowReading, advised: Recommendation
+) -> ConfigurationRow:
     return ConfigurationRow(
         config=measurement.config,
         status="measured",
@@ -162,7 +165,7 @@ def _measured_row(measurement: Measurement, judged: Verdict, seen: Seen, advised
         verdict=replace(judged, advice=advised.advice),
         emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
-        gpu_window=held_against(seen.window, judged.accelerator_utilization),
+        gpu_window=checked_against_rates(reading.window, judged.accelerator_utilization),
     )
 
 
@@ -177,7 +180,7 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 
 
-def _detail(measurement: Measurement, seen: Seen) -> Detail:
+def _detail(measurement: Measurement, reading: WindowReading) -> Detail:
     return Detail(
         key=measurement.config.key,
         compute_device=measurement.compute.device,
@@ -185,5 +188,5 @@ def _detail(measurement: Measurement, seen: Seen) -> Detail:
         first_batch_s=measurement.first_batch_s,
         notes=measurement.notes,
         ablations=ablations(measurement),
-        picture=seen.picture,
+        view=reading.view,
     )

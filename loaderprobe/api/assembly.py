@@ -20,8 +20,9 @@ from loaderprobe.protocols import (
     NextRound,
     PageCache,
 )
-from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.options import refuse_options
 from loaderprobe.records.waits import WaitSamples

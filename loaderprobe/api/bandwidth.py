@@ -85,5 +85,5 @@ def bandwidth(
         fio=engine == "fio",
         drop_all=drop_all_caches if drop_caches else None,
     )
-    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_leg=progress or unheard)
+    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress or unheard)
     return Bandwidth.of(judge_bandwidth(measured, {name: each.images_per_s for name, each in ACCELERATORS.items()}))

@@ -12,7 +12,7 @@ from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.measure.order import Order
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import BatchFiles, FileSet, PartFiles
+from loaderprobe.records.files import BatchFiles, FileSet, PartFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
@@ -23,7 +23,7 @@ from loaderprobe.system.pagecache import LinuxPageCache
 CEILING_S = 1.5
 CEILING_LONGEST_S = 5.0
 CEILING_SHARE = 0.2
-# What tells kinds apart: one reader, a few, many, and one that pauses.
+# What separates kinds: one reader, a few, many, and one that pauses.
 KIND_READERS = (1, 4, 16)
 KIND_S = 1.0
 # Five phases that may each take five times their shortest time.
@@ -99,20 +99,20 @@ def storage_matters(measurement: Measurement) -> bool:
         judged = verdict(measurement)
     except BadValue:
         return False  # no complete round: nothing is known that a ceiling could explain
-    gain, estimate = judged.gains.storage, judged.gains.preprocessing
+    speedup, estimate = judged.speedups.storage, judged.speedups.preprocessing
     if (
         estimate is not None
         and estimate.how == "estimated"
         and judged.bound.cause in ("preprocessing", "cpu", "either")
     ):
         return True  # however little workers wait: without their work the storage may be at its limit
-    return gain is None or gain.value >= CLEAR_LEAD or "storage" in (judged.bound.cause, *judged.bound.candidates)
+    return speedup is None or speedup.value >= CLEAR_LEAD or "storage" in (judged.bound.cause, *judged.bound.candidates)
 
 
 def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:
     request = ProbeRequest(path=files.folder, readers=KIND_READERS, seconds=KIND_S)
     try:
-        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_leg=lambda *_: None)
+        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
     except (LoaderprobeError, OSError) as error:
         return replace(known, missing=known.missing or f"the kind of storage was not found out: {error}")
     return replace(known, kind=judge_bandwidth(measured, {}).kind)

@@ -1,4 +1,4 @@
-"""`loaderprobe.diagnose`: what binds a user's own loader, and a user's own step."""
+"""`loaderprobe.diagnose`: what limits a user's own loader and step."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
-from loaderprobe.records.config import BatchFiles, CacheState, PartFiles
+from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, Findings
+from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Advice, Evidence, Interval, Verdict
+from loaderprobe.render.action_words import action_words
 from loaderprobe.render.diagnosis import notebook, rich_text, terminal
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.memory import memory_bytes
@@ -33,7 +35,7 @@ from loaderprobe.units import format_bytes, significant
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-# Folders above this depth may hold anything: nobody is told to read them whole.
+# Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3
 # What speaks of a device that trains, where there is no step.
 OF_TRAINING = ("speed-up if compute were free", "accelerator utilization", "share of time waiting for input")
@@ -41,7 +43,7 @@ OF_TRAINING = ("speed-up if compute were free", "accelerator utilization", "shar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis(Findings):
-    """What binds a loader, why, and what would change it. Prints itself in terminals and notebooks."""
+    """What limits a loader, why, and what would change it. Prints itself in terminals and notebooks."""
 
     measurement: Measurement
     """The raw times and counters that everything else follows from."""
@@ -73,7 +75,7 @@ def diagnose(
     cache: CacheState = "cold",
     progress: OnStage | None = None,
 ) -> Diagnosis:
-    """Find out what binds training with this `torch.utils.data.DataLoader`, by taking each resource away.
+    """Find out what limits training with this `torch.utils.data.DataLoader`, by removing each resource.
 
     `step(batch)` trains on one batch, and is really called, over and over; without it the loader alone is
     judged. A copy of the loader is driven, with workers of its own: the loader, its sampler and all random
@@ -161,7 +163,7 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         return text if measured.images else re.sub(r"\bimage(s?)\b", r"sample\1", text)
 
     rounds = len(segments_of(measured, base_mode(measured), judged_activity(measured)))
-    gone = {} if with_step else {"gains.compute": "no step was given", "ceilings.compute": "no step was given"}
+    gone = {} if with_step else {"speedups.compute": "no step was given", "ceilings.compute": "no step was given"}
     unavailable = {name.replace("rates_images_per_s.", "ceilings."): why for name, why in judged.unavailable.items()}
     of_training = () if with_step else OF_TRAINING
     kept = epochs(measured)
@@ -183,15 +185,18 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         with_step=with_step,
         images_per_s=judged.images_per_s if with_step else _alone(measured),
         ceilings=judged.rates_images_per_s if with_step else replace(judged.rates_images_per_s, compute=None),
-        gains=judged.gains if with_step else replace(judged.gains, compute=None),
-        advice=tuple(replace(each, action=counted(each.action)) for each in _advice(measured, data, with_step)),
+        speedups=judged.speedups if with_step else replace(judged.speedups, compute=None),
+        advice=tuple(
+            replace(each, sentence=counted(action_words(each.action))) for each in _advice(measured, data, with_step)
+        ),
         evidence=tuple(
             Evidence(metric=counted(each.metric), value=each.value, threshold=each.threshold, unit=each.unit)
             for each in judged.bound.evidence
             if not each.metric.startswith(of_training or "\n")
         ),
         notes=tuple(counted(note) for note in (*measured.notes, *_notes(judged, data, rounds, kept))),
-        unavailable={name: why for name, why in unavailable.items() if name.startswith(("gains.", "ceilings."))} | gone,
+        unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}
+        | gone,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
         measurement=measured,
@@ -204,10 +209,12 @@ def _alone(measured: Measurement) -> Interval:
 
 
 def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Advice, ...]:
-    """Without a step nobody asked what to train on."""
+    """Without a step, no advice about accelerators."""
     around = Surroundings(place=data.place())
     found = recommend(measured, run_experiments(measured), around).advice
-    return found if with_step else tuple(each for each in found if each.gain > 1 and "accelerator" not in each.action)
+    return (
+        found if with_step else tuple(each for each in found if each.speedup > 1 and each.action.code != "accelerator")
+    )
 
 
 def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) -> list[str]:
@@ -216,7 +223,7 @@ def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) ->
     if rounds == 1:
         found.append("the time was enough for one round only, so how far the rates vary is not known")
     if data.hidden:
-        found.append(f"{data.hidden}, so files were read as they were found, and gains are estimated")
+        found.append(f"{data.hidden}, so files were read as they were found, and speed-ups are estimated")
     if kept is not None:
         later = f", in later ones {significant(kept.later)}" if kept.later else ""
         found.append(
@@ -224,8 +231,8 @@ def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) ->
             f"the loader alone delivers {significant(kept.first)} images/s{later}; the verdict is on the {kept.judged} "
             f"epoch{'s' if kept.judged == 'later' else ''}"
         )
-    warm, gain = judged.rates_images_per_s.loader_without_storage, judged.gains.storage
-    if data.fits and data.size_bytes and warm is not None and gain is not None:
+    warm, speedup = judged.rates_images_per_s.loader_without_storage, judged.speedups.storage
+    if data.fits and data.size_bytes and warm is not None and speedup is not None:
         found.append(
             f"the whole data set (about {format_bytes(data.size_bytes)}) fits in memory: after the first epoch its "
             f"files may be warm, where the loader alone delivers {significant(warm)} images/s"

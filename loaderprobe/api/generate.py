@@ -57,7 +57,7 @@ def generate(
 
     A resolution is `WIDTHxHEIGHT` in pixels, or `imagenet` for its real mixture. `mean_size` is the mean size of a
     file, as `"110kB"` or in bytes; without it, as in ImageNet. `layout` is `folder` or `shards`; `oddities` are odd
-    files among them, by name; `pool` is the number of pictures that the files are varied from. An earlier set of the
+    files among them, by name; `pool` is the number of base images that the files are varied from. An earlier set of the
     same settings is completed. `progress(stage, done, total)` hears what is being done.
 
     Raises BadValue for values that cannot be, and Refused and its kin rather than mix sets.
@@ -73,7 +73,7 @@ def generate(
             oddities=parse_oddities(oddities if isinstance(oddities, str) else ",".join(oddities)),
             layout=layout,
             shard_images=shard_images,
-            pictures=pool,
+            base_images=pool,
         )
         for resolution in listed(resolutions, parse_resolution)
     ]
@@ -96,7 +96,7 @@ def make_sets(
             count=count,
             processes=processes,
             progress=lambda done, total: progress(f"generating {label}", done, total),
-            on_picture=lambda done, total: progress(f"painting {label}", done, total),
+            on_base_image=lambda done, total: progress(f"painting {label}", done, total),
         )
 
     return tuple(one(request) for request in requests)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -10,21 +11,21 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
-class Shown:
+class Shown(ABC):
     """`print` shows all of it, the prompt one line, a notebook a table."""
 
     __slots__ = ()
 
+    @abstractmethod
     def headline(self) -> str:
         """The result in one line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text(self, *, width: int = 80, color: bool = False) -> str:
         """The whole result in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
-        raise NotImplementedError
 
-    def _repr_html_(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _repr_html_(self) -> str: ...
 
     def __str__(self) -> str:
         return self.text()

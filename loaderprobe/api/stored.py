@@ -9,8 +9,8 @@ from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.sweep import pending
 from loaderprobe.plugins import foreign_module
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import FileSet
 from loaderprobe.records.damage import DamagedFile
+from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory
 
 

@@ -13,17 +13,8 @@ from loaderprobe.api.child import forkserver
 from loaderprobe.api.generate import RESOLUTIONS
 from loaderprobe.api.load import Run
 from loaderprobe.api.report import judge_run, save_report
-from loaderprobe.api.sweep_request import (
-    SweepRequest,
-    compute_names,
-    compute_specs,
-    loader_specs,
-    parse_cache,
-    start_sweep,
-    usual_out,
-    worker_counts,
-)
-from loaderprobe.api.values import PathLike, listed, unheard
+from loaderprobe.api.sweep_request import request_of, start_sweep
+from loaderprobe.api.values import PathLike, unheard
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.plan import Plan, plan_sweep
@@ -36,7 +27,6 @@ from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precisio
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.cpu import cores_available
-from loaderprobe.units import parse_resolution
 
 # For the progress bar of a program, which counts in whole numbers.
 PER_MILLE = 1000
@@ -82,38 +72,8 @@ def sweep(
     done, for `resume`. Raises BadValue for values that cannot be, MissingPart for a device or plug-in that is not
     there, Refused and its kin when `out` or `data_dir` hold something else.
     """
-    command = written(locals())
-    request = SweepRequest(
-        data=None if data is None else Path(data),
-        data_dir=Path(data_dir),
-        out=usual_out() if out is None else Path(out),
-        resolutions=listed(resolutions, parse_resolution),
-        loaders=loader_specs(
-            worker_counts(workers, serial),
-            prefetch_factor=prefetch_factor,
-            name=loader,
-            pipeline=pipeline,
-            decoder=decoder,
-            tensor=tensor,
-            pin_memory=pin_memory,
-            gpu_decode=gpu_decode,
-        ),
-        computes=compute_specs(
-            compute_names(compute),
-            batch_size=batch_size,
-            precision=precision,
-            memory_format=memory_format,
-            compile=compile,
-            side_stream=side_stream,
-        ),
-        caches=listed(cache, parse_cache),
-        rounds=rounds,
-        thorough=thorough,
-        seed=seed,
-        budget_s=budget_s,
-        time_limit_s=time_limit_s,
-        command=(command,),
-    )
+    options = {name: value for name, value in locals().items() if name != "progress"}
+    request = request_of(**options, command=(written(options),))
     heard = progress or unheard
     return _measured(start_sweep(request, processes=max(1, round(cores_available())), on_data=heard), heard)
 
@@ -129,7 +89,7 @@ def written(given: Mapping[str, Any]) -> str:
     changed = {
         name: os.fspath(value) if isinstance(value, os.PathLike) else value
         for name, value in given.items()
-        if name != "progress" and repr(value) != repr(usual[name].default)
+        if repr(value) != repr(usual[name].default)
     }
     words = [repr(value) if name == "data" else f"{name}={value!r}" for name, value in changed.items()]
     return f"loaderprobe.sweep({', '.join(words)})"

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.assembly import check_parts
 from loaderprobe.api.generate import make_sets
-from loaderprobe.api.values import listed
+from loaderprobe.api.values import PathLike, listed
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.datasets.scan.folder import generated_set, scan_folder
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
-from loaderprobe.records.config import CacheState, ComputeSpec, FileSet, LoaderSpec, RunConfig, SweepSpec
+from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
+from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
-from loaderprobe.units import Resolution, format_resolution, parse_count
+from loaderprobe.units import Resolution, format_resolution, parse_count, parse_resolution
 
 # A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
 COLD_BATCHES = 14
@@ -62,6 +63,39 @@ class SweepRequest:
         ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in self.loaders)
         batch = max(compute.batch_size for compute in self.computes)
         return min(MOST_IMAGES, max(LEAST_IMAGES, (COLD_BATCHES + ahead) * batch))
+
+
+def request_of(
+    *,
+    data: PathLike | None,
+    data_dir: PathLike,
+    out: PathLike | None,
+    resolutions: str | Iterable[str],
+    workers: str | int | Iterable[int],
+    serial: bool,
+    loader: str,
+    compute: str | Iterable[str],
+    cache: str | Iterable[str],
+    **options: Any,
+) -> SweepRequest:
+    """The request for the options of `sweep`; those in `options` are named as the fields that they set.
+
+    Raises BadValue.
+    """
+
+    def own(record: type) -> dict[str, Any]:
+        return {each.name: options[each.name] for each in fields(record) if each.name in options}
+
+    return SweepRequest(
+        data=None if data is None else Path(data),
+        data_dir=Path(data_dir),
+        out=usual_out() if out is None else Path(out),
+        resolutions=listed(resolutions, parse_resolution),
+        loaders=loader_specs(worker_counts(workers, serial), name=loader, **own(LoaderSpec)),
+        computes=compute_specs(compute_names(compute), **own(ComputeSpec)),
+        caches=listed(cache, parse_cache),
+        **own(SweepRequest),
+    )
 
 
 def worker_counts(workers: str | int | Iterable[int], serial: bool) -> tuple[int, ...]:

@@ -18,16 +18,9 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import OnStage, Session
 from loaderprobe.protocols import ComputeArguments, MakeCompute, NextRound, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import (
-    BatchFiles,
-    CacheState,
-    ComputeSpec,
-    LoaderSpec,
-    PartFiles,
-    RunConfig,
-    content_hash,
-)
+from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.files import BatchFiles, PartFiles, content_hash
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import with_options
 from loaderprobe.samplers.waits import WaitsSampler
@@ -123,12 +116,12 @@ def measure_loader(
 
 def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, cache: PageCache) -> UserMeasured:
     from loaderprobe.loaders.random_state import random_state_kept
-    from loaderprobe.loaders.user_loader import OwnLoader
+    from loaderprobe.loaders.user_loader import UserLoader
 
     loader = given.loader
     limit = Deadline(asked.budget_s)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        own = OwnLoader(given, Path(scratch), limit.check, limit.patience_s)
+        own = UserLoader(given, Path(scratch), limit.check, limit.patience_s)
         looking = WaitsSampler(lambda: _threads(own, loader), Path(scratch))
         with random_state_kept(loader), own, looking:
             try:
@@ -202,7 +195,7 @@ def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, l
 
 
 def _run(session: Session, own: Any, loader: Any) -> tuple[str, ...]:
-    """Measure; a note tells when a round was broken off. Raises OutOfTimeError when that was the first."""
+    """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first."""
     try:
         session.run()
     except StopIteration as error:
@@ -221,7 +214,7 @@ def _ended(taken: int, loader: Any) -> BadValue:
     if taken:
         return BadValue(
             f"the loader ended after {taken} batch{'' if taken == 1 else 'es'} and did not begin again",
-            hint="make the data set's __iter__ start anew each time",
+            hint="make the data set's __iter__ start from the beginning each time",
         )
     count, size = _count(loader.dataset), loader.batch_size
     if count == 0:

@@ -1,4 +1,4 @@
-"""Values as programs give them: lists, paths, and progress that nobody asked for."""
+"""Values as programs give them: lists, paths, and no progress."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def command(body: Callable[P, int]) -> Callable[P, None]:
             code = body(*arguments, **options)
             sys.stdout.flush()
         except LoaderprobeError as error:
-            code = complain(error)
+            code = report_error(error)
         except KeyboardInterrupt:
             stderr().print("interrupted")
             code = EXIT_INTERRUPTED
@@ -47,7 +47,7 @@ def command(body: Callable[P, int]) -> Callable[P, None]:
     return run
 
 
-def complain(error: LoaderprobeError) -> int:
+def report_error(error: LoaderprobeError) -> int:
     """Print the error and its hint; returns the exit code."""
     from loaderprobe.render.wording import visible
 

@@ -13,7 +13,7 @@ from loaderprobe.cli.border import command, show, stderr, width_and_color
 from loaderprobe.cli.panels import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting, sweeping
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
-from loaderprobe.units import format_bytes, parse_list, parse_resolution
+from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
     from loaderprobe.api.sweep_request import SweepRequest
@@ -150,14 +150,7 @@ def sweep(
     Each verdict comes from an experiment.
     """
     from loaderprobe.api.stored import foreign_modules
-    from loaderprobe.api.sweep_request import (
-        SweepRequest,
-        compute_specs,
-        loader_specs,
-        parse_cache,
-        usual_out,
-        worker_counts,
-    )
+    from loaderprobe.api.sweep_request import request_of
     from loaderprobe.store.run_directory import RunDirectory
 
     if resume is not None:
@@ -168,30 +161,27 @@ def sweep(
             text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
             stderr().print(text, highlight=False, markup=False)
     else:
-        request = SweepRequest(
+        request = request_of(
             data=data,
             data_dir=data_dir,
-            out=out or usual_out(),
-            resolutions=parse_list(resolutions, parse_resolution),
-            loaders=loader_specs(
-                worker_counts(workers, serial=not no_serial),
-                prefetch_factor=prefetch_factor,
-                name=loader,
-                pipeline=pipeline,
-                decoder=decoder,
-                tensor=tensor,
-                pin_memory=not no_pin_memory,
-                gpu_decode=gpu_decode,
-            ),
-            computes=compute_specs(
-                _computes(compute),
-                batch_size=batch_size,
-                precision=precision,
-                memory_format=memory_format,
-                compile=compiled,
-                side_stream=side_stream,
-            ),
-            caches=parse_list(cache, parse_cache),
+            out=out,
+            resolutions=resolutions,
+            workers=workers,
+            serial=not no_serial,
+            loader=loader,
+            prefetch_factor=prefetch_factor,
+            pipeline=pipeline,
+            decoder=decoder,
+            tensor=tensor,
+            pin_memory=not no_pin_memory,
+            gpu_decode=gpu_decode,
+            compute=_computes(compute),
+            batch_size=batch_size,
+            precision=precision,
+            memory_format=memory_format,
+            compile=compiled,
+            side_stream=side_stream,
+            cache=cache,
             thorough=thorough,
             rounds=rounds,
             seed=seed,

@@ -89,9 +89,9 @@ def resident_blocks(launch: Launch, limits: DeviceLimits) -> int:
 
 def blocks_per_sm(details: Mapping[str, Any], limits: DeviceLimits | None) -> float | None:
     """Blocks of the launch over the number of SMs: below 1 some SMs stay empty. None where it cannot be computed."""
-    told = details.get("blocks per SM")
-    if isinstance(told, int | float):
-        return float(told)
+    given = details.get("blocks per SM")
+    if isinstance(given, int | float):
+        return float(given)
     launch = Launch.of(details)
     return None if launch is None or limits is None else launch.blocks / limits.sm_count
 
@@ -108,10 +108,10 @@ def occupancy(details: Mapping[str, Any], limits: DeviceLimits | None) -> float 
         active = min(resident_blocks(launch, limits), launch.blocks / limits.sm_count)
         # A kernel that runs has a block on some SM: 0 means that a limit here is wrong.
         return min(1.0, active * launch.threads / limits.threads_per_sm) if active > 0 else None
-    told = details.get("est. achieved occupancy %")
-    if not isinstance(told, int | float) or (told == 0 and _beyond_plain(details)):
+    given = details.get("est. achieved occupancy %")
+    if not isinstance(given, int | float) or (given == 0 and _beyond_plain(details)):
         return None
-    return min(1.0, told / 100)
+    return min(1.0, given / 100)
 
 
 def _beyond_plain(details: Mapping[str, Any]) -> bool:

@@ -160,10 +160,10 @@ def raw_events(events: Iterable[Any]) -> Iterator[RawEvent]:
     """kineto's events as plain values; older versions of torch give no activity."""
     on_gpu = torch._C._autograd.DeviceType.CUDA
     for event in events:
-        told = getattr(event, "activity_type", None)
+        activity_type = getattr(event, "activity_type", None)
         yield RawEvent(
             name=event.name(),
-            activity=None if told is None else str(told()),
+            activity=None if activity_type is None else str(activity_type()),
             on_gpu=event.device_type() == on_gpu,
             device=event.device_index(),
             resource=event.device_resource_id(),

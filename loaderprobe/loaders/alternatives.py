@@ -11,7 +11,8 @@ from torch.utils.data import default_collate
 
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.images import ImageFiles
-from loaderprobe.records.config import Decoder, FileSet, RunConfig
+from loaderprobe.records.config import Decoder, RunConfig
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.options import with_options
 from loaderprobe.stats import median

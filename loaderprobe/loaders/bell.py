@@ -36,7 +36,7 @@ class Bells:
     def ring(self) -> None:
         """Signal every worker that still runs."""
         for worker in range(self.count):
-            with suppress(OSError):  # nobody listens
+            with suppress(OSError):  # no listener
                 pipe = os.open(self.path(worker), os.O_WRONLY | os.O_NONBLOCK)
                 try:
                     os.write(pipe, b"!")

@@ -33,12 +33,12 @@ CALLS = (
 PACKAGE = f"{Path(__file__).parents[1]}/"
 # The innermost line of a traceback, and Python's message for a class that lacks an attribute.
 LINE = re.compile(r'^\s*File "(.+)", line \d+, in (\w+)$', re.MULTILINE)
-LACKING = re.compile(r"'(Pool|Guarded|Epochs|WorkerProbe|WorkerSetup|OwnLoader)' (object|instance)")
+LACKING = re.compile(r"'(Pool|Guarded|Epochs|WorkerProbe|WorkerSetup|UserLoader)' (object|instance)")
 OURS_HINT = "please report this with the whole traceback; the loader was not changed"
 HINT = "iterate the loader yourself to see the same error; the loader was not changed"
 
 
-def blamed(error: Exception) -> LoaderprobeError:
+def origin_of(error: Exception) -> LoaderprobeError:
     """The error as one sentence that names its origin; the caller sets `error` as its cause."""
     whole = "".join(traceback.format_exception(error))
     if _ours(error, whole):

@@ -14,7 +14,8 @@ from torchvision import io as tvio
 from torchvision.transforms import v2
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, Decoder, FileSet, Pipeline, TensorType
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, Decoder, Pipeline, TensorType
+from loaderprobe.records.files import FileSet
 
 SIDE = 224
 

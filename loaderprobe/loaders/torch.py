@@ -14,7 +14,8 @@ from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.alternatives import alternatives
 from loaderprobe.loaders.images import SIDE, EncodedFiles, ImageFiles, pack
 from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
-from loaderprobe.records.config import FileSet, RunConfig, TensorType
+from loaderprobe.records.config import RunConfig, TensorType
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.system.memory import free_shared_memory_bytes
 from loaderprobe.units import format_bytes

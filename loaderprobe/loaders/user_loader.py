@@ -11,7 +11,7 @@ from typing import Any, Self
 from torch.utils.data import DataLoader, IterableDataset
 
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.loaders.error_origin import FROM_WORKER, blamed
+from loaderprobe.loaders.error_origin import FROM_WORKER, origin_of
 from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
 from loaderprobe.loaders.learned import Lesson, lessons
 from loaderprobe.loaders.named import named_files
@@ -19,7 +19,7 @@ from loaderprobe.loaders.pool import Pool
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
 from loaderprobe.loaders.twin import FOREIGN, FOREIGN_HINT, check_untouched, endless, kept_iterators, own_sampler
 from loaderprobe.loaders.unwrap import Epochs, Otherwise, Unwrapped, unwrap
-from loaderprobe.records.config import BatchFiles, PartFiles
+from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Mode
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import let_go
@@ -64,7 +64,7 @@ class Guarded:
             raise self._trouble(error) from error
 
 
-class OwnLoader(SwitchedLoader):
+class UserLoader(SwitchedLoader):
     """Drives a copy of a user's loader: map-style or iterable, with any batches and workers.
 
     `before_batch` is called before each batch is taken, and may raise; a batch that takes longer than `patience_s`
@@ -125,7 +125,7 @@ class OwnLoader(SwitchedLoader):
             dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
             if dead:
                 return dead
-        return blamed(error)
+        return origin_of(error)
 
     def check(self) -> None:
         """Raise when the loader does not iterate as torch's DataLoader does. Call it once batches have been taken."""

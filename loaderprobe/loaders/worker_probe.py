@@ -54,7 +54,7 @@ class WorkerProbe:
         self._images = self._collate_ns = 0
         self._collate: Any = None
         self._batch: Any = None
-        self._dice = global_random_state()
+        self._restore_random_state = global_random_state()
         self._again = False
         self._since = self._released = 0
         self._quiet = False
@@ -141,7 +141,7 @@ class WorkerProbe:
 
     def _begin_again(self, fetcher: Any) -> None:
         """Shuffle as before, so that the same samples come in the same order."""
-        self._dice()
+        self._restore_random_state()
         self._head[LAPS] += 1
         fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
         self._again, self._since = True, 0

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from loaderprobe.batches import copied, holds_images, size_bytes
 from loaderprobe.protocols import Loader, PageCache, Renewing
-from loaderprobe.records.config import BatchFiles, PartFiles
+from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import LEAST_BYTES, LEAST_SAVED_S, TIME_AGAIN, Access, FirstLap, WorkerBatches
 from loaderprobe.stats import median
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import FileSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

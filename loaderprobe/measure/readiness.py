@@ -8,7 +8,8 @@ from typing import Literal
 
 from loaderprobe.measure.pace import Pace
 from loaderprobe.protocols import Clock, Files, Loader, PageCache, Renewing, Switched
-from loaderprobe.records.config import BatchFiles, PartFiles, RunConfig
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Access, Mode
 
 RESIDENCY_FILES = 256

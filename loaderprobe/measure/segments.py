@@ -47,7 +47,7 @@ def flush(batches: Iterator[Any], count: int) -> None:
         next(batches)
 
 
-def drain(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
+def load_only(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
     """Loader only: take batches as fast as the loader makes them."""
 
     def take() -> None:

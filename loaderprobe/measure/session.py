@@ -11,10 +11,11 @@ from typing import Any
 from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.readiness import Readiness
-from loaderprobe.measure.segments import Steps, blocked_share, drain, flush, train, train_resident
+from loaderprobe.measure.segments import Steps, blocked_share, flush, load_only, train, train_resident
 from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window, seconds_wanted
 from loaderprobe.protocols import Files, Switched
-from loaderprobe.records.config import PartFiles, RunConfig
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import (
     Access,
     Activity,
@@ -223,7 +224,7 @@ class Session:
         disk_before = self.parts.read_devices()
         first = self.taken
         if activity == "loader_only":
-            steps = drain(self._batches, self.parts.clock, pace)
+            steps = load_only(self._batches, self.parts.clock, pace)
         else:
             steps = train(self._batches, self.parts.compute, self.parts.clock, pace, instead)
         self.taken = first + len(steps.begin_ns)

@@ -1,4 +1,4 @@
-"""What `loaderprobe bandwidth` found: how fast storage hands over files, what limits it, and what that feeds.
+"""What `loaderprobe bandwidth` found: how fast storage delivers files, what limits it, and what that feeds.
 
 Names and units are fio's where fio has them: `bw_bytes` (bytes/s), `iops` (read calls/s), `runtime` (ms),
 `clat_ns` (one read call), `percentile`.
@@ -18,9 +18,10 @@ BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
 # History of the bandwidth report, which is an interface:
 # 1  2026-11  first version
 # 2  2026-11  fio's names and units; intervals; direct, sequential and paced phases; limit, kind, feeds
-BANDWIDTH_VERSION = 2
+# 3  2026-11  kinds are token_bucket and single_server; other_bytes_per_s
+BANDWIDTH_VERSION = 3
 
-LegName = Literal["files", "direct", "sequential", "paced"]
+PhaseName = Literal["files", "direct", "sequential", "paced"]
 """files: the loader's pattern (whole files in random order, through the page cache), a step of the ladder.
 direct: the same past the page cache (O_DIRECT). sequential: large reads in a row, as data sheets quote.
 paced: one reader that pauses after each file, to tell kinds of device apart."""
@@ -28,7 +29,7 @@ paced: one reader that pauses after each file, to tell kinds of device apart."""
 Engine = Literal["threads", "processes", "fio"]
 CacheLabel = Literal["cold", "warm", "mixed", "unproved"]
 LimitedBy = Literal["bandwidth", "latency", "latency then bandwidth", "memory", "probe", "unknown"]
-KindOfDevice = Literal["banked", "serial", "latency", "unknown"]
+KindOfDevice = Literal["token_bucket", "single_server", "latency", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Latency:
 class BandwidthPhase:
     """One pattern at one number of readers, over its steady part: the start of each run of reads is left out."""
 
-    name: LegName
+    name: PhaseName
     engine: Engine
     readers: int
     block_bytes: int | None
@@ -57,7 +58,7 @@ class BandwidthPhase:
     runtime: float
     """ms of reading, all of it."""
     io_bytes: int
-    """Bytes handed over in that time."""
+    """Bytes delivered in that time."""
     bw_bytes: float
     bw_low: float
     bw_high: float
@@ -75,10 +76,10 @@ class BandwidthPhase:
     storage_bytes: int | None
     """What this process read from storage; None where the file system does not account reads."""
     cold_fraction: float | None
-    """Storage bytes over bytes handed over, at most 1."""
+    """Storage bytes over bytes delivered, at most 1."""
     amplification: float | None
-    """Storage bytes over bytes handed over, when cold: above 1 is read-ahead that nobody asked for."""
-    foreign_bytes_per_s: float | None
+    """Storage bytes over bytes delivered, when cold: above 1 is unused read-ahead."""
+    other_bytes_per_s: float | None
     """What the same devices read for others meanwhile; None where it cannot be seen."""
     resident_before: float | None
     """Share of the files in the page cache before the phase."""
@@ -119,7 +120,7 @@ class BandwidthMeasurement:
     interrupted: bool
     phases: tuple[BandwidthPhase, ...]
     missing: tuple[Missing, ...] = ()
-    """Legs that were not made, by name, and why."""
+    """Phases that were not measured, by name, and why."""
     failed: tuple[str, ...] = ()
     """Names of those of them that ended in an error."""
     notes: tuple[str, ...] = ()
@@ -134,7 +135,7 @@ class BandwidthMeasurement:
         """The fastest step of the ladder."""
         return max(self.ladder, key=lambda phase: phase.bw_bytes, default=None)
 
-    def phase(self, name: LegName) -> BandwidthPhase | None:
+    def phase(self, name: PhaseName) -> BandwidthPhase | None:
         """The phase of this name, of those that are made once."""
         return next((phase for phase in self.phases if phase.name == name), None)
 
@@ -153,7 +154,7 @@ class Limit:
 class DeviceKind:
     """How the device treats idle time, which decides how forecasts for other worker counts are made.
 
-    banked: idle time is credit (throttled block devices, cloud volumes). serial: one request after the
+    token_bucket: idle time is credit (throttled block devices, cloud volumes). single_server: one request after the
     other, idle time is lost. latency: each request takes its time, many at once do not disturb each other.
     """
 
@@ -192,7 +193,7 @@ class StorageCeiling:
     missing: str | None = None
     """Why there is no phase."""
     kind: DeviceKind | None = None
-    """None where nobody needed to know: storage held nothing back."""
+    """None where it was not needed: storage was no limit."""
 
     def __post_init__(self) -> None:
         for phase in self.phases:

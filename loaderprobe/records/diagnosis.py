@@ -11,7 +11,9 @@ DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 # History of the diagnosis as a dict, which is an interface:
 # 1  2026-11  first version
 # 2  2026-11  causes network, lock and wait; a side without a cause; files_were; first_epoch_images_per_s
-DIAGNOSIS_VERSION = 2
+# 3  2026-11  gains are `speedups`; the `gain` of advice is its `speedup`, and `binds` its `bottleneck`;
+#             its action is a code with facts, and a sentence
+DIAGNOSIS_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +23,7 @@ class Findings:
     side: Side
     cause: Cause
     candidates: tuple[str, ...]
-    """With cause `either`: the resources that cannot be told apart."""
+    """With cause `either`: the resources whose speed-ups do not differ."""
     reason: Reason
     sentence: str
     """The reason in words."""
@@ -33,7 +35,7 @@ class Findings:
     cache: CacheState
     """The state of the files that was asked for; `as-found` where the data set hides them."""
     files_were: FilesWere | None
-    """What the reads showed; None where nothing tells, or no file is read."""
+    """What the reads showed; None where nothing shows it, or no file is read."""
     first_epoch_images_per_s: float | None
     """Of the loader alone while the data set had not made its samples yet; None where later epochs are as slow."""
     later_epochs_images_per_s: float | None
@@ -46,12 +48,12 @@ class Findings:
     """Of training, or of the loader where there is no step; in `sample` a second, as all rates here."""
     ceilings: Rates
     """What compute, the loader, and the loader without each resource reach; what the cores allow."""
-    gains: Speedups
+    speedups: Speedups
     advice: tuple[Advice, ...]
     evidence: tuple[Evidence, ...]
     notes: tuple[str, ...]
     unavailable: dict[str, str]
-    """`gains.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
+    """`speedups.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
     instrument_cpu_fraction: float | None
     """CPU time of the measuring itself, as a share of what a batch takes in its worker."""
     wall_s: float

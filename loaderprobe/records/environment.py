@@ -62,7 +62,7 @@ class Environment:
     """After CPU affinity and cgroup quota."""
     memory_bytes: int
     shared_memory_bytes: int | None
-    """Size of /dev/shm, through which workers hand over batches."""
+    """Size of /dev/shm, through which workers send batches."""
     gpus: tuple[Gpu, ...]
     gpu_reason: str | None
     """Why no GPU is listed; None when one is."""

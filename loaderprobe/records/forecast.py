@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from loaderprobe.records.verdict import Binding, How, Interval
+from loaderprobe.records.verdict import Bottleneck, How, Interval
 
 Changed = Literal[
     "workers", "prefetch_factor", "batch_size", "cores", "disk_speed", "disk", "accelerator", "cached_share",
     "tensor", "decoder",
 ]  # fmt: skip
+
+
+RefusalCode = Literal[
+    "no_complete_round",
+    "outside_noise_band",
+    "no_worker_times",
+    "no_model_fits",
+    "files_from_memory",
+    "files_as_found",
+    "storage_missing",
+    "more_than_cores",
+    "no_file_size",
+    "no_rate_of_batch_size",
+    "no_cpu_time",
+    "serial_loader",
+    "too_few_batches",
+    "more_than_storage",
+    "laws_disagree",
+]
+"""Why there is no forecast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why there is no forecast, before it is put into words."""
+
+    code: RefusalCode
+    facts: dict[str, float | str] = field(default_factory=dict)
+    """What the sentence quotes, in images/s, bytes/s, cores or shares; with `storage_missing` the `reason`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +51,16 @@ class Forecast:
     """What it is changed to: `4`, `2.5 times as fast`, `mlperf-h100`."""
     images_per_s: Interval | None
     """Not an interval over rounds, but the range in which the rate is to be expected."""
-    binds: Binding | None
+    bottleneck: Bottleneck | None
     """The resource that then limits training."""
     rising: bool = False
     """True when it is the time that a single worker takes, so that more workers would gain."""
     how: How
     """measured: such a configuration, or such a mode, was measured. estimated: by a law."""
-    refused: str | None
+    refused: Refusal | None
     """Why there is no rate."""
+    sentence: str = ""
+    """The refusal in words; `render` adds it where the summary leaves the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +73,7 @@ class Knee:
     """None when no forecast was possible and too little was measured; `forecasts` say why."""
     images_per_s: Interval | None
     how: How
-    binds: Binding | None
+    bottleneck: Bottleneck | None
     """What limits training there; None when the rate still rises at the most workers that can be judged."""
     sentence: str = ""
     """The knee in words; `render` adds it where the summary leaves the program."""

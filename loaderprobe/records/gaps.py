@@ -91,7 +91,7 @@ class GpuWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class TimelineView:
     """What is drawn of one window: nanoseconds from its begin."""
 
     window_ns: int

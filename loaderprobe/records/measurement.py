@@ -12,16 +12,16 @@ from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.waits import WaitSamples
 
 Mode = Literal["baseline", "warm", "cached_samples", "no_transport", "resident"]
-"""C: files as they are asked for (cold, or as found), whole pipeline. W: the same files, warm. Q: files read in
-the state that is asked for, but nothing decoded. T: whole pipeline, but nothing handed over. resident: no
-loader, one batch that stays on the device."""
+"""baseline: files in the state that is asked for (cold, or as found), whole pipeline. warm: the same files, from
+memory. cached_samples: files are read, but nothing is decoded. no_transport: whole pipeline, but nothing is sent.
+resident: no loader, one batch that stays on the device."""
 
 Activity = Literal["loader_only", "train"]
-"""drain: batches are taken and dropped. train: each is copied to the device and trained on."""
+"""loader_only: batches are taken and dropped. train: each is copied to the device and trained on."""
 
 
 COLD_AT_LEAST = 0.9
-"""Share of the bytes handed over that must have come from storage for reads to count as cold."""
+"""Share of the bytes delivered that must have come from storage for reads to count as cold."""
 LEAST_BYTES = 512
 """Of storage an image, below which a data set does not read its samples from there."""
 TIME_AGAIN = 0.6
@@ -61,7 +61,7 @@ class Segment:
     """One stretch of one mode, after its flush: per-step times in order.
 
     `begin_ns[i]`, `ready_ns[i]`, `copied_ns[i]`, `end_ns[i]` are the training thread entering `next()`,
-    leaving it, having handed the copy to the device, and having handed over the step. Iteration i is
+    leaving it, having submitted the copy, and having submitted the step. Iteration i is
     begin[i] to begin[i+1], so that releasing a batch counts.
     """
 
@@ -76,7 +76,7 @@ class Segment:
     copied_ns: tuple[int, ...]
     end_ns: tuple[int, ...]
     finished_ns: tuple[int, ...]
-    """When the device finished each step; empty for a drain."""
+    """When the device finished each step; empty for the loader alone."""
     device_begin_ns: tuple[int, ...] = ()
     """When the device, done with all before, came to the copy of each step; empty where only the host is stamped.
     From `finished_ns[i]` to `device_begin_ns[i + 1]` it had nothing to do."""
@@ -91,7 +91,7 @@ class Segment:
     distinct_bytes: int | None = None
     """Of those, the bytes of files that nothing had read since they were evicted: only they can come from storage."""
     disk_bytes: int | None
-    """Bytes that the devices under the data read over the segment, anybody's; None when not visible."""
+    """Bytes that the devices under the data read over the segment, for any process; None when not visible."""
     resident_before: float | None
     """Share of the segment's files in the page cache before it began; None when it may not be known."""
 
@@ -181,7 +181,7 @@ class Alternative:
     """CPU time of one image in another way, beside that of the way at hand, on the same files in turn."""
 
     name: Literal["pillow", "torchvision", "uint8"]
-    """Another decoder, or tensors handed over as bytes."""
+    """Another decoder, or tensors sent as bytes."""
     cpu_s: float
     usual_cpu_s: float
 
@@ -273,7 +273,7 @@ class RunFailure:
 
     config: RunConfig
     stage: str
-    """What the child was doing: `start`, `first batch`, `round 2 W drain`."""
+    """What the child was doing: `start`, `first batch`, `round 2 warm loader only`."""
     reason: str
     """One sentence for people."""
     hint: str

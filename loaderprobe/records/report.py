@@ -9,7 +9,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
-from loaderprobe.records.gaps import GpuWindow, Picture
+from loaderprobe.records.gaps import GpuWindow, TimelineView
 from loaderprobe.records.verdict import Ablations, Advice, Bound, Interval, Verdict
 
 Status = Literal["measured", "failed", "skipped"]
@@ -18,13 +18,16 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # 1  2026-11  first version
 # 2  2026-11  read_amplification, other_read_bytes_per_s; disk_ceiling_fraction is measured
 # 3  2026-11  tensor, instrument_cpu_fraction, forecasts, knees; advice has a command, its rates before and after,
-#             how it is known and what binds then
+#             how it is known and what limits then
 # 4  2026-11  gpu_window: why the GPU was idle, and estimates of how full it was; more counters in gpu
 # 5  2026-11  files_were; causes network, lock and wait with their rates and gains; a side without a cause
 # 6  2026-11  all options of a configuration; step_time and worker_time; a knee names its configurations by key only;
 #             figures, advice and gpu are null where nothing was measured; a verdict has its reason as a code with
 #             facts
-SUMMARY_VERSION = 6
+# 7  2026-11  gains are `speedups`, also in CSV columns; the `gain` of advice is its `speedup`, and `binds` its
+#             `bottleneck`, as of forecasts and knees; advice has its rate in `after` only, and
+#             its action, as a refused forecast its reason, as a code with facts and a sentence
+SUMMARY_VERSION = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +126,7 @@ class Detail:
     notes: tuple[str, ...]
     ablations: Ablations | None = None
     """Which resources were made free, and why no more."""
-    picture: Picture | None = None
+    view: TimelineView | None = None
     """The profiler window, to be drawn."""
 
 

@@ -43,7 +43,22 @@ ReasonCode = Literal[
 """Why a verdict is what it is. The last nine are of verdicts without a cause."""
 AblationCode = Literal["in_training", "measured", "no_complete_round", "cannot_matter", "not_possible", "not_needed"]
 """Which resources were made free in a measurement, and why no more."""
-Binding = Literal["storage", "preprocessing", "cores", "transport", "compute"]
+ActionCode = Literal[
+    "workers",
+    "prefetch",
+    "files_in_memory",
+    "faster_storage",
+    "accelerator",
+    "decoder",
+    "tensor",
+    "requests_in_flight",
+    "shorter_lock",
+    "no_wait",
+    "accelerator_gains_nothing",
+    "input_gains_nothing",
+]
+"""What is advised. The last two are changes that are not worth making."""
+Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
 """The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
 
@@ -130,7 +145,7 @@ class Bound:
     side: Side
     cause: Cause
     candidates: tuple[str, ...]
-    """With cause `either`: the resources that cannot be told apart."""
+    """With cause `either`: the resources whose speed-ups do not differ."""
     reason: Reason
     sentence: str = ""
     """The reason in words; `render` adds it where the verdict leaves the program."""
@@ -138,22 +153,31 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """A change worth making, with the rate it is forecast to give; or, with gain 1, one that is not worth making."""
+class Action:
+    """What to change, before it is put into words."""
 
-    action: str
-    """In words; with gain 1, the whole sentence."""
+    code: ActionCode
+    facts: dict[str, float | str]
+    """What the sentence quotes. Rates are images/s or bytes/s by name, shares are 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """A change worth making, with the rate it is forecast to give; with speed-up 1, one that is not worth making."""
+
+    action: Action
+    sentence: str = ""
+    """The action in words; `render` adds it where the advice leaves the program."""
     command: str = ""
     """What to type; empty where nothing can be typed."""
-    predicted_images_per_s: float
-    gain: float
+    speedup: float
     """The rate after the change over that before."""
     before: Interval
     """Images/s as measured."""
     after: Interval
     """Images/s to be expected, with their range."""
     how: How
-    binds: Binding | None = None
+    bottleneck: Bottleneck | None = None
     """What limits training after the change."""
 
 
@@ -185,7 +209,7 @@ class Verdict:
 
     images_per_s: Interval
     rates_images_per_s: Rates
-    gains: Speedups
+    speedups: Speedups
     predicted_images_per_s: float | None
     prediction_error: float | None
     """Measured end-to-end rate over the predicted one, minus 1."""
@@ -197,7 +221,7 @@ class Verdict:
     disk_ceiling_fraction: float | None
     """Storage reads over the ceiling of the storage at the concurrency of the workers."""
     read_amplification: float | None
-    """Storage bytes over bytes handed over; above 1 is read-ahead that is not used."""
+    """Storage bytes over bytes delivered; above 1 is read-ahead that is not used."""
     other_read_bytes_per_s: float | None
     """Other processes' reads from the same devices meanwhile."""
     gpu: dict[str, float | str]
@@ -206,7 +230,7 @@ class Verdict:
     step_time: StepTime
     worker_time: WorkerTime | None
     files_were: FilesWere | None
-    """None where nothing tells, or no file is read."""
+    """None where nothing shows it, or no file is read."""
     instrument_cpu_fraction: float | None
     """CPU time that recording took in the workers, over the CPU time of what it recorded."""
     unavailable: dict[str, str] = field(default_factory=dict)

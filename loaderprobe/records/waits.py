@@ -38,8 +38,8 @@ class WaitSamples:
     """Paths of files, locked ones too, and peers (`10.0.0.5:443`); of other waiting the device, the system call or the
     function of the kernel. The first 2000."""
     letters_only: str | None
-    """Why system calls could not be read, at the end: kinds rest on the state's letter and the function of the kernel,
-    where that is told, else they are `uninterruptible` and `other`; no file or peer is known. None where they were."""
+    """Why system calls could not be read, at the end: kinds come from the state's letter and the kernel's function,
+    where that is known, else they are `uninterruptible` and `other`; no file or peer is known. None where they were."""
     cpu_ns: int
     """CPU time that the sampler took since it began to look."""
     wall_ns: int

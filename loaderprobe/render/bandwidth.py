@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import msgspec
 from rich.text import Text
 
-from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, LegName
+from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, PhaseName
 from loaderprobe.render import bandwidth_words as words
 from loaderprobe.render.page import Page
 from loaderprobe.render.wording import MISSING, percent
 from loaderprobe.units import significant
 
-_ALONE: tuple[LegName, ...] = ("direct", "sequential")
+_ALONE: tuple[PhaseName, ...] = ("direct", "sequential")
 """The phases below the ladder. The paced one is evidence of the kind of device: its rate means nothing."""
 _INDENT = "  "
 _LEAST_BAR = 6
@@ -130,7 +130,7 @@ def _line(columns: Sequence[_Column], cells: Sequence[str], styles: Sequence[str
 
 
 def _layout(phases: Sequence[BandwidthPhase], report: BandwidthReport, width: int) -> Sequence[_Column]:
-    """The columns that fit: narrower gaps, then no shares; a bar where there is room."""
+    """The columns that fit: narrower gaps, then no shares; a bar where it fits."""
     for gap, shares in ((2, True), (1, True), (1, False)):
         columns = _columns(phases, report, gap=gap, shares=shares)
         left = width - sum(column.width for column in columns) - 2

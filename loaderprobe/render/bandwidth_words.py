@@ -8,8 +8,8 @@ from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Feed
 from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
 from loaderprobe.units import format_bytes, format_rate, join_words, significant
 
-FOREIGN_FROM = 0.05
-"""Reads of others from this share of the phase's own rate on are told."""
+OTHER_READS_FROM = 0.05
+"""Other processes' reads are reported from this share of the phase's own rate on."""
 FALLEN_FROM = 0.2
 AMPLIFIED_FROM = 1.1
 RESIDENT_FROM = 0.05
@@ -61,11 +61,11 @@ def noun(phase: BandwidthPhase, report: BandwidthReport) -> str:
     return "image" if report.images else "file"
 
 
-def title(leg_name: str, phase: BandwidthPhase | None = None) -> str:
+def title(phase_name: str, phase: BandwidthPhase | None = None) -> str:
     """What a phase is called where it stands alone."""
-    if leg_name == "sequential":
+    if phase_name == "sequential":
         return f"Sequential, {block(phase.block_bytes)} blocks" if phase and phase.block_bytes else "Sequential"
-    return {"direct": "Past the page cache (O_DIRECT)", "paced": "With pauses", "files": "More readers"}[leg_name]
+    return {"direct": "Past the page cache (O_DIRECT)", "paced": "With pauses", "files": "More readers"}[phase_name]
 
 
 def interrupted(report: BandwidthReport) -> str:
@@ -155,15 +155,15 @@ def made(report: BandwidthReport) -> str:
 
 def notes(report: BandwidthReport) -> Notes:
     """(subject, fact), each once, only what applies."""
-    told: Notes = [("Files", note) for note in report.notes]
-    told += [("Storage", note) for note in report.location.notes]
-    told += _not_made(report)
-    told += _grouped(
+    notes: Notes = [("Files", note) for note in report.notes]
+    notes += [("Storage", note) for note in report.location.notes]
+    notes += _not_made(report)
+    notes += _grouped(
         report, ((phase, note) for phase in report.phases for note in (*phase.notes, *_of_phase(report, phase)))
     )
-    told += _compared(report)
-    told += _method(report)
-    return list(dict.fromkeys(told))
+    notes += _compared(report)
+    notes += _method(report)
+    return list(dict.fromkeys(notes))
 
 
 def _not_made(report: BandwidthReport) -> Notes:
@@ -187,14 +187,14 @@ def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> list[str]:
 
 def _compared(report: BandwidthReport) -> Notes:
     """One line a matter, with the figures of all the phases that it concerns."""
-    shared = [phase for phase in report.phases if (phase.foreign_bytes_per_s or 0) > FOREIGN_FROM * phase.bw_bytes]
+    shared = [phase for phase in report.phases if (phase.other_bytes_per_s or 0) > OTHER_READS_FROM * phase.bw_bytes]
     fell = [
         phase
         for phase in report.phases
         if phase.name != "paced" and phase.last_third_bw_bytes < (1 - FALLEN_FROM) * phase.first_third_bw_bytes
     ]
     ahead = [phase for phase in report.phases if (phase.amplification or 0) > AMPLIFIED_FROM]
-    others = _range([(phase.foreign_bytes_per_s or 0) / 1e6 for phase in shared])
+    others = _range([(phase.other_bytes_per_s or 0) / 1e6 for phase in shared])
     falls = join_words(
         [
             f"from {megabytes_per_s(phase.first_third_bw_bytes)} to {megabytes_per_s(phase.last_third_bw_bytes)}"
@@ -203,9 +203,9 @@ def _compared(report: BandwidthReport) -> Notes:
     )
     more = _range([phase.amplification or 0 for phase in ahead])
     each = (
-        (shared, f"others read {others} MB/s from the same device meanwhile"),
+        (shared, f"other processes read {others} MB/s from the same device meanwhile"),
         (fell, f"fell {falls} MB/s within the phase: burst credit, or a throttle"),
-        (ahead, f"{more} times as many bytes were read from storage as handed over: read-ahead that nobody asked for"),
+        (ahead, f"{more} times as many bytes were read from storage as delivered: unused read-ahead"),
     )
     return [(_subject(report, phases), text) for phases, text in each if phases]
 
@@ -216,24 +216,24 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _method(report: BandwidthReport) -> Notes:
-    told: Notes = []
+    notes: Notes = []
     if report.drop_caches:
-        told.append(
+        notes.append(
             ("Caches", "those of the whole machine were dropped before each reading, of other programs as well")
         )
     if report.fio:
-        told.append(("Reader", f"{report.fio} did the reading"))
+        notes.append(("Reader", f"{report.fio} did the reading"))
     best = report.best
     if best and not in_memory(report, best):
-        told += _judged(report, best)
+        notes += _judged(report, best)
     if report.phases and _may_burst(report):
-        told.append(
+        notes.append(
             (
                 "Burst",
                 "cloud volumes may keep up a rate for minutes on credit, then fall; phases of seconds cannot tell",
             )
         )
-    return told
+    return notes
 
 
 def _judged(report: BandwidthReport, best: BandwidthPhase) -> Notes:
@@ -243,12 +243,12 @@ def _judged(report: BandwidthReport, best: BandwidthPhase) -> Notes:
         + ("" if part.threshold is None else f" (threshold {_measured(part.threshold, part.unit)})")
         for part in report.kind.evidence
     ]
-    told = [("Evidence of the kind of device", "; ".join(evidence))] if evidence else []
+    notes = [("Evidence of the kind of device", "; ".join(evidence))] if evidence else []
     rest = [feed for feed in report.feeds if feed not in _main_feeds(report.feeds)]
     if rest and best.cache != "mixed":
         others = ", ".join(f"{_count(feed)} x {_name(feed)} ({rate(feed.images_per_s)} images/s)" for feed in rest)
-        told.append(("ResNet-50 on others", others))
-    return told
+        notes.append(("ResNet-50 on others", others))
+    return notes
 
 
 def _measured(value: float, unit: str) -> str:

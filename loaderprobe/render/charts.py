@@ -10,7 +10,7 @@ from itertools import cycle
 from typing import Any
 
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.render.overview import measured
+from loaderprobe.render.groups import measured
 from loaderprobe.render.wording import figure, loading, rate, variation, visible
 
 WIDTH = 348
@@ -169,7 +169,7 @@ def _place_figures(
     """
     several = len({value["line"] for value in values}) > 1
     for value in values:
-        # Close under the ceiling there is no room for a figure above the point.
+        # Close under the ceiling no figure fits above the point.
         crowded = ceiling is not None and value["y"] > 0.7 * ceiling
         value["place"] = "" if several else "under" if crowded else "over"
     if several:

@@ -43,7 +43,7 @@ class Line:
     label: str
     rate: float | None
     shown: str
-    gain: str = ""
+    speedup: str = ""
     measured: bool = False
     """True for the rate that all others are compared with."""
 
@@ -59,14 +59,14 @@ def lines(found: Findings) -> list[Line]:
     if found.with_step:
         listed.append(Line(label="compute alone", rate=ceilings.compute, shown=figure(ceilings.compute)))
         # Which is training with compute free.
-        gain = _gain(found, "compute")
-        listed.append(Line(label="loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), gain=gain))
-    gains = {name: getattr(found.gains, name) for name in _WAITS}
-    worth = [name for name in _WAITS if gains[name] and gains[name].value > WORTH]
+        speedup = _speedup(found, "compute")
+        listed.append(Line(label="loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), speedup=speedup))
+    speedups = {name: getattr(found.speedups, name) for name in _WAITS}
+    worth = [name for name in _WAITS if speedups[name] and speedups[name].value > WORTH]
     for name in (*_INPUTS, *worth):
         rate = getattr(ceilings, f"loader_without_{name}")
         label = f"  if {NOUN[name]} were free"
-        listed.append(Line(label=label, rate=rate, shown=figure(rate), gain=_gain(found, name)))
+        listed.append(Line(label=label, rate=rate, shown=figure(rate), speedup=_speedup(found, name)))
     if ceilings.cpu_limit is not None:
         listed.append(Line(label="limit of the CPU cores", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit)))
     return listed
@@ -84,12 +84,12 @@ def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
     table.add_column("speed-up", no_wrap=True)
     for line in lines(found):
         style = "bold" if line.measured else ""
-        table.add_row(Text(f"  {line.label}", style=style), Text(line.shown, style=style), Text(line.gain))
+        table.add_row(Text(f"  {line.label}", style=style), Text(line.shown, style=style), Text(line.speedup))
     page.add(table)
     if found.advice:
         page.heading("Advice")
     for advice in found.advice:
-        page.item(advice.action, _forecast(found, advice))
+        page.item(advice.sentence, _forecast(found, advice))
         if advice.command:
             page.command(advice.command)
     remarks = [*found.notes, *_missing(found)]
@@ -150,7 +150,7 @@ def _bars(found: Findings, color: str) -> str:
         f'<div style="display:table-cell;{cell}left;white-space:pre">{_safe(line.label)}</div>'
         f'<div style="display:table-cell;{cell}right">{_safe(line.shown)}</div>'
         f'<div style="display:table-cell;width:40%;vertical-align:middle">{_bar(line, full, color)}</div>'
-        f'<div style="display:table-cell;{cell}left;padding-left:.8em">{_safe(line.gain)}</div></div>'
+        f'<div style="display:table-cell;{cell}left;padding-left:.8em">{_safe(line.speedup)}</div></div>'
         for line in listed
     )
     title = f"{_setting(found)}; {found.sample}/s, and speed-up of {_what(found)}"
@@ -179,7 +179,7 @@ def _section(title: str, items: str, style: str = "") -> str:
 def _list_item(found: Findings, advice: Advice) -> str:
     rest = _forecast(found, advice)
     code = f' <code style="font-size:.95em">{_safe(advice.command)}</code>' if advice.command else ""
-    return f"<li>{_safe(advice.action)}{': ' if rest else ''}{_safe(rest)}{code}</li>"
+    return f"<li>{_safe(advice.sentence)}{': ' if rest else ''}{_safe(rest)}{code}</li>"
 
 
 def _forecast(found: Findings, advice: Advice) -> str:
@@ -196,12 +196,12 @@ def _what(found: Findings) -> str:
     return "training" if found.with_step else "the loader"
 
 
-def _gain(found: Findings, name: str) -> str:
-    gain: Speedup | None = getattr(found.gains, name)
-    if gain is None:
+def _speedup(found: Findings, name: str) -> str:
+    speedup: Speedup | None = getattr(found.speedups, name)
+    if speedup is None:
         return MISSING
-    known = found.rounds > 1 and gain.high - gain.low >= 0.005 * gain.value
-    return factor(gain) + (f" ({significant(gain.low)} to {significant(gain.high)})" if known else "")
+    known = found.rounds > 1 and speedup.high - speedup.low >= 0.005 * speedup.value
+    return factor(speedup) + (f" ({significant(speedup.low)} to {significant(speedup.high)})" if known else "")
 
 
 def _setting(found: Findings) -> str:
@@ -216,17 +216,17 @@ def _footer(found: Findings) -> str:
     parts = [f"Measured in {format_duration(found.wall_s)}, {counted(found.rounds, 'round')}."]
     if found.instrument_cpu_fraction is not None:
         parts.append(f"Recording took {found.instrument_cpu_fraction:.2%} of the loader's CPU time.")
-    if any("est." in line.gain for line in lines(found)):
+    if any("est." in line.speedup for line in lines(found)):
         parts.append("est.: estimated from the workers' times, not measured.")
     return " ".join(parts)
 
 
 def _missing(found: Findings) -> list[str]:
     return [
-        f"no speed-up is known for {NOUN.get(name.removeprefix('gains.'), name)}: {why}"
+        f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {why}"
         for name, why in found.unavailable.items()
-        if name.startswith("gains.") and not (name == "gains.compute" and not found.with_step)
-        if name.removeprefix("gains.") not in _WAITS
+        if name.startswith("speedups.") and not (name == "speedups.compute" and not found.with_step)
+        if name.removeprefix("speedups.") not in _WAITS
     ]
 
 

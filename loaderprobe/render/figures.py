@@ -10,6 +10,7 @@ from typing import Any, Literal
 from loaderprobe.records.gaps import GAP_CAUSES, GapCause
 from loaderprobe.records.options import options_of
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.render.action_words import action_words
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent, worth_making
 
@@ -63,11 +64,11 @@ def _rate(name: str, words: str) -> Figure:
     return _figure(f"rates_images_per_s.{name}", "images/s", words, f"{name}_images_per_s")
 
 
-def _gain(resource: str) -> Figure:
+def _speedup(resource: str) -> Figure:
     words = {"network": "the network", "lock": "locks", "wait": "other waits"}
     return _figure(
-        f"gains.{resource}", "times", f"speed-up if {words.get(resource, resource)} were free",
-        f"gain_without_{resource}", SPEEDUP,
+        f"speedups.{resource}", "times", f"speed-up if {words.get(resource, resource)} were free",
+        f"speedup_without_{resource}", SPEEDUP,
     )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ FIGURES: tuple[Figure, ...] = (
     _rate("loader_without_network", "loader if the network were free"),
     _rate("loader_without_lock", "loader if locks were free"),
     _rate("loader_without_wait", "loader if other waits were free"),
-    *(_gain(resource) for resource in RESOURCES),
+    *(_speedup(resource) for resource in RESOURCES),
     _figure("predicted_images_per_s", "images/s", "predicted images/s"),
     _figure("prediction_error", "fraction", "prediction error"),
     _figure("input_wait_fraction", "fraction", "input wait"),
@@ -111,8 +112,8 @@ FIGURES: tuple[Figure, ...] = (
     _figure("other_read_bytes_per_s", "bytes/s", "other processes' reads"),
     _figure("instrument_cpu_fraction", "fraction", "overhead of recording"),
     _figure("step_time.wait_s", "s", "step: waiting for the batch", "step_wait_s_per_batch"),
-    _figure("step_time.copy_s", "s", "step: handing over the copy", "step_copy_s_per_batch"),
-    _figure("step_time.step_s", "s", "step: handing over the step", "step_step_s_per_batch"),
+    _figure("step_time.copy_s", "s", "step: submitting the copy", "step_copy_s_per_batch"),
+    _figure("step_time.step_s", "s", "step: submitting the step", "step_step_s_per_batch"),
     _figure("step_time.other_s", "s", "step: the rest", "step_other_s_per_batch"),
     _figure("worker_time.cpu_s", "s", "worker: CPU", "worker_cpu_s_per_image"),
     _figure("worker_time.run_delay_s", "s", "worker: waiting for a core", "worker_run_delay_s_per_image"),
@@ -132,7 +133,7 @@ BY_COLUMN = {each.column: each for each in FIGURES}
 # Several figures that are missing for one reason.
 _TOGETHER = {
     "rates_images_per_s": "rates",
-    "gains": "speed-ups",
+    "speedups": "speed-ups",
     "worker_time": "worker time",
     "gpu": "GPU counters",
     "gpu_window": "GPU timeline",
@@ -190,7 +191,7 @@ def _advice(row: ConfigurationRow) -> dict[str, Cell]:
     best = next((each for each in row.advice if worth_making(each)), None)
     after = best.after if best else None
     return {
-        "advice": "; ".join(advice.action for advice in row.advice) or None,
+        "advice": "; ".join(action_words(advice.action) for advice in row.advice) or None,
         "best_advice_command": best.command or None if best else None,
         "best_advice_images_per_s": after.value if after else None,
         "best_advice_images_per_s_low": after.low if after else None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loaderprobe.records.gaps import GAP_CAUSES, Gaps, Picture
+from loaderprobe.records.gaps import GAP_CAUSES, Gaps, TimelineView
 from loaderprobe.records.options import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.overview import Group, detail_of
+from loaderprobe.render.groups import Group, detail_of
 from loaderprobe.render.timeline import SHADES, common_length_ns, timeline_chart
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
 from loaderprobe.units import significant
@@ -17,7 +17,7 @@ MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": 
 """Figures of the GPU's counters, by their name in `gpu`."""
 OFTEN = 0.5
 """Syncs a step that are worth a word."""
-PICTURES = 3
+MOST_VIEWS = 3
 """Side by side: serial, few workers, many workers."""
 
 
@@ -35,7 +35,7 @@ class Windows:
 
     title: str
     emulated: bool
-    pictures: tuple[tuple[str, str], ...]
+    views: tuple[tuple[str, str], ...]
     """(title, SVG) of up to three, on one axis of time."""
     table: Table | None
     notes: tuple[tuple[str, str], ...]
@@ -52,15 +52,15 @@ def windows(report: Report, group: Group) -> tuple[Windows, ...]:
 
 
 def _windows(report: Report, group: Group, resolution: str, rows: Sequence[ConfigurationRow]) -> Windows:
-    drawn = [(row, picture) for row in _side_by_side(rows) if (picture := _picture(report, row))]
-    length_ns = common_length_ns([picture for _, picture in drawn]) if drawn else 0
+    drawn = [(row, view) for row in _side_by_side(rows) if (view := _view(report, row))]
+    length_ns = common_length_ns([view for _, view in drawn]) if drawn else 0
     shown = [row for row in rows if row.gpu_window and row.gpu_window.gaps]
     return Windows(
         title=resolution,
         emulated=group.emulated,
-        pictures=tuple(
-            (title, timeline_chart(picture, title, length_ns))
-            for row, picture in drawn
+        views=tuple(
+            (title, timeline_chart(view, title, length_ns))
+            for row, view in drawn
             for title in [f"{resolution}, {_name(row, rows)}"]
         ),
         table=_table(shown) if shown else None,
@@ -68,9 +68,9 @@ def _windows(report: Report, group: Group, resolution: str, rows: Sequence[Confi
     )
 
 
-def _picture(report: Report, row: ConfigurationRow) -> Picture | None:
+def _view(report: Report, row: ConfigurationRow) -> TimelineView | None:
     detail = detail_of(report, row)
-    return detail.picture if detail else None
+    return detail.view if detail else None
 
 
 def _side_by_side(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
@@ -86,7 +86,7 @@ def _side_by_side(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
     by_workers = max(alike.values(), key=len)
     counts = sorted(by_workers)
     chosen = sorted({counts[0], counts[(len(counts) - 1) // 2], counts[-1]})
-    return [by_workers[count] for count in chosen][:PICTURES]
+    return [by_workers[count] for count in chosen][:MOST_VIEWS]
 
 
 def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:

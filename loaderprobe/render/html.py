@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render import charts, figures, gpu, overview, recommend, timeline, verdict_words, wording
+from loaderprobe.render import charts, figures, gpu, groups, overview, recommend, timeline, verdict_words, wording
 from loaderprobe.render.figures import BY_COLUMN
-from loaderprobe.render.overview import Group
+from loaderprobe.render.groups import Group
 from loaderprobe.units import format_bytes, format_duration, significant
 
 
@@ -88,15 +88,15 @@ def _context(report: Report) -> dict[str, Any]:
         "why": lambda row: verdict_words.sentence([row.bound]),
         "ablations": verdict_words.ablation_words,
         "limit": wording.LIMIT,
-        "important_label": overview.full_label(important, report) if important else "",
+        "important_label": groups.full_label(important, report) if important else "",
         "emulated": any(row.emulated for row in rows),
         "emulated_note": overview.EMULATED_NOTE,
-        "estimated": any(gain.how == "estimated" for row in rows for _, gain in wording.main_gains(row)),
-        "groups": overview.groups(report),
+        "estimated": any(speedup.how == "estimated" for row in rows for _, speedup in wording.main_speedups(row)),
+        "groups": groups.groups(report),
         "knees": lambda group: recommend.knees(report, group),
         "advised": recommend.advised,
         "devices": _devices(report),
-        "windows": [(group, found) for group in overview.groups(report) if (found := gpu.windows(report, group))],
+        "windows": [(group, found) for group in groups.groups(report) if (found := gpu.windows(report, group))],
         "shades": (timeline.KERNELS, *timeline.SHADES.values()),
         "details": {detail.key: detail for detail in report.details},
         "missing": overview.missing(report),
@@ -114,7 +114,7 @@ def _inlined(svg: str) -> str:
 
 def _devices(report: Report) -> tuple[Device, ...]:
     by_compute: dict[str, list[Group]] = {}
-    for group in overview.groups(report):
+    for group in groups.groups(report):
         by_compute.setdefault(group.compute, []).append(group)
     return tuple(_device(found) for found in by_compute.values())
 
@@ -173,7 +173,7 @@ def _disk(by_resolution: dict[str, list[ConfigurationRow]], rows: list[Configura
                 f"{label}, MB/s read from storage",
                 charts.disk_chart(some, label, colors, top),
                 some,
-                without=[row for row in overview.measured(some) if BY_COLUMN[_READ].get(row) is None],
+                without=[row for row in groups.measured(some) if BY_COLUMN[_READ].get(row) is None],
                 field=_READ,
             )
             for label, some in by_resolution.items()

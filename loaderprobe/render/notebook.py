@@ -10,7 +10,8 @@ from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.report import Report
 from loaderprobe.render import bandwidth_words
-from loaderprobe.render.overview import EMULATED_NOTE, counts, full_label, groups, most_important, without_figures
+from loaderprobe.render.groups import full_label, groups
+from loaderprobe.render.overview import EMULATED_NOTE, counts, most_important, without_figures
 from loaderprobe.render.table import GROUP_HEAD, GROUP_RIGHT, group_cells
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import megabytes_per_s, percent, visible

@@ -38,7 +38,7 @@ class Page:
         self._console.print(Text(visible(text), style="bold", overflow="fold"))
 
     def heading(self, text: str) -> None:
-        """A line that begins a section, with room before it."""
+        """A line that begins a section, after a blank line."""
         self.gap()
         self._console.print(Text(visible(text), style="bold", overflow="fold"))
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice
-from loaderprobe.render.overview import Group, joint_label, joint_name
+from loaderprobe.render.action_words import action_words
+from loaderprobe.render.groups import Group
+from loaderprobe.render.overview import joint_label, joint_name
 from loaderprobe.render.wording import knee_kind, knee_words, variation, worth_making
 
 
@@ -41,7 +43,7 @@ def advised(group: Group) -> list[tuple[str, tuple[Advice, ...]]]:
         for row in fastest.values():
             some = [each for each in row.advice if worth_making(each) == wanted]
             for each in some[:2] if wanted else some:
-                same = (wanted, each.action, each.command)
+                same = (wanted, action_words(each.action), each.command)
                 found.setdefault(same, []).append((row, each))
     return [
         (joint_label([row for row, _ in some], group.rows), tuple(advice for _, advice in some))

@@ -17,7 +17,7 @@ STEP_COLUMNS = (
     "key", "configuration", "round", "mode", "activity", "step", "batch", "images", "begin_at_s", "wait_s", "copy_s",
     "submit_s", "iteration_s", "device_begin_at_s", "device_end_at_s",
 )  # fmt: skip
-"""`wait_s` is spent in `next()`, `copy_s` handing over the copy to the device, `submit_s` handing over the step,
+"""`wait_s` is spent in `next()`, `copy_s` submitting the copy to the device, `submit_s` submitting the step,
 `iteration_s` from one `next()` to the next. `batch` counts from the start of the loader; NaN without a loader."""
 
 BATCH_COLUMNS = (

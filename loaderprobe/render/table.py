@@ -10,14 +10,12 @@ from loaderprobe.records.report import Report
 from loaderprobe.records.verdict import Advice
 from loaderprobe.render.figures import Cell, flat, shown
 from loaderprobe.render.gpu import profiled
+from loaderprobe.render.groups import Group, full_label, groups
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
     HOW_TO_READ,
-    Group,
     counts,
     environment_facts,
-    full_label,
-    groups,
     missing,
     most_important,
     notes,
@@ -32,7 +30,7 @@ from loaderprobe.render.wording import (
     bound_words,
     factor,
     label,
-    main_gains,
+    main_speedups,
     speed,
     visible,
 )
@@ -101,7 +99,7 @@ def group_cells(group: Group) -> list[list[str]]:
             shown(row, "disk_ceiling_fraction"),
             shown(row, "input_wait_fraction"),
             bound_words(row),
-            ", ".join(f"{name} {factor(gain)}" for name, gain in main_gains(row)) or MISSING,
+            ", ".join(f"{name} {factor(speedup)}" for name, speedup in main_speedups(row)) or MISSING,
         ]
         for row in group.rows
     ]

@@ -10,16 +10,8 @@ from rich.text import Text
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.figures import shown
 from loaderprobe.render.gpu import profiled
-from loaderprobe.render.overview import (
-    EMULATED_NOTE,
-    Group,
-    counts,
-    groups,
-    missing,
-    notes,
-    sentences,
-    without_figures,
-)
+from loaderprobe.render.groups import Group, groups
+from loaderprobe.render.overview import EMULATED_NOTE, counts, missing, notes, sentences, without_figures
 from loaderprobe.render.page import Page
 from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.wording import (
@@ -28,7 +20,7 @@ from loaderprobe.render.wording import (
     bound_words,
     counted,
     factor,
-    main_gains,
+    main_speedups,
     named_resources,
     speed,
     tone,
@@ -55,14 +47,14 @@ STYLES = {
 }
 
 _BOUND_COLUMNS = 20
-"""`input: preprocessing` is the longest verdict that leaves room for the speed-ups in 80 columns."""
+"""`input: preprocessing` is the longest verdict that fits beside the speed-ups in 80 columns."""
 
 
 _DATA_COLUMNS = 10
 """A resolution is never folded; a longer name may be."""
 _MOST_ADVICE = 3
 """Of a group; the report has the rest."""
-_SHOWN = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "disk_ceiling_fraction", "gains")
+_SHOWN = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "disk_ceiling_fraction", "speedups")
 """Fields with a column in the table; the report lists the reasons for all others."""
 
 
@@ -129,7 +121,7 @@ class TerminalReport:
 
 
 def _estimated(rows: tuple[ConfigurationRow, ...]) -> str:
-    estimated = any(gain.how == "estimated" for row in rows for _, gain in main_gains(row))
+    estimated = any(speedup.how == "estimated" for row in rows for _, speedup in main_speedups(row))
     return " est.: estimated, not measured." if estimated else ""
 
 
@@ -165,12 +157,12 @@ def _cells(row: ConfigurationRow, group: Group, *, repeated: bool) -> list[Text]
         Text(shown(row, "disk_read_bytes_per_s")),
         Text(shown(row, "disk_ceiling_fraction")),
         Text(bound_words(row), style=style),
-        Text(_gains(row)),
+        Text(_speedups(row)),
     ]
 
 
-def _gains(row: ConfigurationRow) -> str:
+def _speedups(row: ConfigurationRow) -> str:
     """The speed-ups of what the verdict names, in its order; another resource is named."""
     named = named_resources(row)
-    shown = [factor(gain) if name in named else f"{name} {factor(gain)}" for name, gain in main_gains(row)]
+    shown = [factor(speedup) if name in named else f"{name} {factor(speedup)}" for name, speedup in main_speedups(row)]
     return ", ".join(shown) or MISSING

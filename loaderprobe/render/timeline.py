@@ -1,8 +1,8 @@
 """The timeline of a GPU as SVG: kernels, and the gaps between them in the colour and letter of their cause.
 
-Each column of the picture is one stretch of time, filled from the bottom by the share of it that kernels ran, and
+Each column is one stretch of time, filled from the bottom by the share of it that kernels ran, and
 above by the shares of the causes. Where a stretch is shorter than any kernel or gap, columns are full of one colour,
-as in a profiler's picture; where kernels are shorter than a column, their area is still right.
+as in a profiler; where kernels are shorter than a column, their area is still right.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from loaderprobe.records.gaps import GAP_CAUSES, GapCause, Picture, Stretches
+from loaderprobe.records.gaps import GAP_CAUSES, GapCause, Stretches, TimelineView
 from loaderprobe.render.wording import visible
 
 WIDTH, HEIGHT = 348, 156
@@ -50,49 +50,49 @@ SHADES: dict[GapCause, Shade] = {
 }
 
 
-def common_length_ns(pictures: Sequence[Picture]) -> int:
+def common_length_ns(views: Sequence[TimelineView]) -> int:
     """The stretch of time to show of each: a step of the slowest and a little more, if all have about as much."""
-    slowest = max(picture.window_ns / max(1, len(picture.step_begin_ns)) for picture in pictures)
-    shortest = min(picture.window_ns for picture in pictures)
+    slowest = max(view.window_ns / max(1, len(view.step_begin_ns)) for view in views)
+    shortest = min(view.window_ns for view in views)
     return max(1, round(min(1.25 * slowest, 4 * shortest)))
 
 
-def typical_begin_ns(picture: Picture, length_ns: int) -> int:
+def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
     """The begin of a step from which on the time is spent most as in the whole window."""
 
     def shares(begin_ns: int, span_ns: int) -> list[float]:
-        return [_time_within(part, begin_ns, begin_ns + span_ns) / span_ns for part in _parts(picture).values()]
+        return [_time_within(part, begin_ns, begin_ns + span_ns) / span_ns for part in _parts(view).values()]
 
-    whole = shares(0, picture.window_ns)
-    last = picture.window_ns - length_ns
-    candidates = [at for at in picture.step_begin_ns if at <= last] or [0]
-    span_ns = min(length_ns, picture.window_ns)
+    whole = shares(0, view.window_ns)
+    last = view.window_ns - length_ns
+    candidates = [at for at in view.step_begin_ns if at <= last] or [0]
+    span_ns = min(length_ns, view.window_ns)
     return min(candidates, key=lambda at: sum(abs(a - b) for a, b in zip(shares(at, span_ns), whole, strict=True)))
 
 
-def timeline_chart(picture: Picture, title: str, length_ns: int) -> str:
+def timeline_chart(view: TimelineView, title: str, length_ns: int) -> str:
     """SVG of a typical stretch of `length_ns`; blank where the window was over sooner."""
-    begin_ns = typical_begin_ns(picture, length_ns)
-    columns = {name: _columns(part, begin_ns, length_ns) for name, part in _parts(picture).items()}
-    known = min(_COLUMNS, round(_COLUMNS * (picture.window_ns - begin_ns) / length_ns))
+    begin_ns = typical_begin_ns(view, length_ns)
+    columns = {name: _columns(part, begin_ns, length_ns) for name, part in _parts(view).items()}
+    known = min(_COLUMNS, round(_COLUMNS * (view.window_ns - begin_ns) / length_ns))
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(visible(title))}" '
         'font-family="sans-serif" font-size="11">',
         f'<text x="4" y="15" font-size="13" font-weight="600" fill="{_INK}">{escape(visible(title))}</text>',
         f'<rect x="{_LEFT}" y="{_TOP}" width="{known}" height="{_FLOOR - _TOP}" fill="{_EMPTY}"/>',
         *_bars(columns),
-        *_lane("next()", picture.waits, begin_ns, length_ns),
-        *_lane("copy", picture.copies, begin_ns, length_ns),
+        *_lane("next()", view.waits, begin_ns, length_ns),
+        *_lane("copy", view.copies, begin_ns, length_ns),
         f'<text x="{_LEFT - 5}" y="{(_TOP + _FLOOR) // 2 + 4}" text-anchor="end" fill="{_INK}">GPU</text>',
-        _steps(picture, begin_ns, length_ns),
+        _steps(view, begin_ns, length_ns),
         *_axis(length_ns),
         "</svg>",
     ]
     return "".join(parts)
 
 
-def _parts(picture: Picture) -> dict[str, Stretches]:
-    return {"busy": picture.busy} | {cause: picture.gaps.get(cause, ()) for cause in GAP_CAUSES}
+def _parts(view: TimelineView) -> dict[str, Stretches]:
+    return {"busy": view.busy} | {cause: view.gaps.get(cause, ()) for cause in GAP_CAUSES}
 
 
 def _within(ranges: Stretches, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
@@ -123,7 +123,7 @@ def _columns(ranges: Stretches, begin_ns: int, length_ns: int) -> list[float]:
 
 
 def _bars(columns: Mapping[str, Sequence[float]]) -> list[str]:
-    """One path for each part, stacked upon those before, and letters where there is room."""
+    """One path for each part, stacked upon those before, and letters where they fit."""
     floor = [float(_FLOOR)] * _COLUMNS
     out, letters = [], []
     for name, shares in columns.items():
@@ -179,9 +179,9 @@ def _lane(name: str, ranges: Stretches, begin_ns: int, length_ns: int) -> list[s
     ]
 
 
-def _steps(picture: Picture, begin_ns: int, length_ns: int) -> str:
-    """A mark over the begin of each step, unless they would be closer than can be told."""
-    seen = [at for at in picture.step_begin_ns if begin_ns <= at <= begin_ns + length_ns]
+def _steps(view: TimelineView, begin_ns: int, length_ns: int) -> str:
+    """A mark over the begin of each step, unless they would be too close to separate."""
+    seen = [at for at in view.step_begin_ns if begin_ns <= at <= begin_ns + length_ns]
     if len(seen) > _COLUMNS // 4:
         return ""
     path = "".join(f"M{_LEFT + (at - begin_ns) * _COLUMNS / length_ns:.1f} 22v4" for at in seen)

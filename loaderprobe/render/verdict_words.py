@@ -9,8 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.records.diagnosis import Findings
+from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.report import Summary
-from loaderprobe.records.verdict import Ablations, Bound, ReasonCode
+from loaderprobe.records.verdict import Ablations, Bound, ReasonCode, Verdict
+from loaderprobe.render.action_words import action_words
+from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.render.wording import knee_words
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -133,17 +136,22 @@ _CAUSE = {"copy": "copies to the device", "host": "the host"}
 
 
 def worded(summary: Summary) -> Summary:
-    """The summary with the sentence of every verdict and knee, as it leaves the program."""
+    """The summary with the sentence of every verdict, advice and knee, as it leaves the program."""
     rows = (
-        replace(row, verdict=replace(row.verdict, bound=_said(row.verdict.bound))) if row.verdict else row
+        replace(row, verdict=_said(row.verdict) if row.verdict else None, forecasts=_refused(row.forecasts))
         for row in summary.configurations
     )
-    knees = (replace(knee, sentence=knee_words([knee])) for knee in summary.knees)
+    knees = (replace(knee, sentence=knee_words([knee]), forecasts=_refused(knee.forecasts)) for knee in summary.knees)
     return replace(summary, configurations=tuple(rows), knees=tuple(knees))
 
 
-def _said(bound: Bound) -> Bound:
-    return replace(bound, sentence=sentence([bound]))
+def _refused(forecasts: Sequence[Forecast]) -> tuple[Forecast, ...]:
+    return tuple(replace(each, sentence=refusal_words(each.refused)) if each.refused else each for each in forecasts)
+
+
+def _said(verdict: Verdict) -> Verdict:
+    advice = tuple(replace(each, sentence=action_words(each.action)) for each in verdict.advice)
+    return replace(verdict, bound=replace(verdict.bound, sentence=sentence([verdict.bound])), advice=advice)
 
 
 def ablation_words(ablations: Ablations) -> str:

@@ -8,7 +8,9 @@ from loaderprobe.records.config import CacheState, RunConfig
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.options import OPTIONS, REQUIRED
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Advice, Binding, Bound, FilesWere, How, Interval, Speedup
+from loaderprobe.records.verdict import Advice, Bottleneck, Bound, FilesWere, How, Interval, Speedup
+from loaderprobe.render.action_words import action_words
+from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.units import join_words, significant
 
 MISSING = "\N{EN DASH}"
@@ -115,10 +117,10 @@ def tone(row: ConfigurationRow) -> str:
     return row.bound.cause if row.bound.side == "input" or row.bound.cause == "host" else row.bound.side
 
 
-def gain_of(row: ConfigurationRow, resource: str) -> Speedup | None:
+def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
     """The speed-up if `resource` were free; None where that is not known."""
-    gain: Speedup | None = getattr(row.verdict.gains, resource) if row.verdict else None
-    return gain
+    speedup: Speedup | None = getattr(row.verdict.speedups, resource) if row.verdict else None
+    return speedup
 
 
 def named_resources(row: ConfigurationRow) -> tuple[str, ...]:
@@ -128,9 +130,9 @@ def named_resources(row: ConfigurationRow) -> tuple[str, ...]:
     return row.bound.candidates or (("preprocessing",) if row.bound.cause == "cpu" else (row.bound.cause,))
 
 
-def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
+def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
     """The speed-ups that the verdict names: its cause's, both candidates' of `either`, else the largest."""
-    known = {resource: gain for resource in RESOURCES if (gain := gain_of(row, resource))}
+    known = {resource: speedup for resource in RESOURCES if (speedup := speedup_of(row, resource))}
     named = named_resources(row)
     chosen = [resource for resource in named if resource in known]
     if not chosen and known:
@@ -138,35 +140,39 @@ def main_gains(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
     return tuple((resource, known[resource]) for resource in chosen)
 
 
-def factor(gain: Speedup) -> str:
+def factor(speedup: Speedup) -> str:
     """`2.81x`, with `est.` where it is estimated."""
-    return f"{significant(gain.value)}x{' est.' if gain.how == 'estimated' else ''}"
+    return f"{significant(speedup.value)}x{' est.' if speedup.how == 'estimated' else ''}"
 
 
 def worth_making(advice: Advice) -> bool:
     """False for a change that gains nothing, listed to save its cost."""
-    return advice.gain > 1
+    return advice.speedup > 1
 
 
 def advice_words(advice: Sequence[Advice]) -> str:
     """`use 4 workers: 205 → 391 images/s (352 to 430), 1.91x`; for several, the range of their speed-ups."""
     if not worth_making(advice[0]):
-        return advice[0].action
-    return f"{advice[0].action}: {forecast_words(advice)}"
+        return action_words(advice[0].action)
+    return f"{action_words(advice[0].action)}: {forecast_words(advice)}"
 
 
 def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
     """`205 → 391 images/s (352 to 430), 1.91x; then CPU cores are the limit`; or `1.9x to 2.8x`."""
     first = advice[0]
     tried = ", measured" if all(each.how == "measured" for each in advice) else ""
-    then = f"; then {LIMIT[first.binds]}" if first.binds and len({each.binds for each in advice}) == 1 else ""
+    then = (
+        f"; then {LIMIT[first.bottleneck]}"
+        if first.bottleneck and len({each.bottleneck for each in advice}) == 1
+        else ""
+    )
     if len(advice) > 1:
-        ends = [f"{significant(find(each.gain for each in advice), 2)}x" for find in (min, max)]
+        ends = [f"{significant(find(each.speedup for each in advice), 2)}x" for find in (min, max)]
         return f"{' to '.join(dict.fromkeys(ends))}{tried}{then}"
     after = f"{rate(first.after.low)} to {rate(first.after.high)}"
     return (
         f"{rate(first.before.value)} → {rate(first.after.value)} {sample}/s "
-        f"({after}), {significant(first.gain)}x{tried}{then}"
+        f"({after}), {significant(first.speedup)}x{tried}{then}"
     )
 
 
@@ -176,7 +182,7 @@ def knee_words(knees: Sequence[Knee]) -> str:
     Knees that share all but their rate share the words, with the range of the rates.
     """
     first = knees[0]
-    workers, how, binds, reason, more = knee_kind(first)
+    workers, how, bottleneck, reason, more = knee_kind(first)
     if workers is None or first.images_per_s is None:
         return f"No knee: {reason or 'nothing was measured'}."
     rates = sorted(knee.images_per_s.value for knee in knees if knee.images_per_s)
@@ -185,18 +191,18 @@ def knee_words(knees: Sequence[Knee]) -> str:
     at = f"{loader}, {' to '.join(ends)} images/s{' (forecast)' if how == 'estimated' else ''}"
     if reason:
         return f"{at}; no forecast for more workers: {reason}."
-    if binds == "preprocessing" or (binds is None and more):
+    if bottleneck == "preprocessing" or (bottleneck is None and more):
         return f"{at}; more workers gain nothing."
-    if binds is None:
+    if bottleneck is None:
         return f"{at}; the rate still rises at the most workers that can be judged here."
-    return f"{at}; beyond it, {LIMIT[binds]}."
+    return f"{at}; beyond it, {LIMIT[bottleneck]}."
 
 
-def knee_kind(knee: Knee) -> tuple[int | None, How, Binding | None, str, bool]:
+def knee_kind(knee: Knee) -> tuple[int | None, How, Bottleneck | None, str, bool]:
     """(workers, how it is known, the limit beyond it, why nothing is known beyond it, whether more was judged)."""
     after = [each for each in knee.forecasts if knee.workers is None or _count(each) > knee.workers]
-    reason = next((each.refused for each in after if each.refused), "")
-    return knee.workers, knee.how, knee.binds, reason, bool(after)
+    reason = next((refusal_words(each.refused) for each in after if each.refused), "")
+    return knee.workers, knee.how, knee.bottleneck, reason, bool(after)
 
 
 def _count(forecast: Forecast) -> int:

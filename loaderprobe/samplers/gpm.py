@@ -146,16 +146,16 @@ class GpmReader:
         for place, number in enumerate(ids):
             asked.metrics[place].metricId = number
         call(nvml, "nvmlGpmMetricsGet", asked)
-        told = {number: asked.metrics[place] for place, number in enumerate(ids)}
-        return {metric.name: _answer(metric, [told[number] for number in metric.ids]) for metric in METRICS}
+        metrics = {number: asked.metrics[place] for place, number in enumerate(ids)}
+        return {metric.name: _answer(metric, [metrics[number] for number in metric.ids]) for metric in METRICS}
 
 
-def _answer(metric: GpmMetric, told: list[Any]) -> float | str:
+def _answer(metric: GpmMetric, metrics: list[Any]) -> float | str:
     """Each metric has its own status, even in a successful answer."""
-    values = [each.value * metric.scale for each in told if each.nvmlReturn == 0 and math.isfinite(each.value)]
+    values = [each.value * metric.scale for each in metrics if each.nvmlReturn == 0 and math.isfinite(each.value)]
     if values:
         return float(max(values))
-    status = next((each.nvmlReturn for each in told if each.nvmlReturn != 0), None)
+    status = next((each.nvmlReturn for each in metrics if each.nvmlReturn != 0), None)
     return "GPM gave no number" if status is None else f"GPM: {reason_for_status(status)}"
 
 

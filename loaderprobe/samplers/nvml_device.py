@@ -61,7 +61,7 @@ def open_device(nvml: Any, uuid: str) -> NvmlDevice:
     """
     handle = _handle(nvml, uuid)
     try:
-        # pynvml hands over a C integer here, which is true even when it is 0.
+        # pynvml returns a C integer here, which is true even when it is 0.
         found = call(nvml, "nvmlDeviceIsMigDeviceHandle", handle)
         is_instance = bool(getattr(found, "value", found))
     except nvml.NVMLError as error:

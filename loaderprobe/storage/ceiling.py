@@ -10,10 +10,10 @@ from pathlib import Path
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks
 from loaderprobe.storage.footprint import locate_pieces
-from loaderprobe.storage.phase import Course, run_phase
+from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.reader import ThreadEngine
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.cpu import cores_available
@@ -80,7 +80,7 @@ def _of_pieces(
     if not location.counts_reads:
         return replace(known, missing=f"reads of {location.filesystem} are not counted, so there is nothing to compare")
     sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)
-    course = Course(
+    settings = PhaseSettings(
         name="files",
         engine=ThreadEngine(),
         supply=Supply(sample, cache, seed=readers),
@@ -90,4 +90,4 @@ def _of_pieces(
         seconds=seconds,
         longest_s=longest_s,
     )
-    return replace(known, phases=(*known.phases, run_phase(course)), missing=None)
+    return replace(known, phases=(*known.phases, run_phase(settings)), missing=None)

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
-from loaderprobe.records.config import IMAGE_SUFFIXES
+from loaderprobe.records.files import IMAGE_SUFFIXES
 from loaderprobe.store.codec import write_error
 from loaderprobe.units import format_bytes
 
@@ -112,11 +112,11 @@ def _one_file(path: Path, size_bytes: int, limit_bytes: int, seed: int) -> Sampl
 def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     skipped: Counter[str] = Counter()
     found = sorted(_regular_files(path, skipped))
-    pictures = [file for file in found if os.path.splitext(file[0])[1].lower() in IMAGE_SUFFIXES]  # noqa: PTH122  # names, not paths: there may be millions
-    images = len(pictures) > len(found) / 2
+    image_files = [file for file in found if os.path.splitext(file[0])[1].lower() in IMAGE_SUFFIXES]  # noqa: PTH122  # names, not paths: there may be millions
+    images = len(image_files) > len(found) / 2
     if images:
         # Other files, such as a manifest, are not read by training.
-        found = pictures
+        found = image_files
     random.Random(seed).shuffle(found)
     chosen = _chosen(found, limit_bytes, skipped)
     if not chosen:

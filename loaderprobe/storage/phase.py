@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, LegName
+from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.stats import half_width_in_time
@@ -31,10 +31,10 @@ PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class PhaseSettings:
     """The files, pattern and duration of one phase."""
 
-    name: LegName
+    name: PhaseName
     engine: ReadEngine
     supply: Supply
     location: StorageLocation
@@ -63,7 +63,7 @@ class _Sum:
     piece_ns: list[Column] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
     resident: float | None = None
-    bouts: int = 0
+    runs: int = 0
 
     def add(self, reading: Reading, own: int | None, storage: int | None) -> None:
         self.seconds += reading.seconds
@@ -76,7 +76,7 @@ class _Sum:
         self.read_ns.append(reading.read_ns)
         self.piece_ns.append(reading.piece_ns)
         self.unread |= reading.unread
-        self.bouts += 1
+        self.runs += 1
 
     @property
     def rates(self) -> list[float]:
@@ -99,47 +99,47 @@ class _Sum:
         return len(self.slices) > 2 and self.half_width <= SETTLED_AT * self.bw_bytes
 
 
-def run_phase(course: Course) -> BandwidthPhase:
+def run_phase(settings: PhaseSettings) -> BandwidthPhase:
     """Read until the rate has settled or the time is up; the clock stops while files are evicted again.
 
     Raises BadValue or MissingPart when no file could be read.
     """
     total = _Sum()
-    rounds = course.supply.rounds
-    while not _done(course, total) and course.supply.rounds - rounds < MOST_ROUNDS:
-        pieces = course.supply.ahead(4 * course.readers)
-        if not total.bouts:
-            total.resident = course.supply.resident()
-        own, storage = _own_reads(), reads_from_storage(course.location)
-        reading = course.engine.read(pieces, _order(course, total))
-        course.supply.take(reading.taken)
-        total.add(reading, _since(own, _own_reads), _since(storage, lambda: _now(course)))
+    rounds = settings.supply.rounds
+    while not _done(settings, total) and settings.supply.rounds - rounds < MOST_ROUNDS:
+        pieces = settings.supply.ahead(4 * settings.readers)
+        if not total.runs:
+            total.resident = settings.supply.resident()
+        own, storage = _own_reads(), reads_from_storage(settings.location)
+        reading = settings.engine.read(pieces, _order(settings, total))
+        settings.supply.take(reading.taken)
+        total.add(reading, _since(own, _own_reads), _since(storage, lambda: _now(settings)))
         if not len(reading.read_ns):
             raise _nothing(Counter(reading.unread.values()))
-    return _figures(course, total)
+    return _figures(settings, total)
 
 
-def _order(course: Course, total: _Sum) -> Order:
+def _order(settings: PhaseSettings, total: _Sum) -> Order:
     """The first run of reads lasts the shortest duration of the phase, later ones at least half of that.
 
     In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
     """
-    seconds = max(course.seconds - total.seconds, course.seconds / 2)
-    if course.engine.least_s > 1:
+    seconds = max(settings.seconds - total.seconds, settings.seconds / 2)
+    if settings.engine.least_s > 1:
         # An engine with one figure per run of reads: as long as possible, since the device's saved credit is in it.
-        seconds = course.seconds
+        seconds = settings.seconds
     return Order(
-        readers=course.readers,
-        seconds=max(seconds, course.engine.least_s),
-        direct=course.direct,
-        pause_s_per_byte=course.pause_s_per_byte,
+        readers=settings.readers,
+        seconds=max(seconds, settings.engine.least_s),
+        direct=settings.direct,
+        pause_s_per_byte=settings.pause_s_per_byte,
     )
 
 
-def _done(course: Course, total: _Sum) -> bool:
-    if total.seconds < 0.98 * course.seconds:
+def _done(settings: PhaseSettings, total: _Sum) -> bool:
+    if total.seconds < 0.98 * settings.seconds:
         return False
-    return total.settled or total.seconds >= 0.98 * course.longest_s
+    return total.settled or total.seconds >= 0.98 * settings.longest_s
 
 
 def _since(before: int | None, now: Callable[[], int | None]) -> int | None:
@@ -147,8 +147,8 @@ def _since(before: int | None, now: Callable[[], int | None]) -> int | None:
     return None if before is None or after is None else after - before
 
 
-def _now(course: Course) -> int | None:
-    return reads_from_storage(course.location)
+def _now(settings: PhaseSettings) -> int | None:
+    return reads_from_storage(settings.location)
 
 
 def _own_reads() -> int | None:
@@ -167,10 +167,10 @@ def _nothing(unread: Counter[str]) -> BadValue | MissingPart:
     return BadValue(f"none of the files could be read ({why})", hint="keep the files in place while they are read")
 
 
-def _figures(course: Course, total: _Sum) -> BandwidthPhase:
-    own = total.own_bytes if course.location.counts_reads else None
+def _figures(settings: PhaseSettings, total: _Sum) -> BandwidthPhase:
+    own = total.own_bytes if settings.location.counts_reads else None
     # A network file system that counts for the whole mount includes other processes' reads.
-    storage = own if course.location.counts_reads else total.storage_bytes
+    storage = own if settings.location.counts_reads else total.storage_bytes
     label = cache_label(storage, total.delivered_bytes)
     share = storage / total.delivered_bytes if storage is not None and total.delivered_bytes else None
     rate, half = total.bw_bytes, total.half_width
@@ -178,14 +178,14 @@ def _figures(course: Course, total: _Sum) -> BandwidthPhase:
     piece = np.concatenate(total.piece_ns)
     cpu_cores = total.cpu_s / total.seconds
     third = max(1, len(total.rates) // 3)
-    foreign = None if own is None or total.storage_bytes is None else max(0, total.storage_bytes - own)
+    others = None if own is None or total.storage_bytes is None else max(0, total.storage_bytes - own)
     mean_bytes = total.delivered_bytes / max(1, len(read))
     return BandwidthPhase(
-        name=course.name,
-        engine=course.engine.name,
-        readers=course.readers,
-        block_bytes=course.supply.sample.block_bytes,
-        pause_s_per_byte=course.pause_s_per_byte,
+        name=settings.name,
+        engine=settings.engine.name,
+        readers=settings.readers,
+        block_bytes=settings.supply.sample.block_bytes,
+        pause_s_per_byte=settings.pause_s_per_byte,
         runtime=1e3 * total.seconds,
         io_bytes=total.delivered_bytes,
         bw_bytes=rate,
@@ -200,15 +200,15 @@ def _figures(course: Course, total: _Sum) -> BandwidthPhase:
         storage_bytes=storage,
         cold_fraction=None if share is None else min(1.0, share),
         amplification=share if label == "cold" else None,
-        foreign_bytes_per_s=None if foreign is None else foreign / total.seconds,
+        other_bytes_per_s=None if others is None else others / total.seconds,
         resident_before=total.resident,
         cache=label,
         first_third_bw_bytes=sum(total.rates[:third]) / third,
         last_third_bw_bytes=sum(total.rates[-third:]) / third,
         cpu_cores=cpu_cores,
-        at_least=cpu_cores > BUSY_SHARE * course.cores_available,
+        at_least=cpu_cores > BUSY_SHARE * settings.cores_available,
         unread=dict(Counter(total.unread.values())),
-        notes=_notes(course, total),
+        notes=_notes(settings, total),
     )
 
 
@@ -233,10 +233,10 @@ def latency(values_ns: Column) -> Latency:
     )
 
 
-def _notes(course: Course, total: _Sum) -> tuple[str, ...]:
+def _notes(settings: PhaseSettings, total: _Sum) -> tuple[str, ...]:
     notes = []
     if total.seconds < SHORT_S:
         notes.append(f"only {total.seconds:.2f} s of reading: use more files for a more stable figure")
-    if total.cpu_s / total.seconds > BUSY_SHARE * course.cores_available:
-        notes.append(f"the probe kept {total.cpu_s / total.seconds:.1f} of {course.cores_available:.1f} cores busy")
+    if total.cpu_s / total.seconds > BUSY_SHARE * settings.cores_available:
+        notes.append(f"the probe kept {total.cpu_s / total.seconds:.1f} of {settings.cores_available:.1f} cores busy")
     return tuple(notes)

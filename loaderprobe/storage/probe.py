@@ -13,13 +13,13 @@ from pathlib import Path
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, LegName
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, PhaseName
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, sample_files, scratch_file
 from loaderprobe.storage.fio import FioEngine, fio_version
 from loaderprobe.storage.footprint import locate_pieces
-from loaderprobe.storage.phase import Course, run_phase
+from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import ReadEngine, ThreadEngine, why_not_direct
 from loaderprobe.storage.supply import Supply
@@ -41,7 +41,7 @@ FAST_FILES_PER_S = 30_000
 """Above these rates, threads of one interpreter may be the limit."""
 LEAST_FOR_PROCESSES_S = 0.2
 
-OnLeg = Callable[[str, int, int], None]
+OnPhase = Callable[[str, int, int], None]
 """Called with the name of the next phase, the number of phases done, and the most there can be."""
 
 
@@ -85,10 +85,10 @@ class Probe:
     failed: list[str] = field(default_factory=list)
 
     def phase(
-        self, name: LegName, readers: int, *, supply: Supply | None = None, direct: bool = False
+        self, name: PhaseName, readers: int, *, supply: Supply | None = None, direct: bool = False
     ) -> BandwidthPhase:
         """Read in one pattern at one concurrency; also with processes where threads may be the limit."""
-        course = Course(
+        settings = PhaseSettings(
             name=name,
             engine=self.engine,
             supply=supply or self.supply,
@@ -99,11 +99,11 @@ class Probe:
             longest_s=LONGEST * self.seconds,
             direct=direct,
         )
-        found = run_phase(course)
+        found = run_phase(settings)
         if found.engine == "threads" and self._threads_may_limit(found):
             processes = processes_for(self.cores)
             found = max(
-                found, run_phase(replace(course, engine=ProcessEngine(processes))), key=lambda phase: phase.bw_bytes
+                found, run_phase(replace(settings, engine=ProcessEngine(processes))), key=lambda phase: phase.bw_bytes
             )
         return found
 
@@ -113,7 +113,7 @@ class Probe:
         lasts = sum(piece.size_bytes for piece in self.sample.pieces) > phase.bw_bytes * LEAST_FOR_PROCESSES_S
         return fast and lasts and min(processes_for(self.cores), phase.readers) > 1
 
-    def add(self, name: LegName, make: Callable[[], BandwidthPhase]) -> bool:
+    def add(self, name: PhaseName, make: Callable[[], BandwidthPhase]) -> bool:
         """Run a phase. If it fails after others, its reason is kept and False is returned."""
         try:
             self.phases.append(make())
@@ -125,7 +125,7 @@ class Probe:
             return False
         return True
 
-    def climb(self, readers: Sequence[int] | None, on_leg: OnLeg) -> None:
+    def climb(self, readers: Sequence[int] | None, on_phase: OnPhase) -> None:
         """The ladder."""
         steps = list(readers) if readers else [2**power for power in range(MOST_READERS.bit_length())]
         for number, count in enumerate(steps):
@@ -134,23 +134,23 @@ class Probe:
                     Missing(name="files", reason=f"{len(self.sample.pieces)} files are too few for concurrency {count}")
                 )
                 return
-            on_leg(f"{count} reader{'s' * (count > 1)}", number, number + 5)
+            on_phase(f"{count} reader{'s' * (count > 1)}", number, number + 5)
             if not self.add("files", partial(self.phase, "files", count)):
                 return
             if not readers and number >= 2 and _best(self.phases[-2:]) < WORTH * _best(self.phases[:-2]):
                 return
 
-    def device(self, on_leg: OnLeg) -> None:
+    def device(self, on_phase: OnPhase) -> None:
         """Run the direct, sequential and paced phases."""
         best = max(self.phases, key=lambda phase: phase.bw_bytes)
         done = len(self.phases)
-        on_leg("past the page cache", done, done + 3)
+        on_phase("past the page cache", done, done + 3)
         refusal = why_not_direct(self.sample.pieces)
         if refusal:
             self.missing.append(Missing(name="direct", reason=refusal))
         else:
             self.add("direct", partial(self.phase, "direct", best.readers, direct=True))
-        on_leg("sequential", done + 1, done + 3)
+        on_phase("sequential", done + 1, done + 3)
         in_a_row = self.sample.sequential()
         if in_a_row is None:
             reason = "there is no file of 64 MB or more to read sequentially; --scratch 1GB makes one"
@@ -161,7 +161,7 @@ class Probe:
             self.add("sequential", read)
             # It may have read into the page cache what a later phase must read cold.
             self.supply.spoil()
-        on_leg("with pauses", done + 2, done + 3)
+        on_phase("with pauses", done + 2, done + 3)
         self._paced()
 
     def _paced(self) -> None:
@@ -171,7 +171,7 @@ class Probe:
         elif isinstance(self.engine, FioEngine):
             reason = "fio cannot pause in proportion to what it has read; leave out --engine fio"
         else:
-            course = Course(
+            settings = PhaseSettings(
                 name="paced",
                 engine=self.engine,
                 supply=self.supply,
@@ -182,12 +182,12 @@ class Probe:
                 longest_s=self.seconds,
                 pause_s_per_byte=PAUSE / alone.bw_bytes,
             )
-            self.add("paced", partial(run_phase, course))
+            self.add("paced", partial(run_phase, settings))
             return
         self.missing.append(Missing(name="paced", reason=reason))
 
 
-def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_leg: OnLeg) -> BandwidthMeasurement:
+def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_phase: OnPhase) -> BandwidthMeasurement:
     """Run all phases on a random sample of the files under a path. Writes nothing except a requested scratch file.
 
     KeyboardInterrupt keeps the finished phases, if any. Raises BadValue when there is nothing to read, MissingPart
@@ -195,13 +195,13 @@ def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_leg: OnLeg) -
     """
     if request.scratch_bytes is not None:
         with scratch_file(request.path, request.scratch_bytes, request.seed) as sample:
-            return _probe(request, sample, cache, on_leg)
+            return _probe(request, sample, cache, on_phase)
     return _probe(
-        request, sample_files(request.path, limit_bytes=request.limit_bytes, seed=request.seed), cache, on_leg
+        request, sample_files(request.path, limit_bytes=request.limit_bytes, seed=request.seed), cache, on_phase
     )
 
 
-def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_leg: OnLeg) -> BandwidthMeasurement:
+def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnPhase) -> BandwidthMeasurement:
     fio = fio_version() if request.fio else None
     probe = Probe(
         location=_shown(locate_pieces(request.path, sample.pieces)),
@@ -213,8 +213,8 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_leg: OnLe
     )
     interrupted = False
     try:
-        probe.climb(request.readers, on_leg)
-        probe.device(on_leg)
+        probe.climb(request.readers, on_phase)
+        probe.device(on_phase)
     except KeyboardInterrupt:
         if not probe.phases:
             raise

@@ -90,10 +90,10 @@ class ThreadEngine:
 
     def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
         """Read with `order.readers` threads; each takes the next piece when it is free."""
-        return _Bout(pieces, order).run()
+        return _ReadRun(pieces, order).run()
 
 
-class _Bout:
+class _ReadRun:
     """The threads of one run of reads, and their shared state."""
 
     def __init__(self, pieces: Sequence[Piece], order: Order) -> None:

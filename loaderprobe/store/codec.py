@@ -18,7 +18,9 @@ T = TypeVar("T")
 # History of the stored files:
 # 1  2026-11  first version
 # 2  2026-11  a configuration holds a loader and a compute; modes have names
-SCHEMA_VERSION = 2
+# 3  2026-11  kinds of devices are token_bucket and single_server; phases have other_bytes_per_s, generated sets
+#             base_images
+SCHEMA_VERSION = 3
 # 64 bits hold every count and every clock in ns.
 MOST_NUMBER = 2**63
 # Of a strange schema's name, in a message.
@@ -38,7 +40,9 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedRun(source, f"is damaged: {error}") from error
     found = (envelope.get("schema"), envelope.get("schema_version"))
-    if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
+    if found == (f"loaderprobe/{kind}", 2):
+        _to_version_3(kind, envelope.get(kind))
+    elif found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
         shown = " version ".join(_shortened(each) for each in found)
         reason = f"is {shown}, not loaderprobe/{kind} version {SCHEMA_VERSION}"
         raise DamagedRun(source, reason, hint="render it with the loaderprobe that wrote it")
@@ -50,6 +54,21 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
         raise DamagedRun(source, f"is damaged: {error}") from error
     except KeyError as error:
         raise DamagedRun(source, f"is damaged: it has no {kind}") from error
+
+
+def _to_version_3(kind: str, value: Any) -> None:
+    """Give names of version 3 to what a file of version 2 holds; damaged values stay as they are."""
+    holder = value.get("spec") if kind == "image-set" and isinstance(value, dict) else value
+    if kind in ("image-set", "image-set-spec") and isinstance(holder, dict) and "pictures" in holder:
+        holder["base_images"] = holder.pop("pictures")
+    if kind == "ceiling" and isinstance(value, dict):
+        device, phases = value.get("kind"), value.get("phases")
+        if isinstance(device, dict):
+            renamed = {"banked": "token_bucket", "serial": "single_server"}
+            device |= {"kind": renamed.get(str(device.get("kind")), device.get("kind"))}
+        for phase in phases if isinstance(phases, list) else ():
+            if isinstance(phase, dict) and "foreign_bytes_per_s" in phase:
+                phase["other_bytes_per_s"] = phase.pop("foreign_bytes_per_s")
 
 
 def read(path: Path) -> bytes | None:

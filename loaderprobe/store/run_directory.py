@@ -22,9 +22,10 @@ import filelock
 
 from loaderprobe.errors import MEASURE_AGAIN, BadValue, DamagedRun, ForeignDirectory, Locked, Refused
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import FileSet, SweepSpec
+from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
 

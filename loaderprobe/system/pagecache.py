@@ -1,12 +1,9 @@
-"""The page cache: drop files from it, fill it, ask what it holds, and the alignment for reads past it."""
+"""The page cache: drop files from it, fill it, and ask what it holds."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import os
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,12 +13,6 @@ from loaderprobe.system.residency import OVERLAY, ask, filesystem_magic
 PASSES = 4
 READ_BYTES = 1 << 20
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-STATX_DIOALIGN = 0x2000
-STATX_MEMORY_ALIGNMENT = 0x98
-"""Offset of stx_dio_mem_align in struct statx, followed by stx_dio_offset_align (linux/stat.h, Linux 6.1)."""
-AT_FDCWD = -100
-AT_EMPTY_PATH = 0x1000
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LinuxPageCache:
@@ -91,29 +82,6 @@ def drop_all_caches(path: Path = DROP_CACHES) -> None:
             f"no permission to drop the machine's caches ({path}: {error.strerror})",
             hint="run as root outside a container, or leave it out: the files that are read are evicted anyway",
         ) from error
-
-
-def direct_io_alignment(file: int | Path) -> tuple[int, int] | None:
-    """Bytes to which O_DIRECT wants (the buffer in memory, the offset and length in the file) aligned.
-
-    None where the file system does not say (tmpfs, btrfs, kernels before 6.1) or refuses direct I/O.
-    Raises OSError when the file cannot be examined.
-    """
-    if not hasattr(_libc, "statx"):
-        return None
-    answer = ctypes.create_string_buffer(256)
-    which = (file, b"", AT_EMPTY_PATH) if isinstance(file, int) else (AT_FDCWD, os.fsencode(file), 0)
-    if _libc.statx(*which, STATX_DIOALIGN, answer) != 0:
-        number = ctypes.get_errno()
-        # Kernels without the call answer ENOSYS, sandboxes that do not know it EPERM.
-        if number in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
-            return None
-        raise OSError(number, os.strerror(number), str(file))
-    told: int = struct.unpack_from("=I", answer)[0] & STATX_DIOALIGN
-    memory: int
-    offset: int
-    memory, offset = struct.unpack_from("=II", answer, STATX_MEMORY_ALIGNMENT)
-    return (memory, offset) if told and memory and offset else None
 
 
 def _on_overlay(paths: Sequence[Path]) -> bool:

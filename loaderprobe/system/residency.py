@@ -75,7 +75,7 @@ def ask(paths: Sequence[Path]) -> Residency | str:
         try:
             found = path.stat()
             kind = asker.kind(path, found.st_dev)
-            truth = asker.is_told_the_truth(path, found.st_uid, kind)
+            truth = asker.gets_the_truth(path, found.st_uid, kind)
             if why := _why_not(path, found.st_mode, kind, truth):
                 return why
             of_file = -(-found.st_size // PAGE_BYTES)
@@ -138,7 +138,7 @@ class _Asker:
             self.kinds[device] = filesystem_magic(path)
         return self.kinds[device]
 
-    def is_told_the_truth(self, path: Path, owner: int, kind: int) -> bool:
+    def gets_the_truth(self, path: Path, owner: int, kind: int) -> bool:
         """The rule of `can_do_mincore` in the kernel's mm/mincore.c."""
         # One number stands for all users that a user namespace does not know.
         owner_is_known = owner != OVERFLOW_UID or self.knows_all

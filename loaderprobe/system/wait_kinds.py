@@ -53,7 +53,7 @@ class CallWaits:
             "poll": lambda files, call, found: _polling(call, self._descriptors.polled(found[0], found[1])),
             "select": lambda files, call, found: _polling(call, self._descriptors.selected(found[1:4], found[0])),
             "epoll": self._in_epoll,
-            # Rings serve sockets too, which nothing here tells apart; data loaders use them for files.
+            # Rings serve sockets too, which nothing here separates; data loaders use them for files.
             "ring": lambda files, call, found: _for_file(files, None),
             "child": lambda files, call, found: Wait("pipe", "a child process"),
         }

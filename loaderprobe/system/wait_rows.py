@@ -72,14 +72,14 @@ def read_rows(folder: Path) -> WaitSamples:
     data = (folder / ROWS).read_bytes()
     subjects = tuple(name.decode() for name in (folder / SUBJECTS).read_bytes().split(b"\0")[:-1])
     rows = list(ROW.iter_unpack(data[: len(data) - len(data) % ROW.size]))
-    looks = [row for row in rows if row[2] >= 0]
+    samples = [row for row in rows if row[2] >= 0]
     own = [(time_ns, cpu_ns) for time_ns, cpu_ns, worker, _ in rows if worker == OWN_CPU]
     reasons = [value for _, value, worker, _ in rows if worker == LETTERS_ONLY]
     return WaitSamples(
-        time_ns=tuple(row[0] for row in looks),
-        worker=tuple(row[2] for row in looks),
-        kind=tuple(row[3] for row in looks),
-        subject=tuple(row[1] for row in looks),
+        time_ns=tuple(row[0] for row in samples),
+        worker=tuple(row[2] for row in samples),
+        kind=tuple(row[3] for row in samples),
+        subject=tuple(row[1] for row in samples),
         subjects=subjects,
         letters_only=subjects[reasons[-1]] if reasons and reasons[-1] >= 0 else None,
         cpu_ns=own[-1][1] - own[0][1] if own else 0,

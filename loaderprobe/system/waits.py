@@ -139,7 +139,7 @@ class WatchedProcess:
         if letter == "R":
             return RUNNING
         seen = by_channel(files.channel(), letter, None)
-        # A lock, or what cannot be told, may be another thread of this process.
+        # A lock, or an unknown wait, may be another thread of this process.
         return seen._replace(inside=seen.kind in ("lock", "other"))
 
 

@@ -9,7 +9,8 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
 from loaderprobe.protocols import Clock, ComputeArguments, Files
-from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.records.options import with_options
 
@@ -18,7 +19,7 @@ INSTRUMENT_NS = 20_000
 
 
 class FakeClock:
-    """A clock that moves only when somebody sleeps on it or works."""
+    """A clock that moves only when a fake sleeps on it or works."""
 
     def __init__(self) -> None:
         self._now_ns = 1_000_000_000
@@ -95,7 +96,7 @@ class ScriptedLoader:
     cache: FakePageCache
     service: Service
     on_batch: Callable[[int], None] = field(default=lambda _: None)
-    """Called with every batch number before it is handed over; may raise."""
+    """Called with every batch number before it is delivered; may raise."""
     _mode: Mode = field(default="baseline")
     _asked_ns: dict[int, int] = field(default_factory=dict)
     """Batches asked for and not yet begun, by number, in order."""
@@ -140,7 +141,7 @@ class ScriptedLoader:
         return any(number >= first_batch and start < time_ns for number, start in self._begun_ns.items())
 
     def batches(self) -> Iterator[Any]:
-        """Batches of the right length, at the right time; in mode T only their length."""
+        """Batches of the right length, at the right time; without transport only their length."""
         ahead = self.config.loader.batches_ahead
         for number in range(ahead):
             self._asked_ns[number] = self.clock.now_ns()

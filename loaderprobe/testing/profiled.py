@@ -1,4 +1,4 @@
-"""A fake of a GPU that tells what it did, kernel by kernel."""
+"""A fake GPU that records its work, kernel by kernel."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from loaderprobe.records.bandwidth import LegName
+from loaderprobe.records.bandwidth import PhaseName
 from loaderprobe.stats import median
 from loaderprobe.storage.files import sample_files
 from loaderprobe.storage.fio import FioEngine, fio_version
-from loaderprobe.storage.phase import Course, run_phase
+from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.reader import ReadEngine, ThreadEngine
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.cpu import cores_available
@@ -33,7 +33,7 @@ READERS = 4
 FILES = 2000
 BLOCKS_FILE_BYTES = 300_000_000
 DISK_BYTES = 900_000_000
-PATTERNS: dict[str, tuple[str, LegName, bool]] = {
+PATTERNS: dict[str, tuple[str, PhaseName, bool]] = {
     "whole files, cold": ("files", "files", False),
     "128 KiB blocks, direct": ("blocks", "direct", True),
 }
@@ -53,20 +53,20 @@ def compare(folder: Path, rounds: int, seconds: float) -> dict[str, list[tuple[f
     """(probe, fio) in bytes/s of every round, by pattern. Run inside the limit."""
     found: dict[str, list[tuple[float, float]]] = {}
     for name, (part, phase, direct) in PATTERNS.items():
-        course = Course(
+        settings = PhaseSettings(
             name=phase, engine=ThreadEngine(),
             supply=Supply(sample_files(folder / part, limit_bytes=4 * 10**9, seed=0), LinuxPageCache(), seed=0),
             location=locate(folder), cores_available=cores_available(),
             readers=READERS, seconds=seconds, longest_s=3 * seconds, direct=direct,
         )  # fmt: skip
-        found[name] = [in_turn(course, number) for number in range(rounds)]
+        found[name] = [in_turn(settings, number) for number in range(rounds)]
     return found
 
 
-def in_turn(course: Course, number: int) -> tuple[float, float]:
+def in_turn(settings: PhaseSettings, number: int) -> tuple[float, float]:
     """(probe, fio) in bytes/s of one round."""
     engines: dict[str, type[ReadEngine]] = {"fio": FioEngine, "probe": ThreadEngine}
-    runs = {name: partial(run_phase, replace(course, engine=engine())) for name, engine in engines.items()}
+    runs = {name: partial(run_phase, replace(settings, engine=engine())) for name, engine in engines.items()}
     rates = {name: phase.bw_bytes for name, phase in alternated(runs, number).items()}
     return rates["probe"], rates["fio"]
 
@@ -93,7 +93,9 @@ def main() -> None:
         name = f"{limit / 1e6:.0f} MB/s" if limit else "this machine"
         with tempfile.TemporaryDirectory(prefix="loaderprobe-fio-") as scratch, ExitStack() as undo:
             if limit:
-                place = planted(undo, name, "banked", limit, fill=fill, scratch=Path(scratch), size_bytes=DISK_BYTES)
+                place = planted(
+                    undo, name, "token_bucket", limit, fill=fill, scratch=Path(scratch), size_bytes=DISK_BYTES
+                )
             else:
                 fill(Path(scratch))
                 place = Plant(folder=Path(scratch))

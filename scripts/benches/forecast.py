@@ -2,7 +2,7 @@
 
 `forecast_disks` says what is measured. From each visit to the disks is forecast: more workers than two, from
 one and two; each other accelerator; and the faster disk of the same kind, from the slower. How much faster it is, and
-of what kind, `loaderprobe bandwidth` said of both. Each forecast is held against what *other* visits measured
+of what kind, `loaderprobe bandwidth` said of both. Each forecast is compared with what *other* visits measured
 there, so that its error holds what the machine changes meanwhile, as does the error beside it: that of one visit's
 rate taken for another's (repeat). Rows where the accelerator's own rate is all there is to it, by forecast as by
 measurement, are counted apart: that rate is given, so they would only make both errors small.
@@ -29,8 +29,9 @@ from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
-from loaderprobe.records.forecast import Forecast
+from loaderprobe.records.forecast import Forecast, Refusal
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.stats import median, quantile
 from loaderprobe.store.codec import decode
 from scripts.benches.forecast_disks import ACCELERATORS, DISKS, WORKERS, Disk, measure, measure_visit
@@ -116,9 +117,13 @@ class Kept:
         found = self._found[visit].get(place)
         return median(list(rates_by_round(found, base_mode(found), "train").values())) if found else None
 
-    def point(self, place: Place, visit: int) -> Point | str:
+    def point(self, place: Place, visit: int) -> Point | Refusal:
         found = self._found[visit].get(place)
-        return point_of(found, run_experiments(found, self.storage[place.disk].ceiling)) if found else "not measured"
+        return (
+            point_of(found, run_experiments(found, self.storage[place.disk].ceiling))
+            if found
+            else Refusal(code="no_complete_round")
+        )
 
     def points(self, disk: str, name: str, visit: int, among: tuple[int, ...] = WORKERS) -> tuple[Point, ...]:
         """Those that can be fitted, of the configurations that differ in workers only."""
@@ -126,10 +131,10 @@ class Kept:
         found = [self.point(place, visit) for place in places]
         return tuple(point for point in found if isinstance(point, Point))
 
-    def fit(self, place: Place, visit: int) -> Fit | str:
+    def fit(self, place: Place, visit: int) -> Fit | Refusal:
         """As a sweep fits it: with all numbers of workers."""
         point = self.point(place, visit)
-        if isinstance(point, str):
+        if isinstance(point, Refusal):
             return point
         return fit(self.points(place.disk, place.accelerator, visit), point, self.storage[place.disk])
 
@@ -159,7 +164,7 @@ def unmeasured_workers(kept: Kept) -> Iterator[Outcome]:
             for workers in WORKERS:
                 place = Place(disk=name[0], workers=workers, accelerator=name[1])
                 if workers > max(FITTED) and place in kept.measured(visit):
-                    forecast = made.get(workers) or refused("workers", str(workers), "nothing could be fitted")
+                    forecast = made.get(workers) or refused("workers", str(workers), Refusal(code="no_model_fits"))
                     yield from kept.outcomes(place, visit, "1, 2 workers", forecast)
 
 
@@ -172,7 +177,7 @@ def unmeasured_accelerators(kept: Kept) -> Iterator[Outcome]:
                     target = Place(disk=place.disk, workers=place.workers, accelerator=name)
                     forecast = (
                         refused("accelerator", name, found)
-                        if isinstance(found, str)
+                        if isinstance(found, Refusal)
                         else accelerator(found, float(name))
                     )
                     yield from kept.outcomes(target, visit, f"a{place.accelerator}", forecast)
@@ -188,7 +193,7 @@ def unmeasured_disks(kept: Kept) -> Iterator[Outcome]:
                     found = kept.fit(place, visit)
                     target = Place(disk=fast.name, workers=place.workers, accelerator=place.accelerator)
                     forecast = (
-                        refused("disk_speed", fast.name, found) if isinstance(found, str) else disk(found, factor)
+                        refused("disk_speed", fast.name, found) if isinstance(found, Refusal) else disk(found, factor)
                     )
                     yield from kept.outcomes(target, visit, slow.name, forecast)
 
@@ -225,7 +230,9 @@ def show(what: str, outcomes: list[Outcome]) -> bool:
 
 def show_each(what: str, each: Outcome) -> None:
     found = each.forecast.images_per_s
-    words = f"{found.value:7.1f} ({found.low:.1f} to {found.high:.1f})" if found else f"{each.forecast.refused}"
+    words = refusal_words(each.forecast.refused) if each.forecast.refused else ""
+    if found:
+        words = f"{found.value:7.1f} ({found.low:.1f} to {found.high:.1f})"
     off = f"error {each.error:6.1%}{'' if each.held else ' NOT HELD'}" if found else ""
     repeat = f"{each.repeat:6.1%}" if each.repeat is not None else "-"
     print(

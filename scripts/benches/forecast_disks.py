@@ -1,11 +1,11 @@
 """What `forecast` measures: pipelines on planted disks of two speeds and two kinds, and on warm files.
 
 All disks stand side by side, and each is visited several times, every visit in a process of its own, so that the
-same configuration is measured again minutes later. A visit measures each number of workers: in every round a drain
-and one training segment for each emulated accelerator, and in the first round a drain of warm files.
+same configuration is measured again minutes later. A visit measures each number of workers: in every round the loader
+alone and one training segment for each emulated accelerator, and in the first round the loader alone on warm files.
 
-The server of a serial disk is a process of this machine, and uses its cores while it serves. That is not taken out
-of any figure: it is in what is fitted as in what comes of it, as waiting for storage and, where the cores bind, as
+The server of a single_server disk is a process of this machine and uses its cores while it serves. That is part
+of every figure: it is in what is fitted as in what comes of it, as waiting for storage and, where the cores bind, as
 fewer cores. Where they bind only in what is forecast, the law does not know of it, and is too high by that much.
 """
 
@@ -34,7 +34,7 @@ from scripts.benches.harness import Plant, Progress, child, photographs, ran
 from scripts.benches.verdict import disk_of
 from scripts.benches.verdict_blocks import Photographs, Rack
 
-DiskKind = Literal["banked", "serial", "warm"]
+DiskKind = Literal["token_bucket", "single_server", "warm"]
 IMAGES = 512
 SIDE = 256
 BATCH_SIZE = 8
@@ -61,11 +61,11 @@ class Disk:
 
 
 DISKS = (
-    Disk(kind="banked", mb_per_s=10),
-    Disk(kind="serial", mb_per_s=10),
+    Disk(kind="token_bucket", mb_per_s=10),
+    Disk(kind="single_server", mb_per_s=10),
     Disk(kind="warm"),
-    Disk(kind="banked", mb_per_s=20),
-    Disk(kind="serial", mb_per_s=20),
+    Disk(kind="token_bucket", mb_per_s=20),
+    Disk(kind="single_server", mb_per_s=20),
 )
 
 
@@ -148,7 +148,7 @@ class Rounds:
         return ((base, "loader_only"), *warm, *[(base, "train") for _ in ACCELERATORS])
 
     def of(self, accelerator: str, measurement: Measurement) -> Measurement:
-        """What one accelerator saw, as if it had been measured alone: all drains, and its own training."""
+        """What one accelerator saw, as if it had been measured alone: all of the loader alone, and its own training."""
         turns = [iter(order) for order in self._order]
         kept = [
             segment

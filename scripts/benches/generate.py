@@ -68,7 +68,7 @@ def per_s(make: Callable[[int], bytes], count: int) -> float:
 
 def in_memory(size: tuple[int, int], rounds: int) -> dict[str, list[float]]:
     """Ratios of images/s, one a round."""
-    pool = build_pool(PoolRequest(resolution=size, seed=0, pictures=24, mean_bytes=None), map, lambda *_: None)
+    pool = build_pool(PoolRequest(resolution=size, seed=0, base_images=24, mean_bytes=None), map, lambda *_: None)
     print(f"{size[0]}x{size[1]}: mean {pool.mean_bytes / 1e3:.0f} kB")
     ratios: dict[str, list[float]] = {"grey noise": [], "FFT noise": []}
     speeds = []
@@ -91,13 +91,13 @@ def timed(folder: Path, write: Callable[[], None]) -> float:
 
 
 def begun(place: Path, request: SetRequest) -> Path:
-    """A set with one image, so that painting its pictures is not timed."""
+    """A set with one image, so that painting its base images is not timed."""
     return generate(place, request, count=1, processes=1, progress=lambda *_: None)
 
 
 def folders(place: Path, images: int, rounds: int, processes: int) -> list[float]:
     """Time of a loop of writes over that of the generator, for the same files."""
-    request, ratios = SetRequest(resolution=(500, 375), pictures=24), []
+    request, ratios = SetRequest(resolution=(500, 375), base_images=24), []
     directory = _grown(place / "first", request, images, processes)
     spec = _manifest(directory).spec
     ready = [(spec.path(index), (directory / spec.path(index)).read_bytes()) for index in range(images)]
@@ -121,7 +121,7 @@ def folders(place: Path, images: int, rounds: int, processes: int) -> list[float
 
 def shards(place: Path, images: int, rounds: int, processes: int) -> list[float]:
     """Time of dd, from a file in memory, over that of the generator, for the same bytes."""
-    request, ratios = SetRequest(resolution=(500, 375), pictures=24, layout="shards", shard_images=500), []
+    request, ratios = SetRequest(resolution=(500, 375), base_images=24, layout="shards", shard_images=500), []
     first = _grown(place / "first", request, images, processes)
     size = sum(_manifest(first).size_bytes)
     ready = Path(MEMORY) / f"{place.name}.tar"

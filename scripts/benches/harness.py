@@ -63,7 +63,7 @@ class Plant:
     command: Callable[[Sequence[str]], list[str]] = list
     """Wraps a command so that its processes meet the disk's limit."""
     unlimited: str = ""
-    """The file of the group of processes that do not meet the limit; empty where everybody does."""
+    """The file of the group of processes that do not meet the limit; empty where all processes do."""
 
 
 def planted(
@@ -135,7 +135,7 @@ def raw_results(chosen: argparse.Namespace, measure: Callable[[Path], bool]) -> 
     if chosen.source:
         yield chosen.source, True
         return
-    # As Ctrl-C does: unwinding takes away disks and folders.
+    # As Ctrl-C does: unwinding removes disks and folders.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="loaderprobe-bench-raw-") as scratch:
         folder = (chosen.keep or Path(scratch)).resolve()

@@ -1,8 +1,8 @@
-"""Are the three kinds of device told apart? `loaderprobe bandwidth` on planted disks, again and again.
+"""Does `loaderprobe bandwidth` recognise the three kinds of device? Repeated probes of planted disks.
 
-Three disks are planted (banked and serial at 20 MB/s, latency at 10 ms a request) and probed in turn with a
-folder on the machine's own disk, which is throttled in none of these ways. Printed is what each was called, and
-the range of the two figures that decide.
+Three disks are planted (token bucket and single server at 20 MB/s, latency at 10 ms a request). They are probed in
+turn with a folder on the machine's own disk, which is throttled in none of these ways. It prints the kind that each
+was given, and the range of the two figures that decide.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=20)
     options.add_argument("--seconds", default="1")
     chosen = options.parse_args()
-    probe = [sys.executable, "-m", "loaderprobe.cli", "bandwidth", "--json", "--readers", "1,4,16"]
+    probe = [sys.executable, "-m", "loaderprobe", "bandwidth", "--json", "--readers", "1,4,16"]
     probe += ["--seconds", chosen.seconds]
     many = partial(random_files, count=FILES)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-kinds-") as scratch, ExitStack() as undo:
@@ -36,8 +36,8 @@ def main() -> None:
         random_files(own, count=FILES)
         commands = {"unknown": [*probe, str(own)]}
         limits: dict[str, tuple[float, Callable[[Path], None]]] = {
-            "banked": (RATE, many),
-            "serial": (RATE, many),
+            "token_bucket": (RATE, many),
+            "single_server": (RATE, many),
             "latency": (LATENCY_S, files_of_one_request),
         }
         for kind, (limit, fill) in limits.items():

@@ -27,7 +27,8 @@ from loaderprobe.loaders.worker_probe import WorkerProbe
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import train
-from loaderprobe.records.config import ComputeSpec, FileSet, LoaderSpec, RunConfig
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.files import FileSet
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.background import PERIOD_S
 from loaderprobe.testing import example_arguments

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFile, JpegImagePlugin
 
-from loaderprobe.datasets.generate.base_image import Picture
+from loaderprobe.datasets.generate.base_image import BaseImage
 from loaderprobe.datasets.generate.free_bits import Base
 from loaderprobe.datasets.generate.jpeg.encoder import encoded
 from loaderprobe.datasets.generate.jpeg.frame import Frame
@@ -108,9 +108,9 @@ def measured() -> Seen:
     )  # fmt: skip
 
 
-def generated(resolution: Resolution, count: int, pictures: int | None) -> Seen:
-    """Files of a set, looked at with Pillow as anybody's."""
-    request = SetRequest(resolution=resolution, pictures=pictures)
+def generated(resolution: Resolution, count: int, base_images: int | None) -> Seen:
+    """Files of a set, read with Pillow as any other files."""
+    request = SetRequest(resolution=resolution, base_images=base_images)
     pool = build_pool(request.pool(), map, lambda *_: None)
     data = [pool.image(0, index, ()) for index in range(count)]
     images = [Image.open(io.BytesIO(each)) for each in data]
@@ -177,7 +177,7 @@ def twins(quality: int, subsampling: int, sampling: tuple[int, int]) -> list[tup
         real = out.getvalue()
         frame = Frame(width=photograph.width, height=photograph.height, quality=quality, sampling=sampling)
         rng = np.random.Generator(np.random.SFC64(number))
-        base = Base.of(encoded(Picture(rng, frame).sized(len(real)), frame))
+        base = Base.of(encoded(BaseImage(rng, frame).sized(len(real)), frame))
         found.append((real, base.vary(np.random.SFC64(number))))
     return found
 
@@ -250,9 +250,9 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("--count", type=int, default=1000, help="files of each generated set")
     options.add_argument("--rounds", type=int, default=15, help="times that each image is decoded")
-    options.add_argument("--pictures", type=int, help="in each pool; what is usual when not given")
+    options.add_argument("--base-images", type=int, help="in each pool; what is usual when not given")
     asked = options.parse_args()
-    real, made = measured(), [generated(resolution, asked.count, asked.pictures) for resolution in RESOLUTIONS]
+    real, made = measured(), [generated(resolution, asked.count, asked.base_images) for resolution in RESOLUTIONS]
     table([real, *made])
     good = alike(real, made[0])
     return 0 if decoding(asked.rounds) and good else 1

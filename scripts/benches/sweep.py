@@ -1,8 +1,8 @@
 """A sweep of 21 configurations, quick and thorough: how long it takes, and whether both say the same.
 
-3 resolutions x the serial loader and 1, 2, 3, 4, 6, 8 workers on an emulated H100. The quick sweep performs the
+3 resolutions x the serial loader and 1, 2, 3, 4, 6, 8 workers on an emulated H100. The quick sweep measures the
 costly experiments only where its verdict is open; each of its verdicts must be that of the thorough sweep, or a
-weaker word (`either`, `balanced`, `undecided`, or the same cause without the cores as its reason).
+weaker word (`either`, `balanced`, `inconclusive`, or the same cause without the cores as its reason).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def swept(place: Path, name: str, *options: str) -> tuple[list[dict[str, Any]], 
     """(configurations of the summary, seconds) of one sweep in a fresh process."""
     begin = time.monotonic()
     command = [
-        sys.executable, "-m", "loaderprobe.cli", "sweep", "--workers", "1,2,3,4,6,8", "--json",
+        sys.executable, "-m", "loaderprobe", "sweep", "--workers", "1,2,3,4,6,8", "--json",
         "--compute", "emulated:mlperf-h100", "--data-dir", str(place / "data"), "--out", str(place / name),
     ]  # fmt: skip
     return answer([*command, *options])["configurations"], time.monotonic() - begin

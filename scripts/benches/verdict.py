@@ -84,16 +84,20 @@ def stored(folder: Path, only: str) -> list[Row]:
 
 
 def show_row(row: Row) -> str:
-    gains = "  ".join(f"{name} {row.truth.gains[name]:.2f}±{2 * row.truth.errors[name]:.2f}" for name in RESOURCES)
-    own = [(name, getattr(row.verdict.gains, name)) for name in RESOURCES]
-    found = "  ".join(f"{name} {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}]" for name, gain in own if gain)
+    speedups = "  ".join(
+        f"{name} {row.truth.speedups[name]:.2f}±{2 * row.truth.errors[name]:.2f}" for name in RESOURCES
+    )
+    own = [(name, getattr(row.verdict.speedups, name)) for name in RESOURCES]
+    found = "  ".join(
+        f"{name} {speedup.value:.2f} [{speedup.low:.2f}, {speedup.high:.2f}]" for name, speedup in own if speedup
+    )
     bound = row.verdict.bound
     said = f"{bound.cause} {' or '.join(bound.candidates)}".strip()
     prediction_error = "-" if row.verdict.prediction_error is None else f"{row.verdict.prediction_error:+.2f}"
     return (
         f"{row.name}: truth {row.truth.word}{'' if row.truth.clear else ' (ambiguous)'}, said {said}, "
         f"regret {regret(row.truth, row.said['verdict']):.3f}\n"
-        f"    truth   {row.truth.images_per_s:6.1f} images/s  {gains}  {row.truth.trouble}\n"
+        f"    truth   {row.truth.images_per_s:6.1f} images/s  {speedups}  {row.truth.trouble}\n"
         f"    verdict {row.verdict.images_per_s.value:6.1f} images/s  {found}  prediction_error {prediction_error}, "
         f"{row.rounds} rounds\n    {bound.reason.code} {bound.reason.facts}"
     )
@@ -123,7 +127,7 @@ def compare(rows: Sequence[Row]) -> None:
     """One line for each rule, on the same rows."""
     clear = [row for row in rows if row.truth.clear]
     print(
-        f"{'':14}{'firm-right':>12}{'firm-wrong':>12}{'either':>8}{'undecided':>11}{'mean regret':>13}{'largest':>9}"
+        f"{'':14}{'firm-right':>12}{'firm-wrong':>12}{'either':>8}{'inconclusive':>13}{'mean regret':>13}{'largest':>9}"
         f"{'mean of all rows':>18}"
     )
     for rule in rows[0].said:
@@ -131,7 +135,7 @@ def compare(rows: Sequence[Row]) -> None:
         lost = regrets(clear, rule) or [0.0]
         print(
             f"{rule:14}{found['right']:>6} of {len(clear):2}{found['wrong']:>12}{found['either']:>8}"
-            f"{found['undecided']:>11}{mean(lost):>13.2%}{max(lost):>9.1%}{mean(regrets(rows, rule)):>18.2%}"
+            f"{found['inconclusive']:>13}{mean(lost):>13.2%}{max(lost):>9.1%}{mean(regrets(rows, rule)):>18.2%}"
         )
 
 

@@ -32,15 +32,15 @@ from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, 
 from loaderprobe.records.options import with_options
 from loaderprobe.store.codec import encode, write_atomically
 
-DiskKind = Literal["banked", "serial", "latency", "warm"]
+DiskKind = Literal["token_bucket", "single_server", "latency", "warm"]
 Variant = Literal["plain", "lazy", "burn", "heavy"]
 Plan = tuple[tuple[Mode, Activity], ...]
 
 BATCH_SIZE = 8
 BURN_S = 0.006
 HEAVY_SIDE = 768
-DRAINS_OF_VERDICT = 100
-"""Added to the round of the verdict's own drains where they stand beside the truth, for rules that need them."""
+LOADER_ROUNDS_OF_VERDICT = 100
+"""Added to the rounds of the verdict's own loader segments that stand beside the truth."""
 _TRANSFORM = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
 
 
@@ -50,7 +50,7 @@ class Block:
 
     disk: DiskKind
     mb_per_s: float
-    """Of a banked or serial disk; 0 for the others."""
+    """Of a token bucket or a single server; 0 for the others."""
     resolution: str
     workers: int
     variant: Variant
@@ -77,26 +77,26 @@ def _block(text: str) -> Block:
 BLOCKS = tuple(
     _block(line)
     for line in """\
-banked   6 256x256 0 plain 50,150,none
-banked   6 256x256 1 lazy  150,400,none
-banked  16 500x375 2 plain 50,150,none
-banked  16 256x256 4 plain 150,400,none
-banked  16 256x256 2 burn  150,400,none
-banked  16 256x256 2 heavy 150,400,none
-serial   6 256x256 2 lazy  150,400,none
-serial  16 500x375 0 plain 50,150,400
-serial  16 256x256 4 plain 150,400,none
-serial  16 256x256 1 burn  150,400,none
-latency  0 256x256 1 plain 50,150,none
-latency  0 256x256 2 plain 150,400,none
-latency  0 500x375 4 lazy  150,400,none
-latency  0 256x256 4 burn  50,150,none
-warm     0 500x375 0 plain 150,400,none
-warm     0 256x256 1 plain 150,400,none
-warm     0 500x375 4 plain 150,400,none
-warm     0 256x256 2 burn  50,150,400
-warm     0 256x256 1 heavy 150,400,none
-warm     0 256x256 2 heavy 150,400,none
+token_bucket   6 256x256 0 plain 50,150,none
+token_bucket   6 256x256 1 lazy  150,400,none
+token_bucket  16 500x375 2 plain 50,150,none
+token_bucket  16 256x256 4 plain 150,400,none
+token_bucket  16 256x256 2 burn  150,400,none
+token_bucket  16 256x256 2 heavy 150,400,none
+single_server  6 256x256 2 lazy  150,400,none
+single_server 16 500x375 0 plain 50,150,400
+single_server 16 256x256 4 plain 150,400,none
+single_server 16 256x256 1 burn  150,400,none
+latency         0 256x256 1 plain 50,150,none
+latency         0 256x256 2 plain 150,400,none
+latency         0 500x375 4 lazy  150,400,none
+latency         0 256x256 4 burn  50,150,none
+warm            0 500x375 0 plain 150,400,none
+warm            0 256x256 1 plain 150,400,none
+warm            0 500x375 4 plain 150,400,none
+warm            0 256x256 2 burn  50,150,400
+warm            0 256x256 1 heavy 150,400,none
+warm            0 256x256 2 heavy 150,400,none
 """.splitlines()
 )
 
@@ -142,7 +142,7 @@ class Rack:
         return batch
 
     def step(self, batch: Any) -> None:
-        # In mode T only the number of samples arrives; the device is to train on as many.
+        # Without transport only the number of samples arrives; the device is to train on as many.
         self.devices[self.turns[0]].step(np.empty(batch) if isinstance(batch, int) else batch)
 
     def finish(self) -> tuple[int, ...]:
@@ -169,8 +169,8 @@ class Part:
 class Director:
     """Decides the rounds of a block: the verdict's own, as the standard asks, and in between those of the truth.
 
-    A drain that several accelerators ask for in one round is measured once. The truth has rounds of its own for
-    each accelerator, so that all its parts see the same machine.
+    A loader segment that several accelerators ask for in one round is measured once. The truth has rounds of its own
+    for each accelerator, so that all its parts see the same machine.
     """
 
     def __init__(self, accelerators: Sequence[str], truth_rounds: int, standard: NextRound) -> None:
@@ -203,13 +203,15 @@ class Director:
             number += 1
 
     def _verdict_round(self, asked: dict[str, Plan], turn: int) -> Plan:
-        drains = dict.fromkeys(each for plan in asked.values() for each in plan if each[1] == "loader_only")
-        trains = {name: [each for each in plan if each[1] == "train"] for name, plan in asked.items()}
-        names = [name for name in asked if trains[name]]
+        loader_only = dict.fromkeys(each for plan in asked.values() for each in plan if each[1] == "loader_only")
+        training = {name: [each for each in plan if each[1] == "train"] for name, plan in asked.items()}
+        names = [name for name in asked if training[name]]
         order = names[turn % len(names) :] + names[: turn % len(names)] if names else []
-        if len({each for plan in trains.values() for each in plan}) > 1 or any(len(p) > 1 for p in trains.values()):
-            raise ValueError(f"training in several modes in one round cannot be told apart: {trains}")
-        return self._begin(Part(truth=False, asked=asked, trained=tuple(order)), drains, [trains[n][0] for n in order])
+        if len({each for plan in training.values() for each in plan}) > 1 or any(len(p) > 1 for p in training.values()):
+            raise ValueError(f"training in several modes in one round cannot be separated: {training}")
+        return self._begin(
+            Part(truth=False, asked=asked, trained=tuple(order)), loader_only, [training[n][0] for n in order]
+        )
 
     def _truth_round(self, name: str) -> Plan:
         assert self._seen
@@ -218,26 +220,26 @@ class Director:
             base,
             *(mode for mode in ("warm", "cached_samples", "no_transport") if mode != base and mode in self._seen.modes),
         ]
-        trains: list[tuple[Mode, Activity]] = [(mode, "train") for mode in modes]
-        drains: list[tuple[Mode, Activity]] = [(base, "loader_only")]
-        part = Part(truth=True, asked={name: (*drains, *trains)}, trained=(name,) * len(trains))
-        return self._begin(part, drains, trains)
+        training: list[tuple[Mode, Activity]] = [(mode, "train") for mode in modes]
+        loader_only: list[tuple[Mode, Activity]] = [(base, "loader_only")]
+        part = Part(truth=True, asked={name: (*loader_only, *training)}, trained=(name,) * len(training))
+        return self._begin(part, loader_only, training)
 
-    def _begin(self, part: Part, drains: Any, trains: Any) -> Plan:
+    def _begin(self, part: Part, loader_only: Any, training: Any) -> Plan:
         assert self._rack
         self.parts.append(part)
         self._rack.turns = deque(part.trained or self._accelerators)
-        return (*drains, *trains)
+        return (*loader_only, *training)
 
     def verdict_of(self, name: str) -> Measurement:
         """What the standard asked for on behalf of one accelerator, as if nothing else had been measured."""
-        return self._cut(name, lambda part, _: not part.truth and name in part.asked, drains_too=False)
+        return self._cut(name, lambda part, _: not part.truth and name in part.asked, loader_only_too=False)
 
     def truth_of(self, name: str) -> Measurement:
-        """The performed gains of one accelerator, and beside them all drains of the verdict's rounds."""
-        return self._cut(name, lambda part, _: part.truth and name in part.asked, drains_too=True)
+        """The measured speed-ups of one accelerator, and beside them all loader segments of the verdict's rounds."""
+        return self._cut(name, lambda part, _: part.truth and name in part.asked, loader_only_too=True)
 
-    def _cut(self, name: str, wanted: Callable[[Part, int], bool], *, drains_too: bool) -> Measurement:
+    def _cut(self, name: str, wanted: Callable[[Part, int], bool], *, loader_only_too: bool) -> Measurement:
         assert self._seen
         assert self._rack
         segments: list[Segment] = []
@@ -247,8 +249,10 @@ class Director:
             if wanted(part, number):
                 segments += [replace(s, round=rounds) for s in _of(name, part, found)]
                 rounds += 1
-            elif drains_too and not part.truth:
-                segments += [replace(s, round=DRAINS_OF_VERDICT + number) for s in found if s.activity == "loader_only"]
+            elif loader_only_too and not part.truth:
+                segments += [
+                    replace(s, round=LOADER_ROUNDS_OF_VERDICT + number) for s in found if s.activity == "loader_only"
+                ]
         info = self._rack.devices[name].info()
         config = with_options(self._seen.config, compute=info.name)
         return replace(self._seen, config=config, compute=info, segments=tuple(segments))

@@ -1,22 +1,22 @@
-"""How right a verdict is: the performed truth of one configuration, and what different rules say of it.
+"""How right a verdict is: the measured truth of one configuration, and what different rules say of it.
 
 **Truth.** In segments of its own, the accelerator trains on the loader as it is, without storage (warm files),
 without preprocessing (bytes read, cached samples), and without transport; and the loader runs without the
-accelerator. The true gain of a resource is the rate without it over the rate with it, round by round (the
-geometric mean, as CPU speed drifts between rounds but hardly within one). A row is clear when the best gain is at
+accelerator. The true speed-up of a resource is the rate without it over the rate with it, round by round (the
+geometric mean, as CPU speed drifts between rounds but hardly within one). A row is clear when the best speed-up is at
 least 1.10 and leads the second, or 1 where there is none, by over 15 % and over 2 standard errors; or when all are
-under 1.03, which is the truth `balanced`. All else is ambiguous: there nobody can be wrong, only miss a few
-per cent.
+under 1.03, which is the truth `balanced`. All else is ambiguous: there no word is wrong, and costs a few
+per cent at most.
 
 **Words.** A firm word is one resource, or `balanced`; `cpu` is the word `preprocess` with the addition that more
 workers will not help. On clear rows a firm word is right or wrong. `either` that names the truth is neither, and so
-is `undecided`; `either` that does not name it is wrong.
+is `inconclusive`; `either` that does not name it is wrong.
 
-**Regret** is what follows from acting on a word: the best true gain over that of the resource named, minus 1.
-Who is told `either` picks one of them blindly, and gets their mean. Who is told `balanced` or `undecided` changes
-nothing and gains nothing: so a rule that is never wrong because it says nothing has regret. It counts on clear rows.
-On ambiguous ones the best gain is not known: the largest of four noisy ones is too large on average, whatever was
-said; their regret is in the mean of all rows, beside it.
+**Regret** is what follows from acting on a word: the best true speed-up over that of the resource named, minus 1.
+A user who reads `either` picks one of them at random and gets their mean. One who reads `balanced` or
+`inconclusive` changes nothing and gains nothing: so a rule that is never wrong because it says nothing has regret.
+It counts on clear rows. On ambiguous ones the best speed-up is not known: the largest of four noisy ones is too large
+on average, whatever was said; their regret is in the mean of all rows, beside it.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ WAITED_LESS = 0.33
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """True gains of one configuration, and the word that follows; `clear` is False when it is ambiguous."""
+    """True speed-ups of one configuration, and the word that follows; `clear` is False when it is ambiguous."""
 
-    gains: dict[str, float]
+    speedups: dict[str, float]
     errors: dict[str, float]
-    """Standard errors of the logarithms of the gains."""
+    """Standard errors of the logarithms of the speed-ups."""
     images_per_s: float
     word: str
     clear: bool
     trouble: str
-    """Why what was performed is not what it was to be; empty when it was."""
+    """Why what was measured is not what it was to be; empty when it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Row:
     """That the verdict's own segments took, without flushing and preparing caches."""
     rounds: int
     said: dict[str, tuple[str, ...]]
-    """By rule: the resources named, all at once when it cannot tell them apart; `balanced`; none when undecided."""
+    """By rule: the resources named, all whose speed-ups do not differ; `balanced`; none when inconclusive."""
 
 
 def images_per_s(segment: Segment, workers: int) -> float:
@@ -87,47 +87,47 @@ def truth_of(measured: Measurement) -> Truth:
     """What the training segments of the truth say."""
     base: Mode = "warm" if measured.config.cache == "warm" else "baseline"
     workers = measured.config.loader.workers
-    trains = [segment for segment in measured.segments if segment.activity == "train"]
-    rounds = sorted({segment.round for segment in trains})
+    training = [segment for segment in measured.segments if segment.activity == "train"]
+    rounds = sorted({segment.round for segment in training})
     logs: dict[str, list[float]] = {name: [] for name in RESOURCES}
     rates = []
     for number in rounds:
-        rate = {s.mode: images_per_s(s, workers) for s in trains if s.round == number}
-        drains = (s for s in segments_of(measured, base, "loader_only") if s.round == number)
-        alone = images_per_s(next(drains), workers)
+        rate = {s.mode: images_per_s(s, workers) for s in training if s.round == number}
+        loader_only = (s for s in segments_of(measured, base, "loader_only") if s.round == number)
+        alone = images_per_s(next(loader_only), workers)
         rates.append(rate[base])
         for resource, mode in WITHOUT.items():
             logs[resource].append(math.log(rate.get(mode, rate[base]) / rate[base]))
         # Where there is no accelerator, none can be faster.
         none = measured.compute.name == "none"
         logs["compute"].append(0.0 if none else math.log(alone / rate[base]))
-    gains = {name: math.exp(mean(found)) for name, found in logs.items()}
-    word, clear = _word(gains, logs)
+    speedups = {name: math.exp(mean(found)) for name, found in logs.items()}
+    word, clear = _word(speedups, logs)
     return Truth(
-        gains=gains,
+        speedups=speedups,
         errors={name: standard_error(found) for name, found in logs.items()},
         images_per_s=median(rates),
         word=word,
         clear=clear,
-        trouble=_trouble(measured, trains, base),
+        trouble=_trouble(measured, training, base),
     )
 
 
-def _word(gains: Mapping[str, float], logs: Mapping[str, Sequence[float]]) -> tuple[str, bool]:
-    best, *others = sorted(RESOURCES, key=lambda name: -gains[name])
-    if gains[best] < NOTHING:
+def _word(speedups: Mapping[str, float], logs: Mapping[str, Sequence[float]]) -> tuple[str, bool]:
+    best, *others = sorted(RESOURCES, key=lambda name: -speedups[name])
+    if speedups[best] < NOTHING:
         return "balanced", True
     second = others[0]
-    lead = math.log(gains[best] / max(1.0, gains[second]))
-    against = logs[second] if gains[second] > 1 else [0.0] * len(logs[best])
+    lead = math.log(speedups[best] / max(1.0, speedups[second]))
+    against = logs[second] if speedups[second] > 1 else [0.0] * len(logs[best])
     error = standard_error([a - b for a, b in zip(logs[best], against, strict=True)])
-    return best, gains[best] >= WORTH and lead > max(math.log(LEAD), 2 * error)
+    return best, speedups[best] >= WORTH and lead > max(math.log(LEAD), 2 * error)
 
 
-def _trouble(measured: Measurement, trains: Sequence[Segment], base: Mode) -> str:
+def _trouble(measured: Measurement, training: Sequence[Segment], base: Mode) -> str:
     """By bytes where they are counted, else by how long workers waited for an image."""
     of = {
-        mode: [s for s in trains if s.mode == mode] for mode in ("baseline", "warm", "cached_samples", "no_transport")
+        mode: [s for s in training if s.mode == mode] for mode in ("baseline", "warm", "cached_samples", "no_transport")
     }
     share = {mode: cold_fraction(measured, segments) for mode, segments in of.items() if segments}
     found = [
@@ -170,7 +170,7 @@ def _named(found: Verdict) -> tuple[str, ...]:
 
 
 def outcome(truth: Truth, said: Sequence[str]) -> str:
-    """right, wrong, either, undecided; or ambiguous, when there is no right and wrong."""
+    """right, wrong, either, inconclusive; or ambiguous, when there is no right and wrong."""
     if not truth.clear:
         return "ambiguous"
     if not said:
@@ -181,9 +181,9 @@ def outcome(truth: Truth, said: Sequence[str]) -> str:
 
 
 def regret(truth: Truth, said: Sequence[str]) -> float:
-    """Best true gain over what one gets who acts on what was said, minus 1."""
-    best = max(1.0, *truth.gains.values())
-    got = mean([max(1.0, truth.gains.get(name, 1.0)) for name in said]) if said else 1.0
+    """Best true speed-up over what one gets who acts on what was said, minus 1."""
+    best = max(1.0, *truth.speedups.values())
+    got = mean([max(1.0, truth.speedups.get(name, 1.0)) for name in said]) if said else 1.0
     return best / got - 1
 
 
@@ -191,33 +191,33 @@ def _smallest_ceiling(own: Measurement, truth: Measurement, _: Verdict) -> tuple
     """`min(G, P, F)`: the parts in isolation, and the slowest is the cause."""
     ceilings = {
         "compute": [own.compute.specified_images_per_s or math.inf],
-        "preprocessing": _drains(truth, "warm"),
-        "storage": _drains(truth, "cached_samples"),
+        "preprocessing": _loader_only(truth, "warm"),
+        "storage": _loader_only(truth, "cached_samples"),
     }
     if not all(ceilings.values()):
         return ()
     return (min(ceilings, key=lambda name: median(ceilings[name])),)
 
 
-def _drains(measured: Measurement, mode: Mode) -> list[float]:
+def _loader_only(measured: Measurement, mode: Mode) -> list[float]:
     return [images_per_s(s, measured.config.loader.workers) for s in segments_of(measured, mode, "loader_only")]
 
 
 def _stages(own: Measurement) -> dict[str, float]:
     """Seconds an image takes in each stage, N workers at once; and in the device."""
     base: Mode = "warm" if own.config.cache == "warm" else "baseline"
-    drains = segments_of(own, base, "loader_only")
-    cost = worker_cost(own.worker_batches, drains)
+    loader_only = segments_of(own, base, "loader_only")
+    cost = worker_cost(own.worker_batches, loader_only)
     assert cost
-    hands = max(1, own.config.loader.workers)
-    numbers = {number for s in drains for number in range(s.first_batch, s.first_batch + s.steps)}
+    workers = max(1, own.config.loader.workers)
+    numbers = {number for s in loader_only for number in range(s.first_batch, s.first_batch + s.steps)}
     records = own.worker_batches
     collate = zip(records.batch, records.collate_ns, strict=True)
     collate_s = sum(ns for number, ns in collate if number in numbers) / 1e9 / cost.images
     return {
-        "storage": cost.blocked_s / cost.images / hands,
-        "preprocessing": max(0.0, cost.cpu_s / cost.images - collate_s) / hands,
-        "transport": collate_s / hands,
+        "storage": cost.blocked_s / cost.images / workers,
+        "preprocessing": max(0.0, cost.cpu_s / cost.images - collate_s) / workers,
+        "transport": collate_s / workers,
         "compute": 1 / own.compute.specified_images_per_s if own.compute.specified_images_per_s else 0.0,
     }
 

@@ -47,7 +47,7 @@ def disk_of(undo: ExitStack, disk: str, formats: Sequence[str], source: Path, sc
     """These formats on such a disk; None where none can be planted."""
     if disk == "fast":
         return Plant(folder=source)
-    kind, limit = ("banked", DISKS[disk]) if DISKS[disk] else ("latency", LATENCY_S)
+    kind, limit = ("token_bucket", DISKS[disk]) if DISKS[disk] else ("latency", LATENCY_S)
     fill = copy_formats(formats, source)
     return planted(undo, disk, kind, limit, fill=fill, scratch=scratch, keep_cache=True, size_bytes=DISK_BYTES)
 
@@ -123,7 +123,7 @@ def chosen_rows(only: str) -> list[Row]:
 
 def options() -> argparse.Namespace:
     found = parser_of_kept(__doc__)
-    found.add_argument("--only", default="", help="rows whose name contains this, or one of these: lmdb,banked16-tar")
+    found.add_argument("--only", default="", help="rows whose name contains this, or one of these: lmdb,bucket16-tar")
     found.add_argument(
         "--budget", type=float, default=15.0, help="seconds for a diagnosis; 0 measures the truth alone, once"
     )

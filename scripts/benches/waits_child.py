@@ -15,7 +15,7 @@ from loaderprobe.system.cpu import cores_available
 from scripts.benches.harness import child
 from scripts.benches.waits_loaders import make_loader, make_step, place_of
 from scripts.benches.waits_rows import ROWS, Row
-from scripts.benches.waits_truth import evict, files_of, perform
+from scripts.benches.waits_truth import evict, files_of, measure_round
 
 ROUNDS_BEFORE = 2
 ROUNDS = 3
@@ -53,7 +53,7 @@ def measure_row(
     stored = {
         "name": row.name,
         "cores": cores_available(),
-        "counted": row.disk.startswith("banked") and bool(unlimited),
+        "counted": row.disk.startswith("token_bucket") and bool(unlimited),
         "truth": rounds,
         "diagnosis": None,
         "error": "",
@@ -69,7 +69,7 @@ def truths(row: Row, folder: Path, url: str, unlimited: str, rounds: range) -> l
         return []
     step = make_step(row)
     with place_of(row, folder, url) as place:
-        return [perform(row, place, step, unlimited, number) for number in rounds]
+        return [measure_round(row, place, step, unlimited, number) for number in rounds]
 
 
 def diagnosed(row: Row, place: list[str], out: Path, budget_s: float) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def kinds(samples: Sequence[WaitSamples]) -> str:
 
 def report(name: str, work: Work, workers: int, rounds: int, seconds: float) -> None:
     loader = iter(DataLoader(work, batch_size=BATCH, num_workers=workers, prefetch_factor=2))
-    pids = [worker.pid for worker in loader._workers]  # type: ignore[attr-defined]  # torch tells it nowhere else
+    pids = [worker.pid for worker in loader._workers]  # type: ignore[attr-defined]  # torch has no public name for it
     ratios: list[float] = []
     seen: list[WaitSamples] = []
     with tempfile.TemporaryDirectory() as scratch:

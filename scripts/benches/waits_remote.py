@@ -23,13 +23,13 @@ from scripts.benches.harness import child
 from scripts.benches.waits_samples import Samples, Work, photographs_in
 
 PIECE_BYTES = 1 << 14
-BANK_S = 0.1
+CREDIT_S = 0.1
 SECONDS_UNTIL_UP = 30.0
 TIMEOUT_S = 30.0
 
 
 class Bucket:
-    """A rate shared by all connections; idle time is credit, up to BANK_S."""
+    """A rate shared by all connections; idle time is credit, up to CREDIT_S."""
 
     def __init__(self, bytes_per_s: float) -> None:
         self._bytes_per_s = bytes_per_s
@@ -38,7 +38,7 @@ class Bucket:
 
     def take(self, size_bytes: int) -> None:
         with self._lock:
-            self._free_s = max(self._free_s, time.monotonic() - BANK_S) + size_bytes / self._bytes_per_s
+            self._free_s = max(self._free_s, time.monotonic() - CREDIT_S) + size_bytes / self._bytes_per_s
             until_s = self._free_s
         time.sleep(max(0.0, until_s - time.monotonic()))
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 from scripts.benches.waits_readers import READERS
 
-DISKS: dict[str, float] = {"banked6": 6e6, "banked16": 16e6, "banked20": 20e6, "latency": 0.0, "fast": 0.0}
-"""Bytes/s of a banked disk; 0 for the others."""
+DISKS: dict[str, float] = {"bucket6": 6e6, "bucket16": 16e6, "bucket20": 20e6, "latency": 0.0, "fast": 0.0}
+"""Bytes/s of a token bucket; 0 for the others."""
 
 Start = Literal["fork", "spawn", "forkserver"]
 Step = Literal["none", "sleep", "conv", "tokens"]
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What can be taken away from it."""
+        """What can be removed from it."""
         there = {
             "storage": not self.remote,
             "network": self.remote,
@@ -80,46 +80,46 @@ def _row(line: str) -> Row:
 ROWS = tuple(
     _row(line)
     for line in """\
-banked16 python     0
-banked16 python     1
-banked16 python     2
-banked16 python     4
-banked16 python     2 spawn
-banked16 python     2 forkserver
-banked16 python     2 replacement
-banked16 native     2
-banked16 cv2        2
-banked16 lazy       2
-banked16 mmap       2
-banked16 lmdb       2
-banked16 hdf5       2
-banked16 hdf5each   2
-banked16 arrow      2
-banked16 tar        2
-banked16 webdataset 2
-banked16 sqlite     2
-banked16 zarr       2
-banked16 cached     2
-banked16 python     2 sleep=20
-banked16 lmdb       2 sleep=150
-banked16 tar        2 sleep=150
-banked16 python     0 burn=6
-banked6  native     0
-banked6  memmap     2
-banked6  lmdb       4
-banked6  arrow      1 sleep=20
-banked6  pool       1
-banked6  ahead      1
-banked6  python     0 sleep=50
-banked20 python     1 burn=25
-banked20 native     2 burn=25
-banked20 cv2        4 burn=25
-banked20 lmdb       2 burn=25
-banked20 arrow      1 burn=25
-banked20 tar        2 burn=25
-banked20 sqlite     0 burn=25
-banked20 ahead      1 burn=25
-banked20 python     2 sleep=43
+bucket16 python     0
+bucket16 python     1
+bucket16 python     2
+bucket16 python     4
+bucket16 python     2 spawn
+bucket16 python     2 forkserver
+bucket16 python     2 replacement
+bucket16 native     2
+bucket16 cv2        2
+bucket16 lazy       2
+bucket16 mmap       2
+bucket16 lmdb       2
+bucket16 hdf5       2
+bucket16 hdf5each   2
+bucket16 arrow      2
+bucket16 tar        2
+bucket16 webdataset 2
+bucket16 sqlite     2
+bucket16 zarr       2
+bucket16 cached     2
+bucket16 python     2 sleep=20
+bucket16 lmdb       2 sleep=150
+bucket16 tar        2 sleep=150
+bucket16 python     0 burn=6
+bucket6  native     0
+bucket6  memmap     2
+bucket6  lmdb       4
+bucket6  arrow      1 sleep=20
+bucket6  pool       1
+bucket6  ahead      1
+bucket6  python     0 sleep=50
+bucket20 python     1 burn=25
+bucket20 native     2 burn=25
+bucket20 cv2        4 burn=25
+bucket20 lmdb       2 burn=25
+bucket20 arrow      1 burn=25
+bucket20 tar        2 burn=25
+bucket20 sqlite     0 burn=25
+bucket20 ahead      1 burn=25
+bucket20 python     2 sleep=43
 latency  python     1
 latency  native     2
 latency  hdf5       2

@@ -1,6 +1,6 @@
 """Data sets of `waits` that read one file a sample, each as someone writes it; and what all data sets share.
 
-A sample is read, then finished: decoded and augmented. What is to be taken away for the truth is named by
+A sample is read, then finished: decoded and augmented. What is to be removed for the truth is named by
 `Work.without`, and the data set itself leaves it out: `preprocess` returns a ready sample once the bytes are read,
 `lock` takes no lock, `wait` does not sleep, `network` asks the server's fast side.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a sample costs beside reading it, and which resource is taken away."""
+    """What a sample costs beside reading it, and which resource is removed."""
 
     count: int
     burn_s: float = 0.0

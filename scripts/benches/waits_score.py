@@ -1,12 +1,12 @@
-"""What counts as right in `waits`: what was performed by plain loops, against what `diagnose` said.
+"""What counts as right in `waits`: what was measured by plain loops, against what `diagnose` said.
 
-**Truth.** The true gain of a resource is the rate of the plain loop without it over that of the plain loop as asked,
-round by round (the geometric mean, as the machine drifts between rounds). The truth's word is the resource with the
-largest gain, and `balanced` when none gains 5 %. A row is clear when the largest leads the next, or 1 where there is
-none, by over 15 % and over 2 standard errors; or when all gains are under 1.03.
+**Truth.** The true speed-up of a resource is the rate of the plain loop without it over that of the plain loop as
+asked, round by round (the geometric mean, as the machine drifts between rounds). The truth's word is the resource
+with the largest speed-up, and `balanced` when no speed-up reaches 5 %. A row is clear when the largest
+leads the next, or 1 where there is none, by over 15 % and over 2 standard errors; or when all speed-ups are under 1.03.
 
 **Words.** `cpu` is `preprocess` with the addition that the cores are all taken: right only where they were, in the
-plain loop. `either`, `undecided` and `inconclusive` are not firm. A firm word is right when it is the truth's; it is
+plain loop. `either` and `inconclusive` are not firm. A firm word is right when it is the truth's; it is
 wrong when following it gains over 5 % less than following the truth (the regret), beyond 2 standard errors; else it
 is near. A side said firmly is wrong in the same way: when the best of its resources falls so far behind the best.
 """
@@ -65,7 +65,7 @@ class Judged:
         return {name: [math.log(rate[name] / rate[BASE]) for rate in rates] for name in names}
 
     @cached_property
-    def gains(self) -> dict[str, float]:
+    def speedups(self) -> dict[str, float]:
         return {name: math.exp(mean(found)) for name, found in self.logs.items()}
 
     @property
@@ -79,18 +79,18 @@ class Judged:
 
     @property
     def best(self) -> str:
-        return max(self.gains, key=lambda name: self.gains[name])
+        return max(self.speedups, key=lambda name: self.speedups[name])
 
     @property
     def word(self) -> str:
-        return self.best if self.gains[self.best] >= WORTH else "balanced"
+        return self.best if self.speedups[self.best] >= WORTH else "balanced"
 
     @property
     def clear(self) -> bool:
-        if max(self.gains.values()) < NOTHING:
+        if max(self.speedups.values()) < NOTHING:
             return True
-        others = [name for name in self.gains if name != self.best and self.gains[name] > 1]
-        second = max(others, key=lambda name: self.gains[name], default="")
+        others = [name for name in self.speedups if name != self.best and self.speedups[name] > 1]
+        second = max(others, key=lambda name: self.speedups[name], default="")
         return self.word != "balanced" and self._behind(second, LEAD)
 
     def _behind(self, name: str, factor: float) -> bool:
@@ -100,8 +100,8 @@ class Judged:
         return mean(differences) > max(math.log(factor), 2 * standard_error(differences))
 
     def regret(self, name: str) -> float:
-        """Best true gain over that of the resource named, minus 1."""
-        return max(1.0, self.gains[self.best]) / max(1.0, self.gains.get(name, 1.0)) - 1
+        """Best true speed-up over that of the resource named, minus 1."""
+        return max(1.0, self.speedups[self.best]) / max(1.0, self.speedups.get(name, 1.0)) - 1
 
     @property
     def outcome(self) -> str:
@@ -120,8 +120,8 @@ class Judged:
         side = self.said["side"] if self.said else ""
         if side not in ("input", "compute"):
             return False
-        own = [name for name in self.gains if (name in INPUT) == (side == "input")]
-        return self._behind(max(own, key=lambda name: self.gains[name], default=""), LOST)
+        own = [name for name in self.speedups if (name in INPUT) == (side == "input")]
+        return self._behind(max(own, key=lambda name: self.speedups[name], default=""), LOST)
 
     @property
     def rate_error(self) -> float | None:
@@ -136,7 +136,7 @@ class Judged:
 
     @property
     def trouble(self) -> str:
-        """Why what was performed is not what it was to be; empty when it was."""
+        """Why what was measured is not what it was to be; empty when it was."""
         found = []
         for name in self.rounds[0]:
             there = [each[name]["resident"] for each in self.rounds if each[name]["resident"] is not None]
@@ -159,15 +159,15 @@ def load(folder: Path, only: str) -> list[Judged]:
 def show(row: Judged) -> str:
     """Some lines on one row."""
     errors = {name: 2 * standard_error(found) for name, found in row.logs.items()}
-    gains = "  ".join(f"{name} {gain:.2f}±{errors[name] * gain:.2f}" for name, gain in row.gains.items())
+    speedups = "  ".join(f"{name} {speedup:.2f}±{errors[name] * speedup:.2f}" for name, speedup in row.speedups.items())
     lines = [
         f"{row.outcome.upper()}: {row.name}: truth {row.word}{'' if row.clear else ' (ambiguous)'}, said "
         + (_words(row.said) if row.said else row.stored["error"]),
-        f"    truth     {row.images_per_s:7.1f} images/s  {gains}{'  cores busy' * row.cores_busy}",
+        f"    truth     {row.images_per_s:7.1f} images/s  {speedups}{'  cores busy' * row.cores_busy}",
     ]
     if row.said:
         rate, error = row.said["images_per_s"]["value"], row.rate_error
-        own = ((name, found) for name, found in row.said["gains"].items() if found)
+        own = ((name, found) for name, found in row.said["speedups"].items() if found)
         said = "  ".join(f"{name} {found['value']:.2f} ({found['how']})" for name, found in own)
         named = row.said["cause"] if row.said["cause"] not in NOT_FIRM else ""
         lost = f"  regret {row.regret('preprocess' if named == 'cpu' else named):.2f}" if named else ""

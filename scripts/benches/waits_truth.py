@@ -1,9 +1,9 @@
-"""The truth of a row of `waits`: plain training loops, with one resource after the other taken away.
+"""The truth of a row of `waits`: plain training loops, with one resource after the other removed.
 
 Nothing of loaderprobe measures here: a DataLoader is iterated, its batches are stepped on, and a clock is read. Each
 variant has a fresh loader with workers of its own; files are evicted before each cold one, when no process has them
 mapped, and read whole before the warm one. How much of them then lies in memory is asked of the kernel, and where it
-counts the bytes that come from storage, they are held against those delivered.
+counts the bytes that come from storage, they are compared with those delivered.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def files_of(row: Row, folder: Path) -> list[Path]:
 
 
 def evict(files: Sequence[Path]) -> None:
-    """Out of the page cache; nobody may have them mapped."""
+    """Out of the page cache; no process may have them mapped."""
     gc.collect()
     for file in files:
         fd = os.open(file, os.O_RDONLY)
@@ -82,7 +82,9 @@ def resident(files: Sequence[Path]) -> float | None:
     return pages / total if total else None
 
 
-def perform(row: Row, place: Place, step: Callable[[Any], Any] | None, unlimited: str, number: int) -> dict[str, Any]:
+def measure_round(
+    row: Row, place: Place, step: Callable[[Any], Any] | None, unlimited: str, number: int
+) -> dict[str, Any]:
     """One round: each variant once; every other round in the opposite order."""
     files = files_of(row, place.folder)
     variants = [BASE, *row.resources]

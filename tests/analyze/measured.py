@@ -7,14 +7,15 @@ from typing import Any
 
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.testing import example_config, example_files
+from tests.analyze.runs import BATCH, segment
 from tests.analyze.scripted import Truth
 
-STEPS, BATCH = 24, 16
+STEPS = 24
 FILES = example_files()
 
 
 def measured(truth: Truth, workers: int, *, wave: float = 0.0, **changes: Any) -> Measurement:
-    """Three rounds of C and W drains and of training; batch times go up and down by `wave` of themselves."""
+    """Three rounds of the loader alone, cold and warm, and of training; batch times vary by `wave`."""
     config = example_config(
         data=FILES.fingerprint, workers=workers, batch_size=BATCH, compute=f"emulated:{truth.compute:g}", **changes
     )
@@ -65,23 +66,10 @@ def _row(truth: Truth, workers: int, number: int, wave: float) -> tuple[int, ...
 def _segment(
     truth: Truth, workers: int, mode: Mode, activity: Activity, number: int, first: int, rate: float
 ) -> Segment:
-    step_ns = round(BATCH / rate * 1e9)
-    begin = tuple(step * step_ns for step in range(STEPS))
-    parent_ns = round(truth.parent_s * BATCH * 1e9) if workers else 0
-    return Segment(
-        mode=mode,
-        activity=activity,
-        round=number,
-        first_batch=first,
-        batch_size=BATCH,
-        begin_ns=begin,
-        ready_ns=begin,
-        copied_ns=begin,
-        end_ns=begin,
-        finished_ns=begin if activity == "train" else (),
-        closed_ns=STEPS * step_ns,
-        thread_cpu_ns=parent_ns * STEPS,
+    return segment(
+        mode, activity, number, first, rate,
+        steps=STEPS,
+        thread_cpu_ns=(round(truth.parent_s * BATCH * 1e9) if workers else 0) * STEPS,
         delivered_bytes=round(truth.bytes_per_image) * BATCH * STEPS,
-        disk_bytes=None,
         resident_before=0.0 if mode == "baseline" else 1.0,
-    )
+    )  # fmt: skip

@@ -55,7 +55,13 @@ def run(
             mode = cast(Mode, base if key == "training" else key.removeprefix("training_"))
             spent_s = (receive_s or {}).get(mode, 0.0)
             first = -1 if mode == "resident" else len(rows)
-            segments.append(_segment(mode, "train" if trained else "loader_only", number, first, rate, spent_s))
+            segments.append(
+                segment(
+                    mode, "train" if trained else "loader_only", number, first, rate,
+                    thread_cpu_ns=round(spent_s * STEPS * 1e9),
+                    delivered_bytes=None if mode == "resident" else FILE_BYTES * BATCH * STEPS,
+                )
+            )  # fmt: skip
             if mode != "resident":
                 rows += [_row(by_mode[mode], config.loader.workers, first + step) for step in range(STEPS)]
     columns = list(zip(*rows, strict=True))
@@ -91,9 +97,13 @@ def _row(cost: Cost, workers: int, number: int) -> tuple[int, ...]:
     return number, number % max(workers, 1), 0, *times, read, BATCH, round(cost.collate_s * BATCH * 1e9), 20_000
 
 
-def _segment(mode: Mode, activity: Activity, number: int, first: int, rate: float, parent_s: float) -> Segment:
+def segment(
+    mode: Mode, activity: Activity, number: int, first: int, rate: float, *, steps: int = STEPS, **facts: Any
+) -> Segment:
+    """One whose steps all take as long, at `rate` images/s; `facts` are the other fields of a `Segment`."""
     step_ns = round(BATCH / rate * 1e9)
-    begin = tuple(step * step_ns for step in range(STEPS))
+    begin = tuple(step * step_ns for step in range(steps))
+    fields: dict[str, Any] = {"disk_bytes": None, "resident_before": None, **facts}
     return Segment(
         mode=mode,
         activity=activity,
@@ -105,11 +115,8 @@ def _segment(mode: Mode, activity: Activity, number: int, first: int, rate: floa
         copied_ns=begin,
         end_ns=begin,
         finished_ns=begin if activity == "train" else (),
-        closed_ns=STEPS * step_ns,
-        thread_cpu_ns=round(parent_s * STEPS * 1e9),
-        delivered_bytes=None if mode == "resident" else FILE_BYTES * BATCH * STEPS,
-        disk_bytes=None,
-        resident_before=None,
+        closed_ns=steps * step_ns,
+        **fields,
     )
 
 

@@ -18,7 +18,7 @@ from tests.examples.bandwidth import example_phase
 class Truth:
     """A pipeline and the storage under it: seconds an image, bytes/s."""
 
-    law: Law = "banked"
+    law: Law = "token_bucket"
     cpu_s: float = 0.004
     latency_s: float = 0.001
     bytes_per_image: float = 100_000.0
@@ -35,7 +35,7 @@ class Truth:
             cpu_s=self.cpu_s,
             other_s=0.0,
             latency_s=self.latency_s,
-            transfer_s=self.bytes_per_image / self.bytes_per_s if self.law == "serial" else 0.0,
+            transfer_s=self.bytes_per_image / self.bytes_per_s if self.law == "single_server" else 0.0,
             bytes_per_image=self.bytes_per_image,
             bytes_per_s=math.inf if self.law == "latency" else self.bytes_per_s,
             cores=self.cores,

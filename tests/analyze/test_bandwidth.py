@@ -25,10 +25,10 @@ def judged(ladder: dict[int, float], *, paced: float | None = None, **changes: A
         resting = example_phase(1, FILE_BYTES / (paced * alone), name="paced", pause_s_per_byte=2 / ladder[1])
         # Pauses count in the rate, but not in the time a file takes.
         phases.append(replace(resting, bw_bytes=ladder[1] / 3, files_per_s=ladder[1] / 3 / FILE_BYTES))
-    return judged_legs(*phases, **changes)
+    return judged_phases(*phases, **changes)
 
 
-def judged_legs(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
+def judged_phases(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
     example = example_bandwidth()
     known = {field.name: getattr(example, field.name) for field in fields(BandwidthMeasurement)}
     measured = BandwidthMeasurement(**{**known, "phases": phases, "missing": (), "notes": (), **changes})
@@ -47,7 +47,7 @@ def judged_legs(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
         ({}, "unknown", None),
     ],
 )
-def test_the_shape_tells_the_limit(ladder: dict[int, float], by: str, knee: int | None) -> None:
+def test_the_shape_shows_the_limit(ladder: dict[int, float], by: str, knee: int | None) -> None:
     """A flat ladder is bandwidth, one in proportion is latency, one that levels off is both, one step is neither."""
     limit = judged(ladder).limit
     assert (limit.by, limit.knee_readers) == (by, knee) and limit.sentence.endswith(".")
@@ -63,23 +63,23 @@ def test_the_words_are_those_of_storage_people() -> None:
 def test_memory_is_no_limit_of_storage(label: str, word: str) -> None:
     """Files that came from memory tell nothing about the disk, whatever the shape."""
     phases = [example_phase(readers, 5e9, cache=label) for readers in (1, 2, 4)]
-    limit = judged_legs(*phases).limit
+    limit = judged_phases(*phases).limit
     assert limit.by == "memory" and word in limit.sentence
-    assert judged_legs(*phases).feeds == ()
+    assert judged_phases(*phases).feeds == ()
 
 
 def test_a_probe_that_is_the_limit_says_so() -> None:
     """When the probe's CPU is used up, the storage may be faster."""
-    limit = judged_legs(example_phase(1, 3e9), example_phase(4, 6e9, at_least=True)).limit
+    limit = judged_phases(example_phase(1, 3e9), example_phase(4, 6e9, at_least=True)).limit
     assert limit.by == "probe"
 
 
 @pytest.mark.parametrize(
     ("ladder", "paced", "kind"),
     [
-        (FLAT, 0.05, "banked"),
-        (FLAT, 0.45, "banked"),
-        (FLAT, 1.02, "serial"),
+        (FLAT, 0.05, "token_bucket"),
+        (FLAT, 0.45, "token_bucket"),
+        (FLAT, 1.02, "single_server"),
         (FLAT, 0.7, "unknown"),
         (RISING, 1.07, "latency"),
         (RISING, 0.3, "unknown"),
@@ -87,14 +87,14 @@ def test_a_probe_that_is_the_limit_says_so() -> None:
         (LEVELLING, 0.3, "unknown"),
     ],
 )
-def test_ladder_and_pauses_tell_the_kind(ladder: dict[int, float], paced: float, kind: str) -> None:
-    """Flat and quick after pauses is banked, flat and as slow serial, in proportion latency; the rest has no kind."""
+def test_ladder_and_pauses_show_the_kind(ladder: dict[int, float], paced: float, kind: str) -> None:
+    """Flat and quick after pauses: token bucket. Flat and as slow: single server. In proportion: latency."""
     found = judged(ladder, paced=paced).kind
     assert found.kind == kind
     assert [each.value for each in found.evidence] == pytest.approx([ladder[max(ladder)] / ladder[1], paced], rel=1e-6)
 
 
-def test_no_kind_without_its_legs() -> None:
+def test_no_kind_without_its_phases() -> None:
     """Where the paced phase was left out, the kind is unknown, with the phase's reason."""
     found = judged(FLAT, missing=(Missing(name="paced", reason="fio cannot pause"),)).kind
     assert found.kind == "unknown" and "fio cannot pause" in found.sentence
@@ -104,7 +104,7 @@ def test_no_kind_from_memory() -> None:
     """Reads that came from memory say nothing about the device's kind."""
     report = judged(FLAT, paced=0.05)
     phases = tuple(replace(phase, cache="warm") for phase in report.phases)
-    assert judged_legs(*phases).kind.kind == "unknown"
+    assert judged_phases(*phases).kind.kind == "unknown"
 
 
 def test_one_step_from_memory_spoils_the_shape() -> None:
@@ -112,7 +112,7 @@ def test_one_step_from_memory_spoils_the_shape() -> None:
     for spoiled in (1, 4):
         report = judged(FLAT, paced=0.05)
         phases = [replace(phase, cache="mixed") if phase.readers == spoiled else phase for phase in report.phases]
-        again = judged_legs(*phases)
+        again = judged_phases(*phases)
         assert (again.limit.by, again.kind.kind, again.feeds) == ("memory", "unknown", ())
 
 
@@ -120,24 +120,24 @@ def test_a_file_system_in_memory_is_no_storage() -> None:
     """Where nothing is counted because everything is memory, nothing is said of a device."""
     place = replace(example_bandwidth().location, kind="memory", devices=())
     phases = [replace(phase, cache="unproved") for phase in judged(FLAT, paced=1.0).phases]
-    report = judged_legs(*phases, location=place)
+    report = judged_phases(*phases, location=place)
     assert (report.limit.by, report.kind.kind, report.feeds) == ("memory", "unknown", ())
 
 
 def test_a_busy_probe_gives_no_kind() -> None:
-    """A ladder that is flat because the probe ran out of cores is not a serial device."""
+    """A ladder that is flat because the probe ran out of cores is no single server."""
     phases = [replace(phase, at_least=phase.readers > 1) for phase in judged(FLAT, paced=1.0).phases]
-    assert judged_legs(*phases).kind.kind == "unknown"
+    assert judged_phases(*phases).kind.kind == "unknown"
 
 
 def test_a_noisy_ladder_is_not_surely_flat() -> None:
-    """Where the intervals leave room for a rise, or there are none, no kind is given."""
+    """Where the intervals allow a rise, or there are none, no kind is given."""
     for width in (0.0, 0.35):
         phases = [
             replace(phase, bw_low=(1 - width) * phase.bw_bytes, bw_high=(1 + width) * phase.bw_bytes)
             for phase in judged(FLAT, paced=1.0).phases
         ]
-        assert judged_legs(*phases).kind.kind == "unknown"
+        assert judged_phases(*phases).kind.kind == "unknown"
 
 
 def test_feeds_counts_accelerators() -> None:

@@ -22,30 +22,36 @@ def bound(measurement: Measurement) -> Bound:
     return verdict(measurement).bound
 
 
-def storage_gains(*gains: float) -> Measurement:
+def storage_speedups(*speedups: float) -> Measurement:
     """Rounds in which files from memory gained so much, and nothing else anything."""
     return run(
         [
-            {"baseline": 250.0, "training": 250.0, "warm": 250.0 * gain, "cached_samples": 250.0, "no_transport": 250.0}
-            for gain in gains
+            {
+                "baseline": 250.0,
+                "training": 250.0,
+                "warm": 250.0 * speedup,
+                "cached_samples": 250.0,
+                "no_transport": 250.0,
+            }
+            for speedup in speedups
         ],
         WAITING,
     )
 
 
-@pytest.mark.parametrize("gains", [(0.85, 1.06, 1.30), (0.9, 1.052, 1.06), (1.2,), (1.2, 1.3)])
-def test_a_gain_within_what_rounds_differ_by_is_not_firm(gains: tuple[float, ...]) -> None:
-    """Nor is a small one of fewer than three rounds, which do not tell noise from gain."""
-    assert bound(storage_gains(*gains)).cause == "inconclusive"
+@pytest.mark.parametrize("speedups", [(0.85, 1.06, 1.30), (0.9, 1.052, 1.06), (1.2,), (1.2, 1.3)])
+def test_a_speedup_within_the_noise_band_is_not_firm(speedups: tuple[float, ...]) -> None:
+    """Nor is a small one of fewer than three rounds, which do not tell noise from a speed-up."""
+    assert bound(storage_speedups(*speedups)).cause == "inconclusive"
 
 
-@pytest.mark.parametrize("gains", [(1.18, 1.2, 1.22), (3.0,)])
-def test_a_gain_beyond_it_is(gains: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("speedups", [(1.18, 1.2, 1.22), (3.0,)])
+def test_a_speedup_beyond_it_is(speedups: tuple[float, ...]) -> None:
     """Rounds that agree, or one that leaves no doubt."""
-    assert bound(storage_gains(*gains)).cause == "storage"
+    assert bound(storage_speedups(*speedups)).cause == "storage"
 
 
-def test_rounds_that_contradict_each_other_tell_nothing() -> None:
+def test_rounds_that_contradict_each_other_are_inconclusive() -> None:
     """Training at half, at all and at twice of what its parts predict averages to no verdict."""
     found = bound(run([{"baseline": 250.0, "training": each} for each in (125.0, 250.0, 500.0)], WAITING, compute=1e5))
     assert found.cause == "inconclusive"
@@ -57,19 +63,19 @@ def test_waiting_that_nothing_shows_to_be_for_storage_is_not_called_so() -> None
     asleep = Cost(cpu_s=0.001, blocked_s=0.01, cold=0.0)
     found = verdict(run(alike(baseline=180), asleep, cache="as-found", facts=HIDDEN))
     assert found.bound.cause == "inconclusive"
-    assert "nothing shows that it is for storage" in found.unavailable["gains.storage"]
+    assert "nothing shows that it is for storage" in found.unavailable["speedups.storage"]
 
 
 def test_hidden_files_that_are_read_may_be_called_storage() -> None:
     """Bytes that came from storage say what the workers wait for."""
     reading = Cost(cpu_s=0.001, blocked_s=0.01)
     found = run_experiments(run(alike(baseline=180), reading, cache="as-found", facts=HIDDEN))
-    assert found.gains["storage"].how == "estimated"
-    assert found.gains["storage"].value > 5
+    assert found.speedups["storage"].how == "estimated"
+    assert found.speedups["storage"].value > 5
 
 
 def test_a_burst_is_no_rate() -> None:
-    """Six workers hand over six batches at once, after a second: that is six batches a second."""
+    """Six workers return six batches at once, after a second: that is six batches a second."""
     (segment, *_) = run(alike(baseline=100, training=100), WAITING).segments
     second = 10**9
     at_once = (second,) * 6

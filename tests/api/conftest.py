@@ -42,7 +42,7 @@ def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     before = set(multiprocessing.active_children())
     yield
-    # The tests' own loaders may hold workers; those of a diagnosis are nobody's any more.
+    # The tests' own loaders may hold workers; those of a diagnosis have no owner any more.
     assert not [path for path in os.listdir(scratch) if path.startswith("loaderprobe-")]
     assert not set(multiprocessing.active_children()) - before
 

@@ -21,7 +21,7 @@ SHAPE = (3, SIDE, SIDE)
 
 
 class Sample(NamedTuple):
-    """As some data sets hand over."""
+    """As some data sets return."""
 
     image: torch.Tensor
     label: int
@@ -101,7 +101,7 @@ class Cropped(Dataset[Any]):
 
 
 class Shared(IterableDataset[Any]):
-    """Iterable: each worker takes its share, shuffled anew each time; `once` can be iterated only once."""
+    """Iterable: each worker takes its share, shuffled again each time; `once` can be iterated only once."""
 
     def __init__(self, paths: list[str], *, once: bool = False, shares: bool = True, length: int | None = None) -> None:
         self.paths = paths
@@ -186,12 +186,14 @@ class Dreaming(Numbers):
 
     def __init__(self) -> None:
         super().__init__()
-        self.dice = random.Random(1)
-        self.numpy_dice = np.random.default_rng(1)
-        self.torch_dice = torch.Generator().manual_seed(1)
+        self.python_state = random.Random(1)
+        self.numpy_state = np.random.default_rng(1)
+        self.torch_state = torch.Generator().manual_seed(1)
 
     def __getitem__(self, index: int) -> Any:
-        drawn = self.dice.random() + self.numpy_dice.random() + torch.rand(1, generator=self.torch_dice).item()
+        drawn = (
+            self.python_state.random() + self.numpy_state.random() + torch.rand(1, generator=self.torch_state).item()
+        )
         return torch.full((5,), drawn + random.random() + np.random.random() + torch.rand(1).item()), index
 
 

@@ -12,7 +12,8 @@ from loaderprobe.compute import torch as trainers
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import ComputeArguments
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import FileSet
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import (
     FakeClock,

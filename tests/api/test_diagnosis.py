@@ -15,7 +15,7 @@ from rich.console import Console
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import DataSeen, Diagnosis, conclude
-from loaderprobe.records.config import BatchFiles
+from loaderprobe.records.files import BatchFiles
 from loaderprobe.records.verdict import Advice
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -43,14 +43,14 @@ class _Checker(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_it_says_what_binds_and_by_how_much() -> None:
+def test_it_says_what_limits_and_by_how_much() -> None:
     """In one word each for side and cause, in a sentence, and in figures."""
     found = _found()
     assert (found.side, found.cause) == ("input", "storage")
     assert found.reason.code == "largest_speedup"
     assert found.sentence.startswith("Input-bound by storage: training reaches ")
-    assert found.gains.storage is not None
-    assert found.gains.storage.value == pytest.approx((found.ceilings.loader_without_storage or 0) / 200, rel=0.05)
+    assert found.speedups.storage is not None
+    assert found.speedups.storage.value == pytest.approx((found.ceilings.loader_without_storage or 0) / 200, rel=0.05)
     assert found.images_per_s.value == pytest.approx(200, rel=0.05)
     assert repr(found) == f"<Diagnosis: {found.sentence}>"
 
@@ -58,7 +58,7 @@ def test_it_says_what_binds_and_by_how_much() -> None:
 def test_it_is_data_that_json_can_hold() -> None:
     """With a name and a version, without the raw measurement, and without figures that JSON has not."""
     plain = _found().to_dict()
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 2)
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 3)
     assert "measurement" not in plain
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
 
@@ -115,10 +115,10 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     assert f"{found.ceilings.loader_without_storage:.0f} images/s" in note
     large = _found(DataSeen(hidden=None, size_bytes=1e10, root="/data/photos/train"))
     assert not any("memory" in note for note in large.notes)
-    assert any("keep 14 % of the files in memory" in advice.action for advice in large.advice)
+    assert any("keep 14 % of the files in memory" in advice.sentence for advice in large.advice)
 
 
-def test_nobody_is_told_to_read_a_folder_that_may_hold_anything() -> None:
+def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:
     """The command that warms files names a folder of the data, or is not given."""
     files = BatchFiles(
         batch_size=1,
@@ -143,7 +143,7 @@ def test_without_a_step_the_loader_is_what_runs() -> None:
     """Advice about devices that train is left out, and so is evidence about them."""
     found = _found(with_step=False)
     assert found.images_per_s.value == pytest.approx(found.ceilings.loader)
-    assert not any("accelerator" in advice.action for advice in found.advice)
+    assert not any("accelerator" in advice.sentence for advice in found.advice)
     assert not any("compute" in each.metric or "accelerator" in each.metric for each in found.evidence)
     assert "training  " not in str(found)
 

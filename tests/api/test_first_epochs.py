@@ -58,7 +58,7 @@ class Texts(Numbers):
 @pytest.mark.alone  # its rates are compared
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(judge: Judge, workers: int) -> None:
-    """It used to be told to buy an accelerator of two million images/s in a first epoch that is input-bound."""
+    """No advice to buy an accelerator of two million images/s in a first epoch that is input-bound."""
     loader = DataLoader(Keeping(4000), batch_size=4, num_workers=workers)
     found = judge(loader, lambda batch: None, modes=("warm",))
     assert found.measurement.access == "fresh"
@@ -94,7 +94,7 @@ def test_bytes_that_threads_of_the_data_set_read_are_counted(judge: Judge, tmp_p
 
 
 def test_samples_drawn_twice_are_read_once(judge: Judge, tmp_path: Path) -> None:
-    """With replacement, bytes from storage are held against the files that had not been read yet."""
+    """With replacement, bytes from storage are compared with the files that had not been read yet."""
     paths = [tmp_path / f"{number}.raw" for number in range(12)]
     for path in paths:
         path.write_bytes(bytes(samples.FILE_BYTES))

@@ -15,14 +15,15 @@ import loaderprobe
 from loaderprobe.api.frames import frame, parquet
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.render.table import report_columns
-from tests.analyze.measured import BATCH, STEPS
-from tests.api.stored import FAILED, MEASUREMENTS, PENDING, store_run
+from tests.analyze.measured import STEPS
+from tests.analyze.runs import BATCH
+from tests.stored import FAILED, MEASUREMENTS, PENDING, plain_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> loaderprobe.Run:
     """Two configurations measured, one failed, one still to be measured."""
-    return loaderprobe.load(store_run(tmp_path_factory.mktemp("stored") / "run").path)
+    return loaderprobe.load(plain_run(tmp_path_factory.mktemp("stored") / "run").path)
 
 
 def test_the_report_has_every_configuration_and_is_judged_once(run: loaderprobe.Run) -> None:
@@ -75,7 +76,7 @@ def test_batches_are_what_workers_recorded(run: loaderprobe.Run) -> None:
 
 def test_a_frame_of_nothing_has_its_columns(tmp_path: Path) -> None:
     """A run of which nothing was measured yet has steps and batches without rows."""
-    directory = store_run(tmp_path / "run")
+    directory = plain_run(tmp_path / "run")
     for file in (directory.path / "measurements").iterdir():
         file.unlink()
     empty = loaderprobe.load(directory.path)

@@ -20,7 +20,7 @@ from loaderprobe.render.json import summary_json
 from loaderprobe.render.table import CsvTable, MarkdownReport
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.store.run_directory import RunDirectory
-from tests.stored import SMALL_FILES, stored_run
+from tests.stored import SMALL_FILES, full_run
 
 NUMBER = re.compile(rb"(?<=[:,\[])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?=[,\]}])")
 NUMBERS = (
@@ -102,8 +102,8 @@ damages = st.one_of(
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """Damaged and restored again and again."""
-    return stored_run(tmp_path_factory.mktemp("stored") / "run")
+    """Damaged and restored repeatedly."""
+    return full_run(tmp_path_factory.mktemp("stored") / "run")
 
 
 def test_the_run_that_is_damaged_below_is_whole(run: RunDirectory) -> None:
@@ -142,7 +142,7 @@ def test_any_damage_gives_a_report_or_one_of_our_errors(run: RunDirectory, data:
 )
 def test_what_depends_on_a_damaged_file_is_missing_with_the_reason(tmp_path: Path, part: str, says: str) -> None:
     """All rows stay; the file, what is wrong and what is missing are named, in JSON and in words."""
-    run = stored_run(tmp_path / "run")
+    run = full_run(tmp_path / "run")
     (path,) = (run.path / part).iterdir()
     path.write_bytes(path.read_bytes()[:100])
     report = judge_run(run)
@@ -158,7 +158,7 @@ def test_what_depends_on_a_damaged_file_is_missing_with_the_reason(tmp_path: Pat
 
 def test_a_measurement_that_cannot_be_judged_spoils_its_row(tmp_path: Path) -> None:
     """Its types are right, but no round is complete: the row says so, and the others have their verdicts."""
-    run = stored_run(tmp_path / "run")
+    run = full_run(tmp_path / "run")
     key = run.record.spec.configs[1].key
     path = run.path / "measurements" / f"{key}.json"
     tree = json.loads(path.read_bytes())
@@ -174,13 +174,13 @@ def test_a_measurement_that_cannot_be_judged_spoils_its_row(tmp_path: Path) -> N
 
 def test_the_modules_that_a_run_would_import_are_named_and_not_imported(tmp_path: Path) -> None:
     """Of what is still to be measured; built-in parts are none."""
-    run = stored_run(tmp_path / "run", loader="nowhere.at_all:Loader")
+    run = full_run(tmp_path / "run", loader="nowhere.at_all:Loader")
     assert foreign_modules(run) == ("nowhere.at_all",)
-    assert foreign_modules(stored_run(tmp_path / "own")) == ()
+    assert foreign_modules(full_run(tmp_path / "own")) == ()
 
 
 @pytest.mark.parametrize("name", ["nowhere", "../x:Y", "a b:C", ":", "os.path", "x\0y:Z", "nowhere..at:Z"])
 def test_a_name_that_is_none_is_refused_before_anything_is_measured(tmp_path: Path, name: str) -> None:
     """An error of ours with the name in it."""
     with pytest.raises(BadValue):
-        foreign_modules(stored_run(tmp_path / "run", loader=name))
+        foreign_modules(full_run(tmp_path / "run", loader=name))

@@ -17,12 +17,12 @@ from loaderprobe.api.sweep_request import compute_names, worker_counts
 from loaderprobe.api.values import listed
 from loaderprobe.cli.sweep import sweep as command
 from loaderprobe.errors import BadValue
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.units import parse_count
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
-from tests.api.stored import FAILED, PENDING, store_run
+from tests.stored import FAILED, PENDING, plain_run
 
 SPELLED = {"no_serial": "serial", "no_pin_memory": "pin_memory", "compiled": "compile", "budget": "budget_s",
            "time_limit": "time_limit_s"}  # fmt: skip
@@ -98,7 +98,7 @@ def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
             run.save(measured(Truth(compute=1000.0), config.loader.workers))
 
     monkeypatch.setattr(verb, "measure", complete)
-    run = loaderprobe.resume(store_run(tmp_path / "run").path)
+    run = loaderprobe.resume(plain_run(tmp_path / "run").path)
     assert asked == [2, 1]
     assert {row.status for row in run.report().summary.configurations} == {"measured"}
 
@@ -110,7 +110,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     monkeypatch.setattr(verb, "measure", interrupted)
-    path = store_run(tmp_path / "run").path
+    path = plain_run(tmp_path / "run").path
     with pytest.raises(KeyboardInterrupt) as caught:
         loaderprobe.resume(path)
     assert f"loaderprobe.resume({str(path)!r})" in caught.value.__notes__[0]

@@ -42,7 +42,7 @@ class _RaisingSampler(samples.Backwards):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_other_code_of_the_loader_is_told_from_the_data_set(judge: Judge, workers: int) -> None:
+def test_other_code_of_the_loader_is_separate_from_the_data_set(judge: Judge, workers: int) -> None:
     """collate_fn and sampler, each by its name."""
     with pytest.raises(LoaderprobeError, match="the loader's collate_fn raised ValueError: no\nlabels"):
         judge(DataLoader(Numbers(), batch_size=4, num_workers=workers, collate_fn=_raising))
@@ -58,7 +58,7 @@ def test_worker_init_fn_that_raises_is_named(judge: Judge) -> None:
         judge(DataLoader(Numbers(), batch_size=4, num_workers=1, worker_init_fn=_raising))
 
 
-def test_a_killed_worker_is_told_of(judge: Judge) -> None:
+def test_a_killed_worker_is_reported(judge: Judge) -> None:
     """By its signal, and by what may have sent it."""
     loader = DataLoader(samples.Deadly(), batch_size=4, num_workers=2)
     with pytest.raises(LoaderprobeError, match=r"a loader worker .* was killed by SIGKILL") as caught:
@@ -67,7 +67,7 @@ def test_a_killed_worker_is_told_of(judge: Judge) -> None:
 
 
 def test_a_worker_killed_during_a_step_is_not_the_steps_fault(judge: Judge, paths: list[str]) -> None:
-    """torch tells of it by a signal, which meets whatever runs just then."""
+    """torch reports it by a signal, which meets whatever runs just then."""
     import multiprocessing
 
     def step(batch: Any) -> None:
@@ -81,7 +81,7 @@ def test_a_worker_killed_during_a_step_is_not_the_steps_fault(judge: Judge, path
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_iterable_used_up_is_told_of(judge: Judge, paths: list[str], workers: int) -> None:
+def test_a_used_up_iterable_is_reported(judge: Judge, paths: list[str], workers: int) -> None:
     """It can be measured only when it begins again."""
     with pytest.raises(BadValue, match=r"the loader ended after [0-9]+ batch(es)? and did not begin again"):
         judge(DataLoader(Shared(paths, once=True), batch_size=4, num_workers=workers))
@@ -157,7 +157,7 @@ def test_loaders_that_would_be_used_up_are_refused(judge: Judge, paths: list[str
 
 
 class _Generated(samples.Pairs):
-    """Holds a generator, which nobody can copy."""
+    """Holds a generator, which cannot be copied."""
 
     def __init__(self) -> None:
         super().__init__(8, 2)
@@ -206,17 +206,17 @@ def test_a_loader_is_left_as_it_was(judge: Judge) -> None:
     drawn = (torch.get_rng_state(), random.getstate(), _numpy_state())
     own = (
         generator.get_state(),
-        data.dice.getstate(),
-        data.numpy_dice.bit_generator.state,
-        data.torch_dice.get_state(),
+        data.python_state.getstate(),
+        data.numpy_state.bit_generator.state,
+        data.torch_state.get_state(),
     )
     judge(loader, lambda batch: torch.rand(1))
     assert vars(loader) == before
     assert torch.equal(torch.get_rng_state(), drawn[0])
     assert (random.getstate(), _numpy_state()) == drawn[1:]
     assert torch.equal(generator.get_state(), own[0])
-    assert (data.dice.getstate(), data.numpy_dice.bit_generator.state) == own[1:3]
-    assert torch.equal(data.torch_dice.get_state(), own[3])
+    assert (data.python_state.getstate(), data.numpy_state.bit_generator.state) == own[1:3]
+    assert torch.equal(data.torch_state.get_state(), own[3])
 
 
 def test_persistent_workers_go_on_as_before(judge: Judge, paths: list[str]) -> None:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.compute.step import NoCompute
-from loaderprobe.records.config import BatchFiles
+from loaderprobe.records.files import BatchFiles
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.testing import FakePageCache
 from tests.api import samples
@@ -40,7 +40,7 @@ def test_batches_of_any_form(judge: Judge, paths: list[str], form: str, workers:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_every_mode_is_performed_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:
+def test_every_mode_is_measured_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:
     """Files learned from Pillow are read cold, warm and without decoding; their bytes are those of the files."""
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
     found = judge(loader, lambda batch: None, modes=("warm", "cached_samples", "no_transport"))
@@ -53,7 +53,7 @@ def test_every_mode_is_performed_on_photographs(judge: Judge, photos: list[str],
 
 
 class _Spy(FakePageCache):
-    """Remembers what it was told to hold and to drop."""
+    """Remembers what it was asked to hold and to drop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str], workers:
     assert seen[0][0][1, 0, 0, 0] % 8 == 2.0
 
 
-def test_files_that_no_batch_tells_are_evicted_as_a_whole(judge: Judge, paths: list[str], tmp_path: Path) -> None:
+def test_files_of_unknown_batches_are_evicted_as_a_whole(judge: Judge, paths: list[str], tmp_path: Path) -> None:
     """Mapped into memory, or read in C: found among mappings and the data set's own lists, and warm by repetition."""
     whole = tmp_path / "whole.raw"
     whole.write_bytes(b"".join(Path(path).read_bytes() for path in paths))
@@ -235,8 +235,8 @@ def test_samples_are_not_called_images(judge: Judge) -> None:
 def test_without_a_step_no_device_is_spoken_of(judge: Judge, paths: list[str]) -> None:
     """The loader alone is judged."""
     found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1))
-    assert (found.with_step, found.ceilings.compute, found.gains.compute) == (False, None, None)
-    assert found.unavailable["gains.compute"] == "no step was given"
+    assert (found.with_step, found.ceilings.compute, found.speedups.compute) == (False, None, None)
+    assert found.unavailable["speedups.compute"] == "no step was given"
     said = f"{found}{found._repr_html_()}{[each.metric for each in found.evidence]}"
     assert not [word for word in ("accelerator", "of what the", "compute", "training runs") if word in said]
 

@@ -22,8 +22,8 @@ from tests.conftest import Run
 from tests.examples.bandwidth import example_bandwidth
 
 QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
-NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-PROBE = (sys.executable, "-m", "loaderprobe.cli", "bandwidth")
+UNPRIVILEGED = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+PROBE = (sys.executable, "-m", "loaderprobe", "bandwidth")
 
 
 def _images(folder: Path, count: int = 12) -> Path:
@@ -87,13 +87,13 @@ def test_trouble_has_a_code_a_reason_and_a_next_step(case: str, tmp_path: Path, 
     assert (done.returncode, done.stdout) == (code, "") and says in words and "try:" in words
 
 
-def _as_nobody(*arguments: object) -> subprocess.CompletedProcess[str]:
+def _as_unprivileged(*arguments: object) -> subprocess.CompletedProcess[str]:
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("only root can become another user, with setpriv")
-    if subprocess.run([*NOBODY, sys.executable, "-c", "import loaderprobe"], check=False, stderr=-3).returncode:
+    if subprocess.run([*UNPRIVILEGED, sys.executable, "-c", "import loaderprobe"], check=False, stderr=-3).returncode:
         pytest.skip("another user may not run this interpreter")
     return subprocess.run(
-        [*NOBODY, *PROBE, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
+        [*UNPRIVILEGED, *PROBE, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
     )
 
 
@@ -112,7 +112,7 @@ def test_an_unreadable_file_is_a_missing_permission(public: Path) -> None:
     for file in folder.iterdir():
         file.chmod(0o600)
     for path in (folder / "0.jpg", folder):
-        done = _as_nobody(path, *QUICK)
+        done = _as_unprivileged(path, *QUICK)
         assert done.returncode == 3 and "try:" in done.stderr, done.stderr
 
 
@@ -120,7 +120,7 @@ def test_one_unreadable_file_is_left_out(public: Path) -> None:
     """Among others, it is counted and the rest is probed."""
     folder = _images(public / "data")
     (folder / "0.jpg").chmod(0o600)
-    done = _as_nobody(folder, *QUICK)
+    done = _as_unprivileged(folder, *QUICK)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["files_used"] == 11 and "1 files skipped: not readable" in found["notes"]
@@ -130,7 +130,7 @@ def test_an_unprivileged_user_gets_the_truth(public: Path) -> None:
     """Another user's files are evicted and proved cold by bytes; what cannot be known is null and has a note."""
     folder = _images(public / "data")
     subprocess.run(["sync", "-f", str(folder)], check=True)
-    done = _as_nobody(folder, *QUICK)
+    done = _as_unprivileged(folder, *QUICK)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     ladder = [phase for phase in found["phases"] if phase["name"] == "files"]
@@ -141,17 +141,17 @@ def test_an_unprivileged_user_gets_the_truth(public: Path) -> None:
 
 
 def test_dropping_all_caches_needs_permission(public: Path) -> None:
-    """`--drop-caches` by somebody who may not is a missing permission, before anything is read."""
-    done = _as_nobody(_images(public / "data"), *QUICK, "--drop-caches")
+    """`--drop-caches` by a user who may not is a missing permission, before anything is read."""
+    done = _as_unprivileged(_images(public / "data"), *QUICK, "--drop-caches")
     assert done.returncode == 3 and "drop_caches" in done.stderr
 
 
 def test_json_has_the_names_of_fio(tmp_path: Path, loaderprobe: Run) -> None:
-    """Bandwidth, IOPS and latencies are where somebody who knows fio's JSON looks for them."""
+    """Bandwidth, IOPS and latencies are where a user who knows fio's JSON looks for them."""
     done = loaderprobe("bandwidth", _images(tmp_path / "data"), *QUICK)
     found: dict[str, Any] = json.loads(done.stdout)
     phase = found["phases"][0]
-    assert (found["schema"], found["schema_version"]) == ("loaderprobe/bandwidth", 2)
+    assert (found["schema"], found["schema_version"]) == ("loaderprobe/bandwidth", 3)
     assert {"bw_bytes", "iops", "runtime", "io_bytes", "total_ios", "clat_ns"} <= phase.keys()
     assert {"min", "max", "mean", "stddev", "N", "percentile"} == phase["clat_ns"].keys()
     assert phase["clat_ns"]["percentile"]["99.000000"] > 0
@@ -159,7 +159,7 @@ def test_json_has_the_names_of_fio(tmp_path: Path, loaderprobe: Run) -> None:
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
-def test_fio_makes_the_same_legs(tmp_path: Path, loaderprobe: Run) -> None:
+def test_fio_makes_the_same_phases(tmp_path: Path, loaderprobe: Run) -> None:
     """One flag has fio read the same files; what it cannot do is missing with a reason."""
     done = loaderprobe("bandwidth", _images(tmp_path / "data"), "--engine", "fio", "--readers", "1", *QUICK[2:])
     found = json.loads(done.stdout)

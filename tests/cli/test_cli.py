@@ -17,7 +17,7 @@ import pytest
 
 from loaderprobe import __version__
 from loaderprobe.compute.torch import ROCM
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from loaderprobe.system.environment import list_gpus
 from tests.conftest import Run
@@ -31,7 +31,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     """A real sweep over generated data: (run directory, its --json)."""
     place = tmp_path_factory.mktemp("sweep")
     command = [
-        sys.executable, "-m", "loaderprobe.cli", "sweep", "--workers", "1", "--resolutions", "64x48", "--json",
+        sys.executable, "-m", "loaderprobe", "sweep", "--workers", "1", "--resolutions", "64x48", "--json",
         "--compute", "emulated:100", "--data-dir", str(place / "data"), "--out", str(place / "run"), *map(str, SMALL),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
@@ -228,7 +228,7 @@ def start_hanging(tmp_path: Path, photographs: FileSet) -> tuple[subprocess.Pope
         (data / "a" / f"{index}.jpg").write_bytes(path.read_bytes())
     os.mkfifo(tmp_path / "alive")
     command = [
-        sys.executable, "-m", "loaderprobe.cli", "sweep", str(data), "--workers", "1", "--compute", "emulated:100",
+        sys.executable, "-m", "loaderprobe", "sweep", str(data), "--workers", "1", "--compute", "emulated:100",
         "--loader", "tests.planted.loaders:Hanging", "--out", str(tmp_path / "run"), *map(str, SMALL),
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

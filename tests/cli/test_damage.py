@@ -15,7 +15,7 @@ from loaderprobe.api import sweep as verb
 from loaderprobe.cli import main
 from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory
-from tests.stored import stored_run
+from tests.stored import full_run
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -37,7 +37,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     """A run of three measurements and a failure."""
-    return stored_run(tmp_path / "run")
+    return full_run(tmp_path / "run")
 
 
 def measurement_path(run: RunDirectory) -> Path:
@@ -57,8 +57,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "cut": (lambda path: path.read_bytes()[:2000], "is damaged"),
     "empty": (lambda path: b"", "is damaged"),
     "no UTF-8": (lambda path: path.read_bytes().replace(b"500x375", b"500\xff375"), "is damaged"),
-    "other schema": (lambda path: encode("files", {}), "is loaderprobe/files version 2"),
-    "other version": (lambda path: path.read_bytes().replace(b'_version":2', b'_version":7'), "version 7"),
+    "other schema": (lambda path: encode("files", {}), "is loaderprobe/files version 3"),
+    "other version": (lambda path: path.read_bytes().replace(b'_version":3', b'_version":7'), "version 7"),
     "type": (lambda path: altered(path, lambda m: m.update(wall_s="long")), "Expected `float`"),
     "infinite": (lambda path: path.read_bytes().replace(b'"wall_s":5.0', b'"wall_s":1e400'), "out of range"),
     "absurd": (lambda path: path.read_bytes().replace(b'"wall_s":5.0', b'"wall_s":1e300'), "beyond"),
@@ -154,10 +154,10 @@ def test_a_name_in_a_run_leads_nowhere_else(cli: Cli, run: RunDirectory) -> None
 
 
 def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loaders and computes of somebody's own, known or not, are only words; resuming says what it will import."""
+    """Loaders and computes of third parties, known or not, are only words; resuming says what it will import."""
     (tmp_path / "surprise.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    run = stored_run(tmp_path / "run", loader="surprise:Loader")
+    run = full_run(tmp_path / "run", loader="surprise:Loader")
     code, out, _ = cli("report", run.path, "--format", "csv")
     assert code == 0 and "surprise:Loader" in out and "surprise" not in sys.modules
     monkeypatch.setattr(verb, "measure", lambda *_: None)
@@ -165,9 +165,9 @@ def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, mon
     assert "its module surprise is going to be imported" in err and "surprise" not in sys.modules
 
 
-def test_a_run_with_a_name_that_nobody_knows_is_shown_and_not_resumed(cli: Cli, tmp_path: Path) -> None:
+def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(cli: Cli, tmp_path: Path) -> None:
     """`report` shows it; `--resume` ends with exit code 2 before it begins."""
-    run = stored_run(tmp_path / "run", loader="gone")
+    run = full_run(tmp_path / "run", loader="gone")
     assert cli("report", run.path)[0] == 0
     code, out, err = cli("sweep", "--resume", run.path)
     assert (code, out) == (2, "") and "there is no loader named 'gone'" in err

@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from loaderprobe.cli.app import app
-from tests.api.stored import store_run
+from tests.stored import plain_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stored run of four configurations."""
-    return store_run(tmp_path_factory.mktemp("stored") / "run").path
+    return plain_run(tmp_path_factory.mktemp("stored") / "run").path
 
 
 def report(*arguments: object) -> Result:

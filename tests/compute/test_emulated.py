@@ -14,7 +14,7 @@ BATCH = (SimpleNamespace(shape=(100, 3)), None)
 
 
 def test_the_host_runs_two_steps_ahead() -> None:
-    """Two steps are handed over at once; the third waits for the first to end."""
+    """Two steps are submitted at once; the third waits for the first to end."""
     clock = FakeClock()
     device = EmulatedCompute(example_arguments(clock, compute="emulated:100"))
     start = clock.now_ns()

@@ -116,7 +116,7 @@ def test_nvml_knows_the_gpu_by_our_uuid() -> None:
     ],
 )  # fmt: skip
 def test_options_train_without_waiting_for_the_gpu(options: dict[str, Any]) -> None:
-    """A step of them is handed over, and torch sees no call that synchronises."""
+    """A step of them is submitted, and torch sees no call that synchronises."""
     compute = CudaCompute(example_arguments(SystemClock(), compute="cuda", **options))
     batch = host_batch()
     for _ in range(3):
@@ -132,7 +132,7 @@ def test_options_train_without_waiting_for_the_gpu(options: dict[str, Any]) -> N
 
 
 def test_jpeg_files_are_decoded_on_the_gpu() -> None:
-    """A picture of one colour keeps it, whatever is cropped, and is normalised as by the workers."""
+    """An image of one colour keeps it, whatever is cropped, and is normalised as by the workers."""
     from torchvision.io import encode_jpeg
 
     color = torch.tensor([120, 60, 200], dtype=torch.uint8)

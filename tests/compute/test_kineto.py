@@ -170,7 +170,7 @@ def test_loader_kernels_are_on_a_second_stream_or_from_another_thread(shape: Sha
     assert found.records.loader == (False, True, False, True, False)
 
 
-def test_without_knowing_the_backward_thread_only_streams_tell() -> None:
+def test_without_knowing_the_backward_thread_only_streams_show_it() -> None:
     """Otherwise half of the training would be called loading."""
     events = [*kernel(1000, 3000), *kernel(3000, 3500, thread=BACKWARD)]
     found = convert(events, window(5, backward_threads=frozenset()))

@@ -36,7 +36,7 @@ def test_the_scarcest_resource_decides(changes: dict[str, Any], expected: float)
 
 
 def test_above_48_kib_the_profilers_zero_is_not_believed() -> None:
-    """It is computed anew, and unknown where the device is not known; a zero below may be true."""
+    """It is computed again, and unknown where the device is not known; a zero below may be true."""
     told = launch(**{"shared memory": 65536, "est. achieved occupancy %": 0})
     assert occupancy(told, HOPPER) == pytest.approx(0.375)
     assert occupancy(told, None) is None
@@ -55,7 +55,7 @@ def test_what_is_not_known_is_none() -> None:
 
 
 def test_limits_come_from_the_device() -> None:
-    """Consumer GPUs hold fewer blocks; a torch that tells too little gives none."""
+    """Consumer GPUs hold fewer blocks; a torch that reports too little gives none."""
     properties = SimpleNamespace(
         multi_processor_count=128, max_threads_per_multi_processor=1536, regs_per_multiprocessor=65536,
         shared_memory_per_multiprocessor=102400, major=8, minor=9,

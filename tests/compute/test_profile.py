@@ -1,4 +1,4 @@
-"""The window itself: with torch's real profiler on the CPU, and with a fake of what it hands over."""
+"""The window itself: with torch's real profiler on the CPU, and with a fake of its records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CPU = (ProfilerActivity.CPU,)
 
 
 class Played:
-    """A device that notes what it is told, in order."""
+    """A device that notes its calls, in order."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -133,7 +133,7 @@ class Event:
 
 
 def test_events_of_an_older_torch_become_plain_values() -> None:
-    """Without activities; with the fields of kernels where they are handed over, and can be read."""
+    """Without activities; with the fields of kernels where they are given, and can be read."""
     (found,) = raw_events([Event('"grid": [4, 1, 1], "stream": 7')])
     assert (found.activity, found.name, found.resource, found.correlation) == (None, "kernel", 7, 3)
     assert found.details == {"grid": [4, 1, 1], "stream": 7}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import torch
@@ -14,47 +14,25 @@ from loaderprobe.compute.step import NoCompute, StepCompute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.testing import FakeClock, example_arguments
+from tests.compute.fake_gpu import Gpu
 
 STEP_S = 0.010
 LAUNCH_S = 0.001
 
 
-class Gpu:
-    """CUDA on a fake clock: events are reached when the steps before them have run, one after the other."""
+class SteppingGpu(Gpu):
+    """One whose steps all take as long to launch, and to run."""
 
-    def __init__(self, clock: FakeClock) -> None:
-        self.clock = clock
-        self.free_ns = 0
-
-    def launch(self, batch: Any) -> None:
+    def step(self, batch: Any) -> None:
         """A step that returns at once."""
         self.clock.sleep(LAUNCH_S)
-        self.free_ns = max(self.free_ns, self.clock.now_ns()) + round(STEP_S * 1e9)
-
-    def synchronize(self) -> None:
-        """Wait."""
-        self.clock.sleep(max(0, self.free_ns - self.clock.now_ns()) / 1e9)
-
-    def event(self, *, enable_timing: bool) -> Any:
-        """As torch.cuda.Event."""
-        gpu = self
-
-        class Event:
-            reached_ns = 0
-
-            def record(self) -> None:
-                self.reached_ns = max(gpu.free_ns, gpu.clock.now_ns())
-
-            def elapsed_time(self, other: Self) -> float:
-                return (other.reached_ns - self.reached_ns) / 1e6
-
-        return Event()
+        self.launch(STEP_S)
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> SteppingGpu:
     """In use, as far as the step can see."""
-    found = Gpu(FakeClock())
+    found = SteppingGpu(FakeClock())
     monkeypatch.setattr(module, "_cuda_in_use", lambda: True)
     cuda = SimpleNamespace(Event=found.event, synchronize=found.synchronize, get_device_name=lambda: "Fake GPU")
     monkeypatch.setattr(torch, "cuda", cuda)
@@ -75,9 +53,9 @@ def test_a_step_on_the_cpu_ends_when_it_returns() -> None:
     assert (info.synchronous, info.specified_images_per_s, info.device) == (True, None, "CPU")
 
 
-def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> None:
+def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: SteppingGpu) -> None:
     """Steps are launched in 1 ms each and run for 10 ms each; only the end of a segment is waited for."""
-    compute = StepCompute(gpu.launch, example_arguments(gpu.clock))
+    compute = StepCompute(gpu.step, example_arguments(gpu.clock))
     for _ in range(5):
         compute.step(None)
     ended = compute.finish()
@@ -88,11 +66,11 @@ def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> Non
     assert (compute.info().synchronous, compute.info().device) == (False, "Fake GPU")
 
 
-def test_a_step_that_waits_for_its_device_is_synchronous(gpu: Gpu) -> None:
+def test_a_step_that_waits_for_its_device_is_synchronous(gpu: SteppingGpu) -> None:
     """As with loss.item(): at the end there is nothing left to wait for."""
 
     def step(batch: Any) -> None:
-        gpu.launch(batch)
+        gpu.step(batch)
         gpu.synchronize()
 
     compute = StepCompute(step, example_arguments(gpu.clock))
@@ -114,7 +92,7 @@ def test_whatever_a_step_raises_is_named_as_its_own(error: Exception) -> None:
     assert caught.value.__cause__ is error
 
 
-def test_what_torch_tells_of_a_worker_is_not_the_steps_own() -> None:
+def test_what_torch_reports_of_a_worker_is_not_the_steps_own() -> None:
     """It arrives by a signal, in the midst of whatever runs."""
 
     def step(batch: Any) -> None:

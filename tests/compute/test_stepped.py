@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Self
 
 import pytest
 import torch
 
 from loaderprobe.compute.stepped import StepEvents
 from loaderprobe.testing import FakeClock
+from tests.compute.fake_gpu import Gpu
 
 DEVICE = torch.device("cuda", 0)
-
-
-class Gpu:
-    """One stream on a fake clock, behind the host."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.clock, self.free_ns, self.made, self.waits = clock, 0, 0, 0
-
-    def launch(self, seconds: float) -> None:
-        self.free_ns = max(self.free_ns, self.clock.now_ns()) + round(seconds * 1e9)
-
-    def synchronize(self, device: Any) -> None:
-        self.waits += 1
-        self.clock.sleep(max(0, self.free_ns - self.clock.now_ns()) / 1e9)
-
-    def event(self, *, enable_timing: bool) -> Any:
-        gpu = self
-        gpu.made += 1
-
-        class Event:
-            reached_ns = 0
-
-            def record(self, stream: Any) -> None:
-                self.reached_ns = max(gpu.free_ns, gpu.clock.now_ns())
-
-            def elapsed_time(self, other: Self) -> float:
-                return (other.reached_ns - self.reached_ns) / 1e6
-
-        return Event()
 
 
 @pytest.fixture

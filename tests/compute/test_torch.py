@@ -54,7 +54,7 @@ def test_cuda_steps_end_in_order_on_the_host_clock() -> None:
 
 
 def test_bytes_are_normalised_on_the_device_as_floats_are_in_the_workers() -> None:
-    """Training sees the same numbers, whichever way they were handed over."""
+    """Training sees the same numbers, whichever way they were sent."""
     pixels = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
     worker = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION)])
     images, _ = CpuCompute(example_arguments(SystemClock(), compute="cpu")).copy(

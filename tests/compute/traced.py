@@ -56,7 +56,7 @@ def kernel(
     begin_us: float, end_us: float, *, launched_us: float | None = None, thread: int = TRAINING,
     name: str = "sm90_xmma_fprop", details: Mapping[str, Any] = SHAPE, **changes: Any,
 ) -> list[RawEvent]:  # fmt: skip
-    """A kernel and its launch, 10 us before it unless told."""
+    """A kernel and its launch, 10 us before it unless given."""
     number = next(_numbers)
     at = begin_us - 10 if launched_us is None else launched_us
     return [

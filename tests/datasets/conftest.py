@@ -15,19 +15,19 @@ from PIL import Image
 from loaderprobe.datasets.generate.generate import generate
 from loaderprobe.datasets.generate.request import SetRequest
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 Make = Callable[..., Path]
-AsNobody = Callable[[], AbstractContextManager[None]]
+AsUnprivileged = Callable[[], AbstractContextManager[None]]
 
 
 def _silent(done: int, total: int) -> None:
-    """Nobody listens."""
+    """No listener."""
 
 
 def make_set(root: Path, **changes: object) -> Path:
     """A set of 70 small images in three chunks, made in this process unless `changes` say otherwise."""
-    options: dict[str, object] = {"count": 70, "processes": 1, "progress": _silent, "on_picture": _silent}
-    asked: dict[str, object] = {"resolution": (64, 48), "classes": 3, "pictures": 4}
+    options: dict[str, object] = {"count": 70, "processes": 1, "progress": _silent, "on_base_image": _silent}
+    asked: dict[str, object] = {"resolution": (64, 48), "classes": 3, "base_images": 4}
     for name, value in changes.items():
         (options if name in options else asked)[name] = value
     return generate(root, SetRequest(**asked), **options)  # type: ignore[arg-type]  # a test says what it changes by name
@@ -60,9 +60,9 @@ def open_path() -> Iterator[Path]:
 
 
 @pytest.fixture
-def as_nobody() -> AsNobody:
+def as_unprivileged() -> AsUnprivileged:
     """A context without root's right to read and write everything; for other users it changes nothing."""
-    # Pillow loads its formats on first use, from a place that nobody need be able to read.
+    # Pillow loads its formats on first use, from a place that may be unreadable.
     Image.init()
 
     @contextmanager
@@ -70,7 +70,7 @@ def as_nobody() -> AsNobody:
         if os.geteuid() != 0:
             yield
             return
-        os.seteuid(NOBODY)
+        os.seteuid(UNPRIVILEGED)
         try:
             yield
         finally:

@@ -49,7 +49,7 @@ def example_phase(readers: int, bw_bytes: float, **changes: Any) -> BandwidthPha
         storage_bytes=round(3 * 1.02 * bw_bytes),
         cold_fraction=1.0,
         amplification=1.02,
-        foreign_bytes_per_s=0.0,
+        other_bytes_per_s=0.0,
         resident_before=0.0,
         cache="cold",
         first_third_bw_bytes=bw_bytes,
@@ -80,11 +80,11 @@ def example_bandwidth() -> BandwidthReport:
         phases=(
             example_phase(1, 61.3e6),
             example_phase(2, 118e6),
-            example_phase(4, 204e6, foreign_bytes_per_s=12.5e6),
+            example_phase(4, 204e6, other_bytes_per_s=12.5e6),
             example_phase(8, 287e6, settled=False, bw_low=241e6, bw_high=333e6),
             example_phase(
                 16, 296e6, cache="unproved", storage_bytes=None, cold_fraction=None, amplification=None,
-                resident_before=None, foreign_bytes_per_s=None,
+                resident_before=None, other_bytes_per_s=None,
             ),
             example_phase(32, 301e6, at_least=True, notes=("the probe kept 15.5 of 16 cores busy",)),
             example_phase(16, 322e6, name="direct"),
@@ -102,7 +102,10 @@ def example_bandwidth() -> BandwidthReport:
         ),
         kind=DeviceKind(
             kind="unknown",
-            sentence="Neither banked, serial nor latency-bound: one reader gets 20 % of what 32 get.",
+            sentence=(
+                "Neither a token bucket, nor a single server, nor latency-bound: "
+                "one reader gets 20 % of what 32 get."
+            ),
             evidence=(Evidence(metric="rate of 32 readers over that of one", value=4.91, threshold=1.25, unit="x"),),
         ),
         feeds=(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from loaderprobe.records.config import content_hash
-from loaderprobe.records.forecast import Forecast, Knee
+from loaderprobe.records.files import content_hash
+from loaderprobe.records.forecast import Knee
 from loaderprobe.records.options import OPTIONS, with_options
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
@@ -20,134 +20,11 @@ from loaderprobe.records.report import (
     Status,
     Summary,
 )
-from loaderprobe.records.verdict import (
-    Advice,
-    Bound,
-    Evidence,
-    Interval,
-    Rates,
-    Reason,
-    Speedup,
-    Speedups,
-    StepTime,
-    Verdict,
-    WorkerTime,
-)
+from loaderprobe.records.verdict import Verdict
 from loaderprobe.testing.fakes import example_config
-from loaderprobe.testing.machine import NO_GPU, example_environment
-from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
-
-
-def _gains(case: Case) -> Speedups:
-    whole, without_storage, without_preprocessing = case.loader
-    before = case.end_to_end(whole)
-
-    def gain(rate: float) -> Speedup:
-        value = rate / before
-        return Speedup(value=value, low=value * 0.96, high=value * 1.04, how=case.how)
-
-    return Speedups(
-        storage=gain(case.end_to_end(without_storage)),
-        preprocessing=gain(case.end_to_end(without_preprocessing)),
-        transport=None,
-        compute=gain(whole),
-    )
-
-
-def _bound(case: Case, gains: Speedups) -> Bound:
-    assert gains.storage
-    assert gains.compute
-    return Bound(
-        side=case.side,
-        cause=case.cause,
-        candidates=case.candidates,
-        reason=_reason(case, gains),
-        evidence=(
-            Evidence(metric="speed-up if storage were free", value=gains.storage.value, threshold=1.05, unit="x"),
-            Evidence(metric="speed-up if compute were free", value=gains.compute.value, threshold=1.05, unit="x"),
-            Evidence(metric="share of bytes read from storage", value=0.99, threshold=None, unit=""),
-        ),
-    )
-
-
-def _reason(case: Case, gains: Speedups) -> Reason:
-    """With the facts that the rule would leave."""
-    training = case.end_to_end(case.loader[0]) * (1 + case.drift)
-    facts: dict[str, float | str] = {
-        "judged": "training",
-        "images_per_s": training,
-        "loader_images_per_s": case.loader[0],
-        "compute_images_per_s": CEILING[case.compute],
-        "utilization": training / CEILING[case.compute],
-        "device": "emulated" if case.compute.startswith("emulated:") else "measured",
-    }
-    if case.cause == "balanced":
-        return Reason(code="no_speedup", facts={**facts, "least_speedup": 1.05})
-    if case.cause == "inconclusive":
-        return Reason(code="outside_noise_band", facts={**facts, "predicted_share": 1 + case.drift, "noise_band": 0.1})
-    for name in case.candidates:
-        facts[f"{name}_speedup"] = getattr(gains, name).value
-        facts[f"{name}_how"] = case.how
-    if case.cause == "either":
-        return Reason(code="speedups_alike", facts=facts)
-    resource = "preprocessing" if case.cause == "cpu" else case.cause
-    facts |= {"resource": resource, "speedup": getattr(gains, resource).value, "how": case.how}
-    if resource == "storage":
-        share = training * BYTES[case.resolution] / DISK_BYTES_PER_S
-        facts |= {"read_bytes_per_s": share * DISK_BYTES_PER_S, "ceiling_share": share}
-        facts["concurrency"] = float(max(1, case.workers))
-    if resource == "compute" and gains.storage and gains.storage.value >= 1.05:
-        facts |= {"input": "storage", "input_speedup": gains.storage.value, "input_how": case.how}
-    return Reason(code="all_cores_busy" if case.cause == "cpu" else "largest_speedup", facts=facts)
-
-
-def _rates(case: Case) -> Rates:
-    return Rates(
-        compute=CEILING[case.compute],
-        loader=case.loader[0],
-        loader_without_storage=case.loader[1],
-        loader_without_preprocessing=case.loader[2],
-        loader_without_transport=None,
-        cpu_limit=660.0,
-    )
-
-
-def _advice(case: Case, speed: float, gains: Speedups) -> tuple[Advice, ...]:
-    """Files in memory where storage is the limit; no faster device where training is input-bound."""
-    before = Interval(value=speed, low=speed * 0.97, high=speed * 1.03)
-    until = f"{CEILING[case.compute]:g}"
-    wasted = Advice(
-        action=f"A faster accelerator gains nothing until the loader delivers more than {until} images/s.",
-        predicted_images_per_s=speed, gain=1.0, before=before, after=before, how="measured",
-    )  # fmt: skip
-    if case.cause != "storage" or not gains.storage:
-        return (wasted,) if case.side == "input" else ()
-    gain, after = gains.storage.value, speed * gains.storage.value
-    cache = Advice(
-        action="keep the files in memory",
-        command="find /data/imagenet-like -type f -exec cat {} + >/dev/null",
-        predicted_images_per_s=after,
-        gain=gain,
-        before=before,
-        after=Interval(value=after, low=after * 0.9, high=after * 1.1),
-        how=case.how,
-        binds="preprocessing",
-    )
-    return (cache, wasted)
-
-
-def _forecasts(case: Case, speed: float) -> tuple[Forecast, ...]:
-    """One that was made and one that was refused."""
-    return (
-        Forecast(
-            changed="accelerator", to="mlperf-a100", binds="storage", how="estimated", refused=None,
-            images_per_s=Interval(value=speed, low=speed * 0.9, high=speed * 1.1),
-        ),
-        Forecast(
-            changed="prefetch_factor", to="4", images_per_s=None, binds=None, how="estimated",
-            refused="too few batches were recorded to know how their times vary",
-        ),
-    )  # fmt: skip
+from loaderprobe.testing.machine import example_environment
+from tests.examples.study import BATCH_SIZE, BYTES, CASES, Case
+from tests.examples.verdicts import forecasts_of, verdict_of
 
 
 def _knees(rows: Sequence[ConfigurationRow]) -> tuple[Knee, ...]:
@@ -168,7 +45,7 @@ def _knee(rows: Sequence[ConfigurationRow]) -> Knee:
         workers=best.config.loader.workers,
         images_per_s=best.verdict.images_per_s,
         how="measured",
-        binds="compute" if compute else "cores",
+        bottleneck="compute" if compute else "cores",
         forecasts=(),
     )
 
@@ -179,54 +56,11 @@ def _row(case: Case) -> ConfigurationRow:
         batch_size=BATCH_SIZE,
     )  # fmt: skip
     emulated = case.compute.startswith("emulated:")
-    verdict = _verdict(case)
+    verdict = verdict_of(case)
     return ConfigurationRow(
         config=config, status="measured", reason=None, verdict=verdict, emulated=emulated,
-        forecasts=_forecasts(case, verdict.images_per_s.value),
+        forecasts=forecasts_of(case, verdict.images_per_s.value),
     )  # fmt: skip
-
-
-def _verdict(case: Case) -> Verdict:
-    gains, predicted = _gains(case), case.end_to_end(case.loader[0])
-    speed = predicted * (1 + case.drift)
-    disk = speed * BYTES[case.resolution]
-    step_time, worker_time = _times(case, speed)
-    return Verdict(
-        images_per_s=Interval(value=speed, low=speed * 0.97, high=speed * 1.03),
-        rates_images_per_s=_rates(case),
-        gains=gains,
-        predicted_images_per_s=predicted,
-        prediction_error=case.drift,
-        input_wait_fraction=max(0.0, 1 - speed / CEILING[case.compute]),
-        accelerator_utilization=speed / CEILING[case.compute],
-        bytes_per_image=BYTES[case.resolution],
-        disk_read_bytes_per_s=disk,
-        cold_fraction=0.99,
-        disk_ceiling_fraction=disk / DISK_BYTES_PER_S,
-        read_amplification=0.99,
-        other_read_bytes_per_s=0.0,
-        instrument_cpu_fraction=0.002,
-        gpu={"unavailable": NO_GPU},
-        bound=_bound(case, gains),
-        advice=_advice(case, speed, gains),
-        step_time=step_time,
-        worker_time=worker_time,
-        files_were=None,
-        unavailable={"gains.transport": NO_TRANSPORT, "rates_images_per_s.loader_without_transport": NO_TRANSPORT},
-    )
-
-
-def _times(case: Case, speed: float) -> tuple[StepTime, WorkerTime]:
-    per_batch = BATCH_SIZE / speed
-    step = min(BATCH_SIZE / CEILING[case.compute], per_batch * 0.94)
-    blocked = BYTES[case.resolution] / DISK_BYTES_PER_S
-    share = max(0.0, max(1, case.workers) / speed - blocked)
-    return (
-        StepTime(
-            wait_s=max(0.0, per_batch * 0.97 - step), copy_s=per_batch * 0.02, step_s=step, other_s=per_batch * 0.01
-        ),
-        WorkerTime(cpu_s=share * 0.9, run_delay_s=share * 0.1, blocked_s=blocked),
-    )
 
 
 def _without_figures(row: ConfigurationRow, status: Status, reason: str) -> ConfigurationRow:
@@ -276,7 +110,7 @@ def _example_rows() -> tuple[ConfigurationRow, ...]:
     failed = _without_figures(
         rows[-1],
         "failed",
-        "a worker was killed by SIGBUS while it handed over its first batch: /dev/shm (64.0 MB) is too small for "
+        "a worker was killed by SIGBUS while it sent its first batch: /dev/shm (64.0 MB) is too small for "
         "8 workers with batches of 19.3 MB",
     )
     return (*rows[:6], skipped, *rows[6:], failed)

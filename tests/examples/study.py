@@ -1,6 +1,6 @@
 """The cases of the example study, with every kind of verdict among them.
 
-The figures belong together: gains follow from the rates, rates from one made-up machine whose disk
+The figures belong together: speed-ups follow from the rates, rates from one made-up machine whose disk
 delivers about 31 MB/s in random order. They are made up, not measured.
 """
 

@@ -172,7 +172,7 @@ def copied_pageable(steps: int = STEPS, **changes: Any) -> Timeline:
 
 
 def copied_beside(steps: int = STEPS, **changes: Any) -> Timeline:
-    """The next batch is copied on a stream of its own under the kernels of this one, and nobody waits for it."""
+    """The next batch is copied on a stream of its own under the kernels of this one, and nothing waits for it."""
     script = TimelineScript()
     for at in range(0, steps * 40_000, 40_000):
         script.step(at)

@@ -105,9 +105,12 @@ def tried(judge: Judge) -> Tried:
 
 def row(found: Diagnosis) -> Row:
     """What was cold, what was measured by taking it away, what is estimated, and what was said of the loader."""
-    gains = {name: getattr(found.gains, name) for name in ("storage", "preprocessing", "transport")}
-    by = {how: [name for name, gain in gains.items() if gain and gain.how == how] for how in ("measured", "estimated")}
-    missing = [name for name, gain in gains.items() if gain is None]
+    speedups = {name: getattr(found.speedups, name) for name in ("storage", "preprocessing", "transport")}
+    by = {
+        how: [name for name, speedup in speedups.items() if speedup and speedup.how == how]
+        for how in ("measured", "estimated")
+    }
+    missing = [name for name, speedup in speedups.items() if speedup is None]
     said = [note for note in found.notes if "left out" in note or "no data" in note or "restored" in note]
     parts = (by["measured"], by["estimated"], missing)
     return (found.cache, *(", ".join(part) or "-" for part in parts), "; ".join(said) or "-")

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from loaderprobe.loaders.alternatives import alternatives
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.testing import example_config
 
 
@@ -30,7 +30,7 @@ def test_a_way_that_is_taken_is_no_alternative(photographs: FileSet) -> None:
     assert [each.name for each in alternatives(config, photographs)] == ["pillow"]
 
 
-def test_files_that_cannot_be_decoded_tell_nothing(photographs: FileSet, tmp_path: Path) -> None:
+def test_files_that_cannot_be_decoded_show_nothing(photographs: FileSet, tmp_path: Path) -> None:
     """The loader meets them too, and says so."""
     (tmp_path / "bad.JPEG").write_bytes(b"\xff\xd8 no image")
     files = replace(photographs, root=str(tmp_path), paths=("bad.JPEG",), classes=(0,), size_bytes=(11,))

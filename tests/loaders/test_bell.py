@@ -33,7 +33,7 @@ def test_a_worker_hears_it_whatever_it_is_doing(tmp_path: Path) -> None:
         worker.join()
 
 
-def test_nobody_has_to_listen(tmp_path: Path) -> None:
+def test_a_listener_is_optional(tmp_path: Path) -> None:
     """A worker may have ended."""
     bells = Bells.create(tmp_path, 2)
     assert bells is not None

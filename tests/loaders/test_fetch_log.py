@@ -10,7 +10,7 @@ from loaderprobe.loaders.fetch_log import ROWS, FetchLog
 
 
 def test_the_switch_and_the_pool_are_seen_by_whoever_has_the_log_open(tmp_path: Path) -> None:
-    """It begins in mode C with no pool; what the parent sets, a worker reads."""
+    """It begins in the baseline with no pool; what the parent sets, a worker reads."""
     log = FetchLog.create(tmp_path / "log", 2)
     parent, worker = log.open("r+"), log.open("r+")
     assert (worker.mode, worker.pool) == ("baseline", 0)
@@ -33,7 +33,7 @@ def test_what_was_begun_before_a_switch_is_known(tmp_path: Path, started_ns: int
 
 
 def test_a_row_of_an_older_batch_in_the_same_place_does_not_count(tmp_path: Path) -> None:
-    """Rows are used again after 8192 batches of a lane; only the number tells whose a row is."""
+    """Rows are used again after 8192 batches of a lane; only the number shows whose a row is."""
     log = FetchLog.create(tmp_path / "log", 1).open("r+")
     log.rows[0, 3, :2] = (4, 100)
     assert log.begun_before(3, 1, 200)

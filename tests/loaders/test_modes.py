@@ -47,7 +47,7 @@ def modes(data: Counting, place: Path, **options: Any) -> tuple[list[Any], Worke
 
 
 def test_preprocessing_and_handing_over_can_be_left_out(tmp_path: Path) -> None:
-    """Q makes no sample and hands over those made before; T makes them and hands over their number."""
+    """Cached samples are returned without making any; without transport they are made and only counted."""
     data = Counting()
     (first, again, count, last), records = modes(data, tmp_path)
     assert torch.equal(first, again)
@@ -58,7 +58,7 @@ def test_preprocessing_and_handing_over_can_be_left_out(tmp_path: Path) -> None:
 
 
 def test_what_a_function_of_the_users_does_to_a_batch_is_preprocessing(tmp_path: Path) -> None:
-    """Its own collate_fn runs in T, does not run in Q, and is no part of handing over."""
+    """Its own collate_fn runs without transport, and does not run with cached samples."""
     calls: list[int] = []
 
     def counted(samples: list[torch.Tensor]) -> torch.Tensor:
@@ -88,7 +88,7 @@ class Broken(Counting):
 
 
 def test_nothing_is_listened_to_and_nothing_is_kept_after_an_error(tmp_path: Path) -> None:
-    """Later files are nobody's business, and the process has as many open as before."""
+    """Later files do not count, and the process has as many open as before."""
     before = meters()
     loader = DataLoader(Broken(), batch_size=4)
     with (

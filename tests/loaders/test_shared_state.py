@@ -102,7 +102,7 @@ def test_what_is_too_large_is_said_beforehand(monkeypatch: pytest.MonkeyPatch) -
     assert (counter[0].item(), cache[0].item()) == (0.0, 1.0)
 
 
-def test_a_manager_is_told_of() -> None:
+def test_a_manager_is_reported() -> None:
     """Its state is in a process of its own."""
     with multiprocessing.Manager() as manager, shared_state_kept(_loader(seen=manager.list())) as state:
         assert any("Manager" in note for note in state.notes)

@@ -26,7 +26,7 @@ def _driven(folder: Path, workers: int) -> tuple[SwitchedLoader, list[str]]:
 
 
 def test_a_mode_holds_for_batches_not_yet_begun(tmp_path: Path) -> None:
-    """In mode Q a sample made before is handed over instead; back in C, batches are themselves again."""
+    """With cached samples, one made before is returned; back in the baseline, batches are themselves again."""
     driven, _ = _driven(tmp_path, 0)
     with driven:
         batches = driven.batches()
@@ -39,7 +39,7 @@ def test_a_mode_holds_for_batches_not_yet_begun(tmp_path: Path) -> None:
         assert driven.records().images == (4, 4, 4)
 
 
-def test_mode_t_hands_over_a_count(tmp_path: Path) -> None:
+def test_without_transport_a_count_is_sent(tmp_path: Path) -> None:
     """Once those made ahead are gone."""
     driven, _ = _driven(tmp_path, 1)
     with driven:
@@ -53,7 +53,7 @@ def test_mode_t_hands_over_a_count(tmp_path: Path) -> None:
 
 
 def test_files_that_are_gone_are_met_where_they_are_read(tmp_path: Path) -> None:
-    """Mode Q reads them as well."""
+    """Cached samples read them as well."""
     driven, paths = _driven(tmp_path, 0)
     with driven:
         next(driven.batches())
@@ -67,7 +67,7 @@ def _ended(code: int | None) -> Any:
     return SimpleNamespace(pid=7, exitcode=code, sentinel=0, join=lambda _: None)
 
 
-def test_the_exit_code_tells_what_ended_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exit_code_shows_what_ended_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bus errors are shared memory that has run out; a worker that lives is no trouble."""
     monkeypatch.setattr(switched, "wait", lambda sentinels, timeout: sentinels)
     found = dead_worker([_ended(None), _ended(-signal.SIGBUS)])

@@ -14,7 +14,8 @@ from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders import torch as torch_loader
 from loaderprobe.loaders.images import EncodedFiles, ImageFiles, decode
 from loaderprobe.loaders.torch import TorchLoader, image_loader, shared_memory_needed
-from loaderprobe.records.config import Decoder, FileSet, Pipeline
+from loaderprobe.records.config import Decoder, Pipeline
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import with_options
 from loaderprobe.testing import example_config
 
@@ -64,7 +65,7 @@ def test_pipelines_and_decoders_give_the_same_kind_of_sample(
 
 
 def test_decoders_agree(photographs: FileSet) -> None:
-    """Both decode the same picture, but for rounding."""
+    """Both decode the same image, but for rounding."""
     path = photographs.absolute(0, 1)[0]
     pillow = torch.from_numpy(np.array(decode(path, "pillow"))).permute(2, 0, 1).float()
     assert (pillow - decode(path, "torchvision").float()).abs().mean() < 1.0
@@ -125,7 +126,7 @@ def test_files_stay_encoded_for_a_gpu_that_decodes(photographs: FileSet, tmp_pat
 
 
 def test_an_empty_file_is_named(photographs: FileSet, tmp_path: Path) -> None:
-    """It has no bytes to hand over."""
+    """It has no bytes to send."""
     (tmp_path / "none.JPEG").write_bytes(b"")
     files = replace(photographs, root=str(tmp_path), paths=("none.JPEG",), classes=(0,), size_bytes=(0,))
     with pytest.raises(BadValue, match=r"none\.JPEG is empty"):

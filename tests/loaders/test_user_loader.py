@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.error_origin import blamed
+from loaderprobe.loaders.error_origin import origin_of
 from loaderprobe.loaders.opened import OpenedFiles
 from loaderprobe.loaders.pool import Pool
 from loaderprobe.loaders.random_state import random_state_kept
-from loaderprobe.loaders.user_loader import OwnLoader
+from loaderprobe.loaders.user_loader import UserLoader
 from tests.api.samples import Dreaming, Moving, Numbers
 
 
@@ -72,7 +72,7 @@ def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     assert listener.heard() == []
 
 
-def test_batches_and_samples_are_told_apart() -> None:
+def test_batches_and_samples_are_separate() -> None:
     """Without a collate_fn a data set yields one sample, or batches of its own."""
     image, images, labels = torch.zeros(3, 8, 8), torch.zeros(6, 3, 8, 8), torch.zeros(6)
     assert [samples_without_collation(item) for item in ((image, 1), image, images, (images, labels))] == [1, 1, 6, 6]
@@ -86,18 +86,19 @@ def test_batches_and_samples_are_told_apart() -> None:
     ]
 
 
-def test_errors_are_blamed_on_whose_they_are() -> None:
+def test_errors_name_their_origin() -> None:
     """By what a worker's traceback holds; the last line that names the error begins its message."""
     text = (
         "Caught KeyError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
         "  File \"watch.py\", line 1, in fetch\n    batch = self._make(fetcher)\nKeyError: 'label'\n"
     )
-    assert blamed(KeyError(text)).message.startswith("the data set raised KeyError")
-    assert blamed(RuntimeError(text)).message == "the data set raised KeyError: 'label', in a worker"
+    assert origin_of(KeyError(text)).message.startswith("the data set raised KeyError")
+    assert origin_of(RuntimeError(text)).message == "the data set raised KeyError: 'label', in a worker"
     assert (
-        blamed(RuntimeError("DataLoader timed out")).message == "the loader raised RuntimeError: DataLoader timed out"
+        origin_of(RuntimeError("DataLoader timed out")).message
+        == "the loader raised RuntimeError: DataLoader timed out"
     )
-    assert blamed(ValueError()).message == "the loader raised ValueError"
+    assert origin_of(ValueError()).message == "the loader raised ValueError"
 
 
 def test_generators_go_back_to_where_they_were() -> None:
@@ -118,24 +119,24 @@ def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
     """The loader keeps its own settings, and what may be done with a sub-class is less."""
     loader = DataLoader(Numbers(), batch_size=4, num_workers=2, persistent_workers=True)
     before = dict(vars(loader))
-    assert OwnLoader(loader, tmp_path).modes() == {"baseline", "warm", "cached_samples", "no_transport"}
+    assert UserLoader(loader, tmp_path).modes() == {"baseline", "warm", "cached_samples", "no_transport"}
     assert vars(loader) == before
-    assert OwnLoader(Moving(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == {
+    assert UserLoader(Moving(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == {
         "baseline",
         "warm",
         "cached_samples",
     }
-    assert OwnLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {"baseline", "warm", "cached_samples"}
+    assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {"baseline", "warm", "cached_samples"}
 
 
 def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
-    """Its batches cannot be told from each other, so nothing is measured."""
+    """Its batches cannot be separated, so nothing is measured."""
 
     class Foreign(DataLoader[Any]):
         def __iter__(self) -> Any:
             yield from ([1], [2])
 
-    with OwnLoader(Foreign(Numbers(), batch_size=4), tmp_path) as own:
+    with UserLoader(Foreign(Numbers(), batch_size=4), tmp_path) as own:
         next(own.batches())
         with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
             own.check()

@@ -12,7 +12,8 @@ from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import Session
 from loaderprobe.protocols import Compute, Files
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import (
     FakeClock,

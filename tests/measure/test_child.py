@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction, segments_of
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, Segment
 from loaderprobe.system.device import locate
 from tests.conftest import MeasureReal
@@ -58,7 +58,7 @@ def test_cold_reads_of_the_serial_loader_agree_with_the_files_consumed(serial: M
     assert share == pytest.approx(1.0, abs=0.05)
 
 
-@pytest.mark.alone  # the device counts everybody's reads
+@pytest.mark.alone  # the device counts the reads of all processes
 def test_cold_reads_agree_with_the_device(serial: Measurement) -> None:
     """What the device reports to have read is what was delivered, within 10 % (serial: nothing is read ahead).
 

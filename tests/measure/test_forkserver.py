@@ -15,13 +15,13 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.forkserver import ForkServer
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.runner import run_configuration
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.testing import example_config, example_files
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     """One for all tests here: it takes seconds to start."""
     with forkserver() as started:
         yield started
@@ -33,31 +33,31 @@ def order(files: FileSet) -> Order:
     return Order(config=config, files=files, budget_s=8.0, begin_ns=SystemClock().now_ns())
 
 
-def run(server: ForkServer, files: FileSet) -> Measurement | RunFailure:
+def run(fork_server: ForkServer, files: FileSet) -> Measurement | RunFailure:
     return run_configuration(
-        order(files), clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None, start=server.start
+        order(files), clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None, start=fork_server.start
     )
 
 
-def test_each_configuration_has_a_process_of_its_own(server: ForkServer, photographs: FileSet) -> None:
+def test_each_configuration_has_a_process_of_its_own(fork_server: ForkServer, photographs: FileSet) -> None:
     """One after the other is measured, in children that are not each other's."""
-    assert isinstance(run(server, photographs), Measurement)
-    assert isinstance(run(server, photographs), Measurement)
+    assert isinstance(run(fork_server, photographs), Measurement)
+    assert isinstance(run(fork_server, photographs), Measurement)
 
 
-def test_what_goes_wrong_in_a_child_is_a_failure_with_its_reason(server: ForkServer, photographs: FileSet) -> None:
+def test_what_goes_wrong_in_a_child_is_a_failure_with_its_reason(fork_server: ForkServer, photographs: FileSet) -> None:
     """Files that are not there end that child alone; the next one is born all the same."""
-    failure = run(server, example_files(64))
+    failure = run(fork_server, example_files(64))
     assert isinstance(failure, RunFailure)
     assert failure.exit_code
     assert "/nowhere" in failure.reason
-    assert isinstance(run(server, photographs), Measurement)
+    assert isinstance(run(fork_server, photographs), Measurement)
 
 
-def test_a_killed_child_is_told_by_its_signal(server: ForkServer, tmp_path: Path) -> None:
+def test_a_killed_child_is_told_by_its_signal(fork_server: ForkServer, tmp_path: Path) -> None:
     """The forkserver waits for its children and passes on how they ended."""
     (tmp_path / "order.json").write_bytes(b"no order")
-    child = server.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+    child = fork_server.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait(60) in (-signal.SIGKILL, 1)
     assert child.stdout is not None
@@ -89,11 +89,12 @@ def test_files_of_the_current_directory_shadow_nothing(
         assert isinstance(run(started, photographs), Measurement)
 
 
-def test_waiting_has_a_limit(server: ForkServer, tmp_path: Path, photographs: FileSet) -> None:
+def test_waiting_has_a_limit(fork_server: ForkServer, tmp_path: Path, photographs: FileSet) -> None:
     """A child that takes longer than it may is reported as such, and can still be ended."""
     hung = run_configuration(
-        order(photographs), clock=SystemClock(), time_limit_s=0.0, on_event=lambda _: None, start=server.start
+        order(photographs), clock=SystemClock(), time_limit_s=0.0, on_event=lambda _: None, start=fork_server.start
     )
     assert isinstance(hung, RunFailure)
     assert "not finished after 0 s" in hung.reason
-    assert subprocess.run(["pgrep", "-P", str(server._process.pid)], capture_output=True, check=False).stdout == b""
+    children = subprocess.run(["pgrep", "-P", str(fork_server._process.pid)], capture_output=True, check=False)
+    assert children.stdout == b""

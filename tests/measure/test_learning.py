@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.learning import Learned, Learning, first_lap
-from loaderprobe.records.config import PartFiles
+from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import FirstLap, WorkerBatches
 from loaderprobe.testing import FakePageCache
 
@@ -78,7 +78,7 @@ def test_without_new_batches_files_are_as_found() -> None:
 
 
 @pytest.mark.parametrize(("again_wall_s", "access"), [(0.45, "fresh"), (1.0, "parts")])
-def test_where_no_bytes_are_counted_waiting_tells(again_wall_s: float, access: str) -> None:
+def test_where_no_bytes_are_counted_waiting_shows_it(again_wall_s: float, access: str) -> None:
     """On FUSE, workers that wait no more the second time met the cache."""
     assert decided(counts=False, again_wall_s=again_wall_s)[0].access == access
 

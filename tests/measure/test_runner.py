@@ -54,12 +54,12 @@ def test_a_child_that_says_why_becomes_a_failure_with_that_reason() -> None:
     events: list[Event] = []
     failure = run(
         """print('{"stage": "round 1", "done": 1, "total": 9}')
-print('{"stage": "round 1", "failure": "it broke", "hint": "mend it"}')
+print('{"stage": "round 1", "failure": "it broke", "hint": "repair it"}')
 sys.stderr.write("last words\\n"); sys.exit(5)""",
         events,
     )
     assert isinstance(failure, RunFailure)
-    assert (failure.stage, failure.reason, failure.hint, failure.exit_code) == ("round 1", "it broke", "mend it", 5)
+    assert (failure.stage, failure.reason, failure.hint, failure.exit_code) == ("round 1", "it broke", "repair it", 5)
     assert failure.log == ("last words",)
     assert events[0].done == 1
 

@@ -11,20 +11,20 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.readiness import REST_S, Readiness
-from loaderprobe.records.config import PartFiles
+from loaderprobe.records.files import PartFiles
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 from tests.measure.conftest import Measure, scripted_session
 
 
-def test_storage_is_named_with_its_exact_gain(measure_fake: Measure) -> None:
-    """2 workers, 2 ms CPU and 6 ms storage an image: 250 images/s cold, 1000 warm, so the gain is 4."""
+def test_storage_is_named_with_its_exact_speedup(measure_fake: Measure) -> None:
+    """2 workers, 2 ms CPU and 6 ms storage an image: 250 images/s cold, 1000 warm, so the speed-up is 4."""
     judged = verdict(measure_fake(Service(cpu_s=0.002, blocked_s=0.006), compute="emulated:100000"))
     assert judged.bound.cause == "storage"
     assert judged.bound.side == "input"
     assert judged.images_per_s.value == pytest.approx(250, rel=0.02)
-    assert judged.gains.storage is not None
-    assert judged.gains.storage.value == pytest.approx(4, rel=0.03)
-    assert judged.gains.storage.how == "measured"
+    assert judged.speedups.storage is not None
+    assert judged.speedups.storage.value == pytest.approx(4, rel=0.03)
+    assert judged.speedups.storage.how == "measured"
     assert judged.cold_fraction == pytest.approx(1)
 
 
@@ -65,7 +65,7 @@ def test_a_file_may_hold_many_samples() -> None:
 
 
 def test_compute_is_named_when_the_loader_is_faster(measure_fake: Measure) -> None:
-    """An accelerator of 100 images/s behind a loader of 1000 binds, and is fully used."""
+    """An accelerator of 100 images/s behind a loader of 1000 is the limit, and is fully used."""
     judged = verdict(measure_fake(Service(cpu_s=0.001, blocked_s=0.001), compute="emulated:100"))
     assert (judged.bound.side, judged.bound.cause) == ("compute", "compute")
     assert judged.images_per_s.value == pytest.approx(100, rel=0.001)
@@ -84,8 +84,8 @@ def test_preprocessing_is_named_by_experiment(measure_fake: Measure) -> None:
     """Decoding of 8 ms an image beside 1 ms of storage is the cause: reading without decoding was measured."""
     judged = verdict(measure_fake(Service(cpu_s=0.008, blocked_s=0.001), compute="emulated:100000"))
     assert judged.bound.cause == "preprocessing"
-    assert judged.gains.preprocessing is not None
-    assert judged.gains.preprocessing.how == "measured"
+    assert judged.speedups.preprocessing is not None
+    assert judged.speedups.preprocessing.how == "measured"
     assert judged.bound.reason.facts["how"] == "measured"
 
 
@@ -105,8 +105,8 @@ def test_cold_that_was_not_cold_gives_no_firm_word(measure_fake: Measure) -> Non
         )
     )
     assert judged.bound.cause == "inconclusive"
-    assert judged.gains.storage is None
-    assert "meant to be cold" in judged.unavailable["gains.storage"]
+    assert judged.speedups.storage is None
+    assert "meant to be cold" in judged.unavailable["speedups.storage"]
 
 
 def test_compute_binding_needs_no_cold_proof(measure_fake: Measure) -> None:
@@ -148,14 +148,14 @@ def test_serial_loading_adds_to_a_synchronous_step(measure_fake: Measure) -> Non
     assert judged.predicted_images_per_s == pytest.approx(100, rel=0.02)
 
 
-def test_a_warm_configuration_has_no_storage_to_gain(measure_fake: Measure) -> None:
-    """Files that are in memory make the gain without storage 1, performed."""
+def test_a_warm_configuration_has_no_storage_speedup(measure_fake: Measure) -> None:
+    """Files that are in memory make the speed-up of free storage 1, measured."""
     files = example_files(512)
     judged = verdict(
         measure_fake(Service(cpu_s=0.002, blocked_s=0.006), files=files, cache="warm", compute="emulated:9999")
     )
-    assert judged.gains.storage is not None
-    assert judged.gains.storage.value == pytest.approx(1, abs=0.01)
+    assert judged.speedups.storage is not None
+    assert judged.speedups.storage.value == pytest.approx(1, abs=0.01)
     assert judged.cold_fraction == pytest.approx(0)
 
 

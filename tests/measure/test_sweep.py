@@ -105,7 +105,7 @@ def test_without_a_budget_each_has_its_usual_time(
     assert [order.budget_s for order in runner.orders] == budgets
 
 
-def test_progress_grows_and_tells_the_time_left(run_directory: RunDirectory, measure_fake: Measure) -> None:
+def test_progress_grows_and_gives_the_time_left(run_directory: RunDirectory, measure_fake: Measure) -> None:
     """Shares rise from 0 towards 1, and the estimate falls once a configuration has been timed."""
     clock = FakeClock()
     heard: list[Progress] = []

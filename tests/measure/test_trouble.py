@@ -29,7 +29,7 @@ def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hin
     assert "\n" not in found[0]
 
 
-def test_a_silent_death_is_told_from_its_signal_or_last_line() -> None:
+def test_a_silent_death_is_known_from_its_signal_or_last_line() -> None:
     """A child that could not speak is explained by how it ended."""
     assert explain_death(-9, [])[::2] == ("the measuring process was killed by SIGKILL", "SIGKILL")
     assert "last words" in explain_death(1, ["first", "last words", ""])[0]

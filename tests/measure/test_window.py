@@ -94,7 +94,7 @@ def test_a_window_must_fit_into_the_budget() -> None:
 
 
 def test_rounds_leave_time_for_the_window() -> None:
-    """A budget that has room for a few rounds keeps what the window will take."""
+    """A budget for a few rounds keeps what the window will take."""
     clock = FakeClock()
     found = measured(ProfiledCompute(clock, STEP_S), clock, budget_s=60.0)
     assert found.timeline is not None

@@ -32,15 +32,15 @@ def plant_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlantDisk]:
 
 
 @pytest.fixture(scope="session")
-def banked_disk(plant_disk: PlantDisk) -> SlowDisk:
+def token_bucket_disk(plant_disk: PlantDisk) -> SlowDisk:
     """20 MB/s, where idle time is credit: a block device wherever one can be had."""
-    return plant_disk(kind="banked", bytes_per_s=BYTES_PER_S)
+    return plant_disk(kind="token_bucket", bytes_per_s=BYTES_PER_S)
 
 
 @pytest.fixture(scope="session")
-def serial_disk(plant_disk: PlantDisk) -> SlowDisk:
+def single_server_disk(plant_disk: PlantDisk) -> SlowDisk:
     """20 MB/s, where idle time is lost."""
-    return plant_disk(kind="serial", bytes_per_s=BYTES_PER_S)
+    return plant_disk(kind="single_server", bytes_per_s=BYTES_PER_S)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.loaders.torch import TorchLoader
-from loaderprobe.records.config import FileSet, RunConfig
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import FileSet
 
 
 class KilledWorker(TorchLoader):
@@ -24,7 +25,7 @@ class KilledWorker(TorchLoader):
 
 
 class Hanging(TorchLoader):
-    """Opens the named pipe beside the data, which tells the test that it is running, and never answers."""
+    """Opens the named pipe beside the data, which shows the test that it is running, and never answers."""
 
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
         super().__init__(config, files, scratch)

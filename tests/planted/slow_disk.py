@@ -2,10 +2,10 @@
 
 They are slow in one of three ways:
 
-- banked: all readers share a rate, and idle time is credit, up to `bank_s`. A loop device throttled in a cgroup
-  (version 1, else 2), where a real page cache and the kernel's counters see every read; else FUSE.
-- serial: all readers share a rate, and idle time is lost. FUSE with a single queue, which a read occupies for its
-  size over the rate.
+- token_bucket: all readers share a rate, and idle time is credit, up to `credit_s`. A loop device throttled in a
+  cgroup (version 1, else 2), where a real page cache and the kernel's counters see every read; else FUSE.
+- single_server: all readers share a rate, and idle time is lost. FUSE with a single queue, which a read occupies for
+  its size over the rate.
 - latency: each request takes so long, however many are under way, and bytes are not limited. FUSE. A file read
   in one call takes one request per 128 KiB begun; read in small calls it takes more, as the kernel's read-ahead
   grows to that. Two cores serve 3000 requests/s at most (measured): readers beyond that times the latency wait.
@@ -37,7 +37,7 @@ from tests.planted.slow_guardian import Kind, Order, Planted, Way
 
 PIECE_BYTES = 1 << 17
 BURST_S = 0.3
-"""Left out of a measured rate: credit that was banked before it."""
+"""Left out of a measured rate: credit that was saved before it."""
 RATE_S = 1.5
 CONTROL_S = 0.3
 READERS = 8
@@ -70,12 +70,12 @@ class SlowDisk:
     """Shared by all readers; None for a latency disk."""
     latency_s: float | None
     """Of each read request, however many are under way; None for the others."""
-    bank_s: float
+    credit_s: float
     """Idle time that counts as credit, at most: the disk may be ahead of its rate by this many seconds."""
     measured: float
     """What verified it: bytes/s, or the median s of a request."""
     members: Path | None
-    """The file of the limited cgroup that takes process ids; None when the limit is for everybody."""
+    """The file of the limited cgroup that takes process ids; None when the limit is for all processes."""
     passed_over: tuple[str, ...]
     """Why ways of planting that come before this one did not work."""
 
@@ -112,8 +112,8 @@ def slow_disk(
 ) -> Iterator[SlowDisk]:
     """A disk of this kind, with the files that `fill` writes into the folder it is given.
 
-    `bytes_per_s` is for banked and serial disks, `latency_s` for those of latency. `size_bytes` is the room on a
-    loop device, `ways` are those to try for a banked disk. On FUSE open() drops the cached pages of its file
+    `bytes_per_s` is for token buckets and single servers, `latency_s` for those of latency. `size_bytes` is that of a
+    loop device, `ways` are those to try for a token bucket. On FUSE open() drops the cached pages of its file
     unless `keep_cache`; on a loop device they stay until they are evicted. All of it lies in `scratch`.
 
     Raises BadValue for a limit that does not fit the kind, or when nothing was filled in; CannotPlant when no way
@@ -130,7 +130,7 @@ def slow_disk(
         latency_s=latency_s if kind == "latency" else None,
         size_bytes=size_bytes,
         keep_cache=keep_cache,
-        ways=tuple(ways) if kind == "banked" else ("fuse",),
+        ways=tuple(ways) if kind == "token_bucket" else ("fuse",),
     )
     with _guarded(order) as planted:
         if not planted.how:
@@ -141,7 +141,7 @@ def slow_disk(
 
 @contextmanager
 def _guarded(order: Order) -> Iterator[Planted]:
-    """What a guardian planted; it is told to undo it at the end, and sees by itself when this process dies."""
+    """What a guardian planted; it is asked to undo it at the end, and sees by itself when this process dies."""
     guardian = subprocess.Popen(
         [sys.executable, "-m", "tests.planted.slow_guardian"],
         stdin=subprocess.PIPE,
@@ -182,7 +182,7 @@ def _verified(order: Order, planted: Planted) -> SlowDisk:
         kind=order.kind,
         bytes_per_s=order.bytes_per_s,
         latency_s=order.latency_s,
-        bank_s=planted.bank_s,
+        credit_s=planted.credit_s,
         measured=0.0,
         members=Path(planted.members) if planted.members else None,
         passed_over=planted.reasons,

@@ -24,13 +24,13 @@ from typing import Literal
 
 from tests.planted.slow_cgroup import Controller, Impossible, blkio, io_max, limit, until
 
-Kind = Literal["banked", "serial", "latency"]
+Kind = Literal["token_bucket", "single_server", "latency"]
 Way = Literal["blkio", "io.max", "fuse"]
 
-KERNEL_BANK_S = 0.25
+KERNEL_CREDIT_S = 0.25
 """Idle time that the kernel's throttle hands out as credit, at most: a slice of 0.1 s after a rest, 0.2 to 0.24 s
 after reading more slowly than it may (measured on Linux 6.18)."""
-BUCKET_BANK_S = 0.1
+BUCKET_CREDIT_S = 0.1
 MOUNT_DEADLINE_S = 10.0
 BUSY_DEADLINE_S = 2.0
 """How long a busy mount is tried again before it is only taken out of the tree."""
@@ -59,8 +59,8 @@ class Planted:
     fill: str = ""
     """Where files are written: the folder itself, or the one behind it when that is read-only."""
     members: str | None = None
-    """The file that takes the ids of the processes that the limit is for; None when it is for everybody."""
-    bank_s: float = 0.0
+    """The file that takes the ids of the processes that the limit is for; None when it is for all processes."""
+    credit_s: float = 0.0
     reasons: tuple[str, ...] = ()
     """Why the ways that were tried before did not work."""
 
@@ -71,7 +71,7 @@ def _on_loop(order: Order, folder: Path, undo: ExitStack, find: Callable[[str, s
     disk = folder / "disk"
     device = _mount_image(folder / "image", disk, order.size_bytes, undo)
     members = limit(controller, device, round(order.bytes_per_s or 0), order.owner_pid, undo)
-    return Planted(how=controller.how, folder=str(disk), fill=str(disk), members=str(members), bank_s=KERNEL_BANK_S)
+    return Planted(how=controller.how, folder=str(disk), fill=str(disk), members=str(members), credit_s=KERNEL_CREDIT_S)
 
 
 def _mount_image(image: Path, disk: Path, size_bytes: int, undo: ExitStack) -> str:
@@ -104,10 +104,10 @@ def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
     source, disk = folder / "files", folder / "disk"
     source.mkdir()
     disk.mkdir(exist_ok=True)
-    bank_s = BUCKET_BANK_S if order.kind == "banked" else 0.0
+    credit_s = BUCKET_CREDIT_S if order.kind == "token_bucket" else 0.0
     command: list[str | Path] = [sys.executable, "-m", "tests.planted.slow_fuse", source, disk]
     if order.bytes_per_s:
-        command += ["--bytes-per-s", repr(order.bytes_per_s), "--bank-s", repr(bank_s)]
+        command += ["--bytes-per-s", repr(order.bytes_per_s), "--credit-s", repr(credit_s)]
     if order.latency_s:
         command += ["--latency-s", repr(order.latency_s)]
     if order.keep_cache:
@@ -119,8 +119,12 @@ def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
     until(lambda: mounted(disk) or server.poll() is not None, MOUNT_DEADLINE_S)
     if not mounted(disk):
         raise Impossible("; ".join(log.read_text().splitlines()) or "the server did not mount in time")
-    names = {"banked": "token bucket", "serial": "server with a single queue", "latency": "server with a latency"}
-    return Planted(how=f"FUSE {names[order.kind]}", folder=str(disk), fill=str(source), bank_s=bank_s)
+    names = {
+        "token_bucket": "token bucket",
+        "single_server": "server with a single queue",
+        "latency": "server with a latency",
+    }
+    return Planted(how=f"FUSE {names[order.kind]}", folder=str(disk), fill=str(source), credit_s=credit_s)
 
 
 WAYS: Mapping[Way, Callable[[Order, Path, ExitStack], Planted]] = {
@@ -198,7 +202,7 @@ def _remove(folder: Path) -> None:
 
 
 def _wait_for_the_end(owner_pid: int) -> None:
-    """Until told, or the owner has died: a forked child of its may hold the pipe open for longer."""
+    """Until asked, or the owner has died: a forked child of its may hold the pipe open for longer."""
     ends: list[int] = [sys.stdin.fileno()]
     # No such process: it has died already, and then the pipe will end.
     with contextlib.suppress(OSError):

@@ -97,15 +97,15 @@ def _forked() -> int:
     return child
 
 
-def test_a_serial_schedule_loses_idle_time() -> None:
+def test_a_single_server_loses_idle_time() -> None:
     """A read waits for those before it and takes its size over the rate, however long nothing was asked before."""
     schedule = Schedule(bytes_per_s=100.0)
     assert [schedule.answer_s(*read) for read in [(10.0, 50), (10.1, 50), (20.0, 50)]] == [10.5, 11.0, 20.5]
 
 
-def test_a_banked_schedule_keeps_idle_time_up_to_its_bank() -> None:
-    """What was idle is answered at once, but no more than the bank holds."""
-    schedule = Schedule(bytes_per_s=100.0, bank_s=1.0)
+def test_a_token_bucket_keeps_idle_time_up_to_its_credit() -> None:
+    """What was idle is answered at once, but no more than the credit."""
+    schedule = Schedule(bytes_per_s=100.0, credit_s=1.0)
     assert [schedule.answer_s(*read) for read in [(10.0, 100), (10.0, 50), (11.0, 20), (50.0, 150)]] == [
         10.0, 10.5, 11.0, 50.5,
     ]  # fmt: skip
@@ -117,17 +117,17 @@ def test_a_schedule_of_latency_serves_any_number_at_once() -> None:
     assert [schedule.answer_s(1.0, size) for size in (1, 10**9, 1)] == [1.25, 1.25, 1.25]
 
 
-def test_think_time_is_free_on_a_banked_disk_and_lost_on_a_serial_one(
-    banked_disk: SlowDisk, serial_disk: SlowDisk
+def test_think_time_is_free_on_a_token_bucket_and_lost_on_a_single_server(
+    token_bucket_disk: SlowDisk, single_server_disk: SlowDisk
 ) -> None:
-    """A lone reader that pauses 3 ms after each file needs its bytes over the rate; on a serial disk the pauses too.
+    """A lone reader that pauses 3 ms after each file needs its bytes over the rate; on a single server the pauses too.
 
     A busy machine only adds time: the shorter of two tries counts.
     """
-    for disk, lost in ((banked_disk, 0.0), (serial_disk, 1.0)):
+    for disk, lost in ((token_bucket_disk, 0.0), (single_server_disk, 1.0)):
         sizes = [file.stat().st_size for file in _files(disk.folder)]
         wanted_s = sum(sizes) * (1 / BYTES_PER_S + lost * THINK_S_PER_BYTE)
-        assert wanted_s - disk.bank_s < min(_seconds_to_read(disk) for _ in range(2)) < 1.2 * wanted_s
+        assert wanted_s - disk.credit_s < min(_seconds_to_read(disk) for _ in range(2)) < 1.2 * wanted_s
 
 
 def test_latency_is_the_same_for_one_reader_and_for_sixteen(latency_disk: SlowDisk) -> None:
@@ -141,10 +141,10 @@ def test_latency_is_the_same_for_one_reader_and_for_sixteen(latency_disk: SlowDi
         assert 0.95 <= each_s / LATENCY_S <= 1.3
 
 
-def test_files_are_cold_and_whole(banked_disk: SlowDisk, tmp_path: Path) -> None:
+def test_files_are_cold_and_whole(token_bucket_disk: SlowDisk, tmp_path: Path) -> None:
     """A disk is handed out with nothing of it in the page cache, and reads as it was written."""
     random_files(tmp_path)
-    files = _files(banked_disk.folder)
+    files = _files(token_bucket_disk.folder)
     LinuxPageCache().evict(files)
     assert LinuxPageCache().resident(files) == 0.0
     assert [file.read_bytes() for file in files[:20]] == [file.read_bytes() for file in _files(tmp_path)[:20]]
@@ -160,17 +160,17 @@ def test_fuse_is_warm_only_when_asked(plant_disk: PlantDisk, keep_cache: bool) -
     assert (second < 0.5 * LATENCY_S) == keep_cache
 
 
-def test_without_a_cgroup_a_banked_disk_is_a_bucket(plant_disk: PlantDisk) -> None:
+def test_without_a_cgroup_fuse_serves_the_token_bucket(plant_disk: PlantDisk) -> None:
     """The last of the ways is verified like the first, needs no wrapping and says its bank."""
-    disk = plant_disk(kind="banked", bytes_per_s=BYTES_PER_S, ways=("fuse",))
+    disk = plant_disk(kind="token_bucket", bytes_per_s=BYTES_PER_S, ways=("fuse",))
     assert disk.how == "FUSE token bucket"
     assert disk.command(["cat"]) == ["cat"]
-    assert disk.bank_s == 0.1
+    assert disk.credit_s == 0.1
     assert disk.measured == pytest.approx(BYTES_PER_S, rel=0.1)
 
 
 @pytest.mark.parametrize(
-    "options", [{"kind": "banked", "bytes_per_s": BYTES_PER_S}, {"kind": "latency", "latency_s": LATENCY_S}]
+    "options", [{"kind": "token_bucket", "bytes_per_s": BYTES_PER_S}, {"kind": "latency", "latency_s": LATENCY_S}]
 )
 def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path, options: dict[str, object]) -> None:
     """After SIGKILL mount, loop device, cgroup and files go, though a child holds the pipe and a reader the mount."""
@@ -225,18 +225,18 @@ def test_nothing_is_left_when_filling_fails(tmp_path: Path) -> None:
 
     with (
         pytest.raises((ZeroDivisionError, CannotPlant)),
-        slow_disk(kind="banked", bytes_per_s=BYTES_PER_S, fill=fill, scratch=tmp_path),
+        slow_disk(kind="token_bucket", bytes_per_s=BYTES_PER_S, fill=fill, scratch=tmp_path),
     ):
         pass
     assert _traces(tmp_path) == []
 
 
 def test_every_reason_is_named_where_nothing_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk without room for a file system, and no library for FUSE: three ways, three reasons, and no trace."""
+    """A disk too small for a file system, and no library for FUSE: three ways, three reasons, and no trace."""
     monkeypatch.setenv("FUSE_LIBRARY_NAME", "no-such-library")
     with (
-        pytest.raises(CannotPlant, match="no banked disk can be planted here") as caught,
-        slow_disk(kind="banked", bytes_per_s=BYTES_PER_S, fill=random_files, scratch=tmp_path, size_bytes=1000),
+        pytest.raises(CannotPlant, match="no token_bucket disk can be planted here") as caught,
+        slow_disk(kind="token_bucket", bytes_per_s=BYTES_PER_S, fill=random_files, scratch=tmp_path, size_bytes=1000),
     ):
         pass
     assert [reason.partition(":")[0] for reason in caught.value.reasons] == ["blkio", "io.max", "fuse"]
@@ -254,13 +254,16 @@ def test_a_plant_that_is_not_as_ordered_is_refused_with_its_figure(tmp_path: Pat
 
 
 def test_a_limit_that_does_not_fit_the_kind_is_refused(tmp_path: Path) -> None:
-    """A rate for a latency disk, or none at all for a banked one, plants nothing."""
+    """A rate for a latency disk, or none at all for a token bucket, plants nothing."""
     with (
         pytest.raises(BadValue, match="latency_s"),
         slow_disk(kind="latency", bytes_per_s=1e6, fill=random_files, scratch=tmp_path),
     ):
         pass
-    with pytest.raises(BadValue, match="bytes_per_s"), slow_disk(kind="banked", fill=random_files, scratch=tmp_path):
+    with (
+        pytest.raises(BadValue, match="bytes_per_s"),
+        slow_disk(kind="token_bucket", fill=random_files, scratch=tmp_path),
+    ):
         pass
 
 

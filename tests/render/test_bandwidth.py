@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from loaderprobe.records.bandwidth import BandwidthReport, Feed
 from loaderprobe.records.measurement import Missing
-from loaderprobe.render.bandwidth import bandwidth_json, render_bandwidth
+from loaderprobe.render.bandwidth import render_bandwidth
 from loaderprobe.render.wording import MISSING
 from loaderprobe.testing import example_location
 from tests.examples.bandwidth import example_bandwidth, example_latency, example_phase
@@ -24,7 +22,7 @@ def view(report: BandwidthReport) -> str:
     return flat(render_bandwidth(report))
 
 
-def one_leg(report: BandwidthReport | None = None, **changes: Any) -> BandwidthReport:
+def one_phase(report: BandwidthReport | None = None, **changes: Any) -> BandwidthReport:
     return replace(report or example_bandwidth(), phases=(example_phase(4, 204e6, **changes),), missing=())
 
 
@@ -81,7 +79,7 @@ def test_head_and_foot() -> None:
     assert "4094 images, 114 kB on average, read whole in random order" in text
     assert text.endswith("loaderprobe 0.1.0, 2026-11-21 07:00 UTC, Linux 6.8.0, 16 cores")
     assert "200 of 4094 images" in view(replace(example_bandwidth(), files_used=200))
-    scratch = replace(one_leg(block_bytes=131072), scratch=True, images=False)
+    scratch = replace(one_phase(block_bytes=131072), scratch=True, images=False)
     assert "A scratch file written for this test, read in blocks of 128 KiB in random order" in view(scratch)
 
 
@@ -103,16 +101,16 @@ def test_answer_leads() -> None:
 )
 def test_memory_is_not_passed_off_as_the_device(changes: dict[str, Any], start: str) -> None:
     """Where the page cache had a part the answer says so first of all, and no accelerator is said to be fed."""
-    assert answer(one_leg(**changes)).startswith(start)
-    assert "MLPerf" not in answer(one_leg(**changes))
+    assert answer(one_phase(**changes)).startswith(start)
+    assert "MLPerf" not in answer(one_phase(**changes))
 
 
 def test_unproved_is_admitted() -> None:
     """Where reads are not counted no share is shown, and the answer says that cached files cannot be ruled out."""
-    report = one_leg(cache="unproved", cold_fraction=None)
+    report = one_phase(cache="unproved", cold_fraction=None)
     assert "%" not in row(render_bandwidth(report), 4)
     assert "cached files cannot be ruled out" in answer(report)
-    assert "cached files cannot be ruled out" not in answer(one_leg())
+    assert "cached files cannot be ruled out" not in answer(one_phase())
 
 
 def test_accelerators_are_counted() -> None:
@@ -137,14 +135,14 @@ def test_files_that_are_no_images_are_never_images() -> None:
     report = replace(example_bandwidth(), images=False, feeds=(), path="/data/shards")
     assert answer(report).startswith("Delivers at least 301 MB/s with 32 readers (2640 files/s of this size).")
     assert "image" not in render_bandwidth(report)
-    blocks = one_leg(report, block_bytes=1 << 20)
+    blocks = one_phase(report, block_bytes=1 << 20)
     assert "Delivers 204 MB/s with 4 readers (1790 blocks/s of 1 MiB)." in answer(blocks)
     assert "files/s" not in view(blocks)
 
 
 def test_file_system_in_memory_has_no_device() -> None:
     """On tmpfs, where reads are not counted, nothing is said of a device either."""
-    report = on(one_leg(cache="unproved", cold_fraction=None), kind="memory", filesystem="tmpfs", devices=())
+    report = on(one_phase(cache="unproved", cold_fraction=None), kind="memory", filesystem="tmpfs", devices=())
     text = view(report)
     assert "From memory, not from the device" in text
     assert not any(words in text for words in (report.limit.sentence, report.kind.sentence, "Burst"))
@@ -170,9 +168,9 @@ def test_interrupted_is_said_above_the_answer(phases: int, words: str) -> None:
     assert "nterrupted" not in render_bandwidth(report)
 
 
-def test_row_holds_the_figures_of_its_leg() -> None:
+def test_row_holds_the_figures_of_its_phase() -> None:
     """Rate with half its interval, pieces/s, percentiles in ms, and the cache with the share from storage."""
-    cells = row(render_bandwidth(one_leg(file_ns=example_latency(2e-3), cold_fraction=0.97)), 4).split()
+    cells = row(render_bandwidth(one_phase(file_ns=example_latency(2e-3), cold_fraction=0.97)), 4).split()
     assert cells[:-1] == ["4", "204", "±6", "1790", "1.80", "6.20", "cold", "97", "%"]
 
 
@@ -190,17 +188,17 @@ def test_marks_are_explained_where_they_stand(readers: int, cells: list[str], ma
     assert set(cells) <= set(row(text, readers).split())
     assert mark not in row(text, 4)
     assert meaning in flat(text)
-    assert mark not in render_bandwidth(one_leg())
+    assert mark not in render_bandwidth(one_phase())
 
 
 def test_single_reading_has_no_interval() -> None:
     """A phase of one slice knows no spread: there is a dash, never ±0."""
-    text = render_bandwidth(one_leg(bw_low=204e6, bw_high=204e6, settled=False))
+    text = render_bandwidth(one_phase(bw_low=204e6, bw_high=204e6, settled=False))
     assert "±0" not in text
     assert f"{MISSING}: too short for an interval" in flat(text)
 
 
-def test_other_legs_stand_apart() -> None:
+def test_other_phases_stand_apart() -> None:
     """Below the ladder each other phase is named in words; one that was not made has its reason there."""
     text = render_bandwidth(example_bandwidth())
     assert text.index(row(text, 32)) < text.index("Past the page cache (O_DIRECT)") < text.index("322")
@@ -216,48 +214,48 @@ def test_sequential_blocks_are_not_images() -> None:
     assert "images/s" not in head
 
 
-def test_paced_leg_is_no_rate() -> None:
-    """The phase with pauses is not a row; what it was held against is a note."""
+def test_paced_phase_is_no_rate() -> None:
+    """The phase with pauses is not a row; what it was compared with is a note."""
     text = render_bandwidth(example_bandwidth())
     assert "20.1" not in text
     assert "rate of 32 readers over that of one 4.91 (threshold 1.25)" in flat(text)
 
 
 def test_read_calls_stand_in_for_files() -> None:
-    """Where the engine tells nothing of whole files, the percentiles are of read calls and called so."""
-    text = render_bandwidth(one_leg(file_ns=None, clat_ns=example_latency(7.7e-3)))
+    """Where the engine reports nothing on whole files, the percentiles are of read calls and called so."""
+    text = render_bandwidth(one_phase(file_ns=None, clat_ns=example_latency(7.7e-3)))
     assert " 6.93 " in row(text, 4)
     assert "p50, p99: time of one read call" in flat(text)
 
 
-def test_each_note_stands_once_with_its_legs() -> None:
-    """A note that several phases share is told once, names them, and gives the range of their figures."""
+def test_each_note_stands_once_with_its_phases() -> None:
+    """A note that several phases share is given once, names them, and gives the range of their figures."""
     phases = tuple(
-        example_phase(readers, 1e8, notes=("it snowed",) * (readers < 4), foreign_bytes_per_s=readers * 10e6)
+        example_phase(readers, 1e8, notes=("it snowed",) * (readers < 4), other_bytes_per_s=readers * 10e6)
         for readers in (1, 2, 4)
     )
     text = view(replace(example_bandwidth(), phases=phases))
     assert text.count("it snowed") == 1
     assert "1 and 2 readers: it snowed" in text
-    assert "1 to 4 readers: others read 10.0 to 40.0 MB/s" in text
+    assert "1 to 4 readers: other processes read 10.0 to 40.0 MB/s" in text
 
 
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
         ({"unread": {"vanished": 3}}, "3 images could not be read to the end: vanished"),
-        ({"foreign_bytes_per_s": 12.5e6}, "others read 12.5 MB/s from the same device meanwhile"),
+        ({"other_bytes_per_s": 12.5e6}, "other processes read 12.5 MB/s from the same device meanwhile"),
         ({"last_third_bw_bytes": 120e6}, "fell from 204 to 120 MB/s within the phase: burst credit, or a throttle"),
-        ({"amplification": 1.32}, "1.32 times as many bytes were read from storage as handed over"),
+        ({"amplification": 1.32}, "1.32 times as many bytes were read from storage as delivered"),
         ({"cache": "unproved", "cold_fraction": None, "resident_before": 0.4}, "the page cache held 40 % of the files"),
         ({"engine": "processes"}, "read by several processes, which got more than the threads of one"),
     ],
 )
-def test_what_happened_to_a_leg_is_told(changes: dict[str, Any], note: str) -> None:
+def test_what_happened_to_a_phase_is_shown(changes: dict[str, Any], note: str) -> None:
     """What makes a figure doubtful is a note that names its phase; trifles are none."""
-    trifles: dict[str, Any] = {"last_third_bw_bytes": 170e6, "foreign_bytes_per_s": 5e6, "amplification": 1.05}
-    assert f"4 readers: {note}" in view(one_leg(**changes))
-    assert "4 readers:" not in view(one_leg(**trifles))
+    trifles: dict[str, Any] = {"last_third_bw_bytes": 170e6, "other_bytes_per_s": 5e6, "amplification": 1.05}
+    assert f"4 readers: {note}" in view(one_phase(**changes))
+    assert "4 readers:" not in view(one_phase(**trifles))
 
 
 @pytest.mark.parametrize(
@@ -270,7 +268,7 @@ def test_what_happened_to_a_leg_is_told(changes: dict[str, Any], note: str) -> N
         ({"missing": (Missing(name="files", reason="40 files are too few"),)}, "More readers: not measured, 40 files"),
     ],
 )
-def test_how_it_was_measured_is_told(changes: dict[str, Any], note: str) -> None:
+def test_how_it_was_measured_is_shown(changes: dict[str, Any], note: str) -> None:
     """Whatever was out of the ordinary for all phases is a note, and is not there otherwise."""
     assert note in view(replace(example_bandwidth(), **changes))
     assert note not in view(example_bandwidth())
@@ -279,25 +277,7 @@ def test_how_it_was_measured_is_told(changes: dict[str, Any], note: str) -> None
 def test_burst_credit_is_out_of_sight() -> None:
     """Of devices and servers it is said that seconds cannot see credit of minutes; not of others, nor of long ones."""
     said = "phases of seconds cannot tell"
-    assert said in view(one_leg())
-    assert said in view(on(one_leg(), kind="network", devices=()))
-    assert said not in view(on(one_leg(), kind="fuse", devices=()))
-    assert said not in view(one_leg(runtime=3.6e6))
-
-
-def test_json_round_trip() -> None:
-    """The JSON decodes to the same report, with null where nothing was counted, indented by 2."""
-    text = bandwidth_json(example_bandwidth())
-    assert msgspec.json.decode(text, type=BandwidthReport) == example_bandwidth()
-    assert json.loads(text)["phases"][4]["storage_bytes"] is None
-    assert text.startswith('{\n  "schema": "loaderprobe/bandwidth",\n  "schema_version": 2,')
-    assert text.endswith("}\n")
-
-
-def test_json_has_the_names_of_fio() -> None:
-    """Who reads fio's output finds the same names and units in each phase."""
-    phase = json.loads(bandwidth_json(example_bandwidth()))["phases"][0]
-    assert (phase["bw_bytes"], phase["iops"]) == pytest.approx((61.3e6, 61.3e6 / 114_000))
-    assert phase["clat_ns"]["percentile"]["99.000000"] > phase["clat_ns"]["percentile"]["50.000000"] > 0
-    assert {"io_bytes", "runtime", "total_ios"} <= phase.keys()
-    assert {"min", "max", "mean", "stddev", "N"} <= phase["clat_ns"].keys()
+    assert said in view(one_phase())
+    assert said in view(on(one_phase(), kind="network", devices=()))
+    assert said not in view(on(one_phase(), kind="fuse", devices=()))
+    assert said not in view(one_phase(runtime=3.6e6))

@@ -14,8 +14,8 @@ from loaderprobe.records.gaps import DeviceUse
 from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.figures import BY_COLUMN, FIGURES, flat, shown, words_of
+from loaderprobe.render.groups import full_label, groups
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.overview import full_label, groups
 from loaderprobe.render.table import CsvTable
 from loaderprobe.render.wording import MISSING as DASH
 from loaderprobe.render.wording import label
@@ -81,13 +81,13 @@ def test_figures_are_those_of_the_row() -> None:
     """Plain ones, intervals, speed-ups with how they are known, and nested ones."""
     row = example_row()
     verdict, cells = row.verdict, flat(row)
-    assert verdict and verdict.gains.storage and verdict.worker_time
+    assert verdict and verdict.speedups.storage and verdict.worker_time
     assert cells["images_per_s_low"] == verdict.images_per_s.low
     assert cells["compute_images_per_s"] == verdict.rates_images_per_s.compute
-    assert (cells["gain_without_storage"], cells["gain_without_storage_how"]) == (
-        verdict.gains.storage.value, verdict.gains.storage.how,
+    assert (cells["speedup_without_storage"], cells["speedup_without_storage_how"]) == (
+        verdict.speedups.storage.value, verdict.speedups.storage.how,
     )  # fmt: skip
-    assert cells["gain_without_transport"] is cells["gain_without_transport_how"] is None
+    assert cells["speedup_without_transport"] is cells["speedup_without_transport_how"] is None
     assert cells["worker_cpu_s_per_image"] == verdict.worker_time.cpu_s
     assert cells["other_read_bytes_per_s"] == 0.0
 
@@ -98,7 +98,7 @@ def test_figures_are_shown_by_their_unit() -> None:
     assert shown(row, "disk_ceiling_fraction") == "97 %"
     assert shown(row, "disk_read_bytes_per_s") == "12.3"
     assert shown(row, "prediction_error") == shown(example_row(status="skipped"), "images_per_s") == DASH
-    assert words_of("gains.storage") == BY_COLUMN["gain_without_storage"].words == "speed-up if storage were free"
+    assert words_of("speedups.storage") == BY_COLUMN["speedup_without_storage"].words == "speed-up if storage were free"
     assert words_of("rates_images_per_s") == "rates"
 
 

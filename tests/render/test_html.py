@@ -136,7 +136,7 @@ def evil_report() -> Report:
         resolution=EVIL,
         loader=EVIL,
         bound=Bound(side="input", cause="network", candidates=(), reason=reason, evidence=()),
-        unavailable={"gains.transport": EVIL},
+        unavailable={"speedups.transport": EVIL},
     )
     failed = with_changes(row, status="failed", reason=EVIL, loader="torch")
     report = example_report([row, failed])

@@ -4,7 +4,8 @@ import csv
 from dataclasses import replace
 from io import StringIO
 
-from loaderprobe.render.overview import EMULATED_NOTE, groups, sentences
+from loaderprobe.render.groups import groups
+from loaderprobe.render.overview import EMULATED_NOTE, sentences
 from loaderprobe.render.table import CsvTable, MarkdownReport
 from loaderprobe.render.verdict_words import heading
 from tests.examples.reports import example_report, example_row

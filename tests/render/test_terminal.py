@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.records.verdict import Bound, Reason
-from loaderprobe.render.overview import EMULATED_NOTE, counts, groups, joint_label, most_important, sentences
+from loaderprobe.render.groups import groups
+from loaderprobe.render.overview import EMULATED_NOTE, counts, joint_label, most_important, sentences
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.verdict_words import heading
 from loaderprobe.render.wording import MISSING, bound_words, interval
@@ -73,7 +74,7 @@ def test_measured_device_is_never_called_emulated() -> None:
     assert "emulated" not in TerminalReport().render(example_report(rows)).lower()
 
 
-def test_estimated_gain_is_marked() -> None:
+def test_estimated_speedup_is_marked() -> None:
     """An estimated speed-up carries `est.`, and `est.` is explained."""
     text = flat(TerminalReport().render(example_report()))
     assert re.search(r"input: storage 2\.29x est\.", text)
@@ -168,7 +169,7 @@ def test_a_sweep_of_twelve_configurations_fits_about_one_screen() -> None:
 
 
 def test_what_varies_is_in_the_label() -> None:
-    """Rows that differ in batch size only can be told apart."""
+    """Rows that differ in batch size only have different labels."""
     rows = [example_row(batch_size=batch) for batch in (32, 64)]
     text = TerminalReport().render(example_report(rows))
     assert "batch 32" in text
@@ -227,7 +228,7 @@ def test_the_disk_is_compared_with_its_ceiling() -> None:
     assert "97 %" in text and "of max: MB/s over the storage's ceiling" in flat(text)
 
 
-def test_gains_are_those_of_the_verdict() -> None:
+def test_speedups_are_those_of_the_verdict() -> None:
     """The speed-up of what the verdict names is a bare factor; that of something else names it."""
     row = example_row()
     assert row.bound

@@ -1,4 +1,4 @@
-"""The timeline of a GPU, as a picture and in words."""
+"""The timeline of a GPU, as an image and in words."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from loaderprobe.analyze.gpu.window import look
-from loaderprobe.records.gaps import Picture
+from loaderprobe.analyze.gpu.window import read_window
+from loaderprobe.records.gaps import TimelineView
 from loaderprobe.records.report import Report
 from loaderprobe.records.timeline import Rejected, Timeline
 from loaderprobe.render.gpu import windows
+from loaderprobe.render.groups import groups
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.overview import groups
 from loaderprobe.render.table import CsvTable, MarkdownReport
 from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.timeline import common_length_ns, timeline_chart, typical_begin_ns
@@ -34,13 +34,13 @@ EVIL = '<script>alert("1")</script>'
 
 
 def seen(timeline: Timeline) -> Any:
-    return look(run(alike(baseline=800, warm=800), Cost(), facts={"timeline": timeline}))
+    return read_window(run(alike(baseline=800, warm=800), Cost(), facts={"timeline": timeline}))
 
 
-def drawn(timeline: Timeline) -> Picture:
-    picture = seen(timeline).picture
-    assert isinstance(picture, Picture)
-    return picture
+def drawn(timeline: Timeline) -> TimelineView:
+    view = seen(timeline).view
+    assert isinstance(view, TimelineView)
+    return view
 
 
 def with_windows(*made: Timeline) -> Report:
@@ -53,8 +53,7 @@ def with_windows(*made: Timeline) -> Report:
         for number, each in enumerate(made)
     )
     details = tuple(
-        replace(report.details[0], key=row.key, picture=seen(each).picture)
-        for row, each in zip(rows, made, strict=True)
+        replace(report.details[0], key=row.key, view=seen(each).view) for row, each in zip(rows, made, strict=True)
     )
     return replace(report, summary=replace(report.summary, configurations=rows), details=details)
 
@@ -78,23 +77,23 @@ def areas(svg: str) -> dict[str, float]:
 )
 def test_areas_are_shares_of_time(timeline: Timeline, cause: str, share: float) -> None:
     """Whether a gap is hundreds of columns wide or a tenth of one, its area is right."""
-    picture = drawn(timeline)
-    found = areas(timeline_chart(picture, "", picture.window_ns))
+    view = drawn(timeline)
+    found = areas(timeline_chart(view, "", view.window_ns))
     assert found[cause] / sum(found.values()) == pytest.approx(share, abs=0.03)
 
 
-def test_a_picture_is_well_formed_and_small() -> None:
+def test_a_view_is_well_formed_and_small() -> None:
     """XML without addresses, and few elements even for thousands of kernels."""
-    picture = drawn(timelines.launch_bound(100))
-    for length_ns in (picture.window_ns, picture.window_ns // 100, 40_000):
-        svg = timeline_chart(picture, EVIL, length_ns)
+    view = drawn(timelines.launch_bound(100))
+    for length_ns in (view.window_ns, view.window_ns // 100, 40_000):
+        svg = timeline_chart(view, EVIL, length_ns)
         assert len(list(ElementTree.fromstring(svg).iter())) < 300
         assert len(svg) < 60_000
         assert not re.search(r"http|url\(|<script|href", svg)
 
 
 def test_wide_gaps_carry_their_letter() -> None:
-    """Printed without colour, a gap is still told by its letter."""
+    """Printed without colour, a gap is still known by its letter."""
     svg = timeline_chart(drawn(timelines.starved()), "", 125 * MS)
     assert re.findall(r">(\w)</text>", svg).count("I") == 2
 
@@ -127,7 +126,7 @@ def test_the_stretch_shown_is_a_typical_one() -> None:
 
 
 def test_a_window_that_ends_early_is_blank_from_there() -> None:
-    """Nothing is drawn, not even the background, for time that nobody saw."""
+    """Nothing is drawn, not even the background, for time that was not recorded."""
     svg = timeline_chart(drawn(timelines.compute_bound(1)), "", 80 * MS)
     assert 'width="150" height="68"' in svg
 
@@ -136,13 +135,13 @@ def test_three_of_many_are_drawn_and_all_are_in_the_table() -> None:
     """Serial, the middle and the most workers beside each other; the table has every configuration."""
     report = with_windows(*[timelines.starved()] * 5)
     (found,) = windows(report, groups(report)[0])
-    assert [title for title, _ in found.pictures] == ["500x375, serial", "500x375, 4 workers", "500x375, 8 workers"]
+    assert [title for title, _ in found.views] == ["500x375, serial", "500x375, 4 workers", "500x375, 8 workers"]
     assert found.table
     assert found.table.head == ("serial", "2 workers", "4 workers", "6 workers", "8 workers")
 
 
 def test_the_page_shows_the_timelines() -> None:
-    """Pictures, legend, table, and nothing that loads or runs."""
+    """Timelines, legend, table, and nothing that loads or runs."""
     html = HtmlReport().render(with_windows(timelines.starved(), timelines.copied_pageable()))
     page = Page(html)
     labels = [value for name, value in page.attributes if name == "aria-label"]
@@ -176,7 +175,7 @@ def test_an_estimate_of_some_kernels_says_so() -> None:
 
 
 def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
-    """No picture, no table; the same where records were left out, which is told beside the figures."""
+    """No timeline, no table; the same where records were left out, which is said beside the figures."""
     page = Page(HtmlReport().render(with_windows(timelines.starved(plain_ns=MS))))
     assert "refused above 5%" in page.text
     assert not any(value.startswith("GPU timeline of") for _, value in page.attributes)
@@ -194,7 +193,7 @@ def test_without_a_window_there_is_no_word_of_one() -> None:
     assert {line["gpu_idle_input"] for line in lines} == {""}
 
 
-def test_other_forms_tell_it_in_words() -> None:
+def test_other_forms_say_it_in_words() -> None:
     """Terminal, Markdown, CSV and JSON carry the same shares."""
     report = with_windows(timelines.starved())
     for text in (TerminalReport().render(report, width=200), MarkdownReport().render(report)):

@@ -144,7 +144,7 @@ def test_a_mig_instance_is_sampled_on_its_parent() -> None:
 
 
 def test_numbers_of_metrics_are_those_of_the_library() -> None:
-    """The ids are pynvml's for what the names say, and its struct has room for all of them."""
+    """The ids are pynvml's for what the names say, and its struct holds all of them."""
     pynvml = pytest.importorskip("pynvml")
     names = {
         "gpu_graphics_utilization": "GRAPHICS_UTIL",

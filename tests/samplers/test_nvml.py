@@ -1,4 +1,4 @@
-"""What NVML tells without GPM, and every way in which it says no."""
+"""What NVML reports without GPM, and every way in which it says no."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_no_gpu_in_use_is_a_reason() -> None:
 
 
 def test_without_pynvml_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing nvidia-ml-py is told with the command that brings it, and stops nothing."""
+    """A missing nvidia-ml-py is reported with the command that brings it, and stops nothing."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with NvmlSampler(FakeClock(), "GPU-1") as sampler:
         sampler.sample()
@@ -187,7 +187,7 @@ def test_processes_have_an_older_name() -> None:
 
 
 def test_an_empty_list_of_processes_is_not_zero() -> None:
-    """This process is on the GPU: a list without anybody hides them all."""
+    """This process is on the GPU: an empty list hides them all."""
     nvml = FakeNvml()
     nvml.pids = []
     found = sample(nvml)

@@ -85,7 +85,7 @@ def test_machine_share_is_between_readings() -> None:
 
 
 class Scripted:
-    """A sampler that runs what it is told."""
+    """A sampler that runs what it is given."""
 
     def __init__(self, sample: Callable[[], None]) -> None:
         self._sample = sample

@@ -138,7 +138,7 @@ def test_a_metric_may_fail_alone(run: Run) -> None:
 
 
 def test_a_gpu_lost_midway_keeps_what_was_read(run: Run) -> None:
-    """Readings before the loss stay, each figure says why there are no more, and nothing is left open."""
+    """Readings before the loss stay, each figure says why there are no more, and nothing stays open."""
     with_gpm, without = run({"STUB_GPM": "1", "STUB_LOST_AFTER": "3"}, {"STUB_LOST_AFTER": "2"})
     assert len(with_gpm["values"]["gpu_sm_occupancy"]) == 2 and len(without["values"]["gpu_power"]) == 2
     assert with_gpm["values"]["gpu_sm_occupancy_mean"] == pytest.approx([0.07])
@@ -168,7 +168,7 @@ def test_an_unknown_uuid_is_a_reason(run: Run) -> None:
 
 
 def test_doctor_says_which_counter_is_there_and_why_not(run: Run) -> None:
-    """Utilization and SM occupancy are told apart, each tried, with the reason of what is missing."""
+    """Utilization and SM occupancy are separate, each tried, with the reason of what is missing."""
     both, plain, neither = run({"STUB_GPM": "1"}, {}, {"STUB_INIT": "9"})
     assert [state for _, state, _ in both["doctor"]] == ["yes", "yes"]
     assert [state for _, state, _ in plain["doctor"]] == ["yes", "no"]

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.storage import ceiling as ceiling_module
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES
-from loaderprobe.storage.phase import Course
+from loaderprobe.storage.phase import PhaseSettings
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from tests.examples.bandwidth import example_phase
@@ -70,36 +70,36 @@ def test_a_folder_that_has_gone_costs_the_ceiling_only(folder: Path) -> None:
 
 def test_the_ceiling_reads_as_the_loader_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole files, at random, through the page cache, with as many readers as asked."""
-    seen: list[Course] = []
+    seen: list[PhaseSettings] = []
 
-    def made(course: Course) -> BandwidthPhase:
-        seen.append(course)
-        return example_phase(course.readers, 1e8)
+    def made(settings: PhaseSettings) -> BandwidthPhase:
+        seen.append(settings)
+        return example_phase(settings.readers, 1e8)
 
     monkeypatch.setattr(ceiling_module, "run_phase", made)
     if not _raise(None, _files(folder), 3).phases:
         pytest.skip("reads are not counted here")
-    (course,) = seen
-    assert (course.name, course.readers, course.direct) == ("files", 3, False)
-    assert course.supply.sample.block_bytes is None and len(course.supply.sample.pieces) == 20
+    (settings,) = seen
+    assert (settings.name, settings.readers, settings.direct) == ("files", 3, False)
+    assert settings.supply.sample.block_bytes is None and len(settings.supply.sample.pieces) == 20
 
 
 def test_shards_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader reads parts of them that nobody knows; blocks of 1 MB get about the most that storage has."""
+    """A loader reads unknown parts of them; blocks of 1 MB get about the most that storage has."""
     shard = tmp_path / "000.tar"
     shard.write_bytes(bytes(LARGE_BLOCK_BYTES * 3 + 5))
-    seen: list[Course] = []
+    seen: list[PhaseSettings] = []
 
-    def made(course: Course) -> BandwidthPhase:
-        seen.append(course)
-        return example_phase(course.readers, 1e8)
+    def made(settings: PhaseSettings) -> BandwidthPhase:
+        seen.append(settings)
+        return example_phase(settings.readers, 1e8)
 
     monkeypatch.setattr(ceiling_module, "run_phase", made)
     sizes = {str(shard): shard.stat().st_size}
     found = ceiling_of_parts(sizes, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
     if not found.phases:
         pytest.skip("reads are not counted here")
-    (course,) = seen
-    assert sorted(piece.size_bytes for piece in course.supply.sample.pieces) == [5, *[LARGE_BLOCK_BYTES] * 3]
+    (settings,) = seen
+    assert sorted(piece.size_bytes for piece in settings.supply.sample.pieces) == [5, *[LARGE_BLOCK_BYTES] * 3]
     empty = ceiling_of_parts({}, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
     assert empty.phases == () and empty.missing

@@ -22,7 +22,7 @@ def _sizes(folder: Path, count: int, suffix: str = ".jpg", size_bytes: int = 100
 
 
 def test_missing_and_empty_are_bad_values(tmp_path: Path) -> None:
-    """A path that is not there, an empty folder and an empty file are the user's to mend."""
+    """A path that is not there, an empty folder and an empty file are the user's to repair."""
     (tmp_path / "empty").touch()
     (tmp_path / "folder").mkdir()
     for name in ("none", "empty", "folder"):
@@ -142,13 +142,13 @@ def test_the_scratch_file_is_always_removed(tmp_path: Path) -> None:
 
 
 def test_a_scratch_file_that_does_not_fit_is_not_begun(tmp_path: Path) -> None:
-    """Too little room is refused before a byte is written."""
+    """Too little space is refused before a byte is written."""
     with pytest.raises(NoSpace), scratch_file(tmp_path, 10**18, 0):
         pytest.fail("must not get here")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_foreign_scratch_file_survives(tmp_path: Path) -> None:
+def test_the_scratch_file_of_another_survives(tmp_path: Path) -> None:
     """A file that this probe did not make, say of a container with the same process id, is not removed."""
     foreign = tmp_path / f".loaderprobe-scratch-{os.getpid()}"
     foreign.write_bytes(b"theirs")

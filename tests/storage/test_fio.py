@@ -17,7 +17,7 @@ needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not i
 
 
 class FakeFio:
-    """Stands for the command: keeps what it was asked, answers what it is told to."""
+    """Stands for the command: keeps what it was asked, answers as scripted."""
 
     def __init__(self, output: str, code: int = 0) -> None:
         self._output, self._code = output, code
@@ -48,7 +48,7 @@ def test_real_output_is_understood(fake: FakeFio, sample: Sample) -> None:
 
 
 def test_fio_can_do_no_harm(fake: FakeFio, sample: Sample) -> None:
-    """fio is told to write nothing and to create nothing, and gets only reads to replay."""
+    """fio is asked to write nothing and to create nothing, and gets only reads to replay."""
     FioEngine().read(sample.pieces, Order(readers=3, seconds=2.0))
     assert set(SAFE) <= set(fake.command) and "--readonly" in SAFE and "--allow_file_create=0" in SAFE
     actions = {line.split()[1] for log in fake.logs for line in log.splitlines()[1:]}

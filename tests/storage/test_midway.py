@@ -9,7 +9,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
 from loaderprobe.storage import probe as probe_module
-from loaderprobe.storage.phase import Course
+from loaderprobe.storage.phase import PhaseSettings
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.pagecache import LinuxPageCache
 from tests.examples.bandwidth import example_phase
@@ -18,16 +18,16 @@ from tests.examples.bandwidth import example_phase
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
     options: dict[str, object] = {"path": path, "readers": (1, 2), "seconds": 0.1, **changes}
     request = ProbeRequest(**options)  # type: ignore[arg-type]  # options by name, for brevity
-    return probe_bandwidth(request, cache=cache or LinuxPageCache(), on_leg=lambda *_: None)
+    return probe_bandwidth(request, cache=cache or LinuxPageCache(), on_phase=lambda *_: None)
 
 
-def test_ctrl_c_keeps_the_legs_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_the_phases_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted probe has the phases that were complete, and says that it was interrupted."""
 
-    def made(course: Course) -> BandwidthPhase:
-        if course.readers == 2:
+    def made(settings: PhaseSettings) -> BandwidthPhase:
+        if settings.readers == 2:
             raise KeyboardInterrupt
-        return example_phase(course.readers, 1e8, name=course.name)
+        return example_phase(settings.readers, 1e8, name=settings.name)
 
     monkeypatch.setattr(probe_module, "run_phase", made)
     measured = _probe(folder)
@@ -36,13 +36,13 @@ def test_ctrl_c_keeps_the_legs_made(folder: Path, monkeypatch: pytest.MonkeyPatc
         _probe(folder, readers=(2,))
 
 
-def test_a_leg_that_fails_costs_only_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_phase_that_fails_costs_only_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured before stays, and the failed phase is named with its reason."""
 
-    def made(course: Course) -> BandwidthPhase:
-        if course.name == "paced":
+    def made(settings: PhaseSettings) -> BandwidthPhase:
+        if settings.name == "paced":
             raise OSError("the server has gone")
-        return example_phase(course.readers, 1e8, name=course.name)
+        return example_phase(settings.readers, 1e8, name=settings.name)
 
     monkeypatch.setattr(probe_module, "run_phase", made)
     measured = _probe(folder)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from tests.conftest import Run
 from tests.planted.files import random_files
 from tests.planted.fixtures import PlantDisk
@@ -35,21 +35,21 @@ def _bandwidth(disk: SlowDisk, readers: str) -> dict[str, Any]:
     return _run(disk, "bandwidth", disk.folder, "--readers", readers, "--seconds", "1")
 
 
-def test_a_throttled_disk_is_bandwidth_limited(banked_disk: SlowDisk) -> None:
-    """At 20 MB/s the ladder is flat, within a tenth of the limit, cold, and the disk banks idle time."""
-    found = _bandwidth(banked_disk, "1,4,8")
-    assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "banked"), found
+def test_a_throttled_disk_is_bandwidth_limited(token_bucket_disk: SlowDisk) -> None:
+    """At 20 MB/s the ladder is flat, within a tenth of the limit, cold, and idle time is credit."""
+    found = _bandwidth(token_bucket_disk, "1,4,8")
+    assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "token_bucket"), found
     assert "Bandwidth-limited" in found["limit"]["sentence"]
     phases = [phase for phase in found["phases"] if phase["name"] in ("files", "direct")]
     assert [phase["bw_bytes"] for phase in phases] == pytest.approx([20e6] * len(phases), rel=0.1)
-    if banked_disk.members:
+    if token_bucket_disk.members:
         assert {phase["cache"] for phase in phases} == {"cold"}
 
 
-def test_a_single_queue_is_serial(serial_disk: SlowDisk) -> None:
-    """The ladder of a disk that loses idle time is flat as well; the pauses tell it from one that banks it."""
-    found = _bandwidth(serial_disk, "1,4,8")
-    assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "serial"), found
+def test_a_single_queue_is_a_single_server(single_server_disk: SlowDisk) -> None:
+    """The ladder of a disk that loses idle time is flat as well; the pauses tell it from a token bucket."""
+    found = _bandwidth(single_server_disk, "1,4,8")
+    assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "single_server"), found
 
 
 def test_a_far_disk_is_latency_limited(latency_disk: SlowDisk) -> None:
@@ -87,7 +87,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
         shutil.copytree(photographs.root, folder / "photographs")
 
     # Slower than the others: storage is to bind clearly also on a machine whose cores are busy.
-    disk = plant_disk(kind="banked", bytes_per_s=8e6, fill=fill)
+    disk = plant_disk(kind="token_bucket", bytes_per_s=8e6, fill=fill)
     if disk.members is None:
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     summary = _run(

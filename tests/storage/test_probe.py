@@ -12,11 +12,11 @@ import pytest
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
-from loaderprobe.storage import phase as leg_module
+from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.files import sample_files
 from loaderprobe.storage.footprint import locate_pieces
-from loaderprobe.storage.phase import MOST_ROUNDS, Course, cache_label, run_phase
+from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.storage.reader import ThreadEngine
 from loaderprobe.storage.supply import Supply
@@ -29,7 +29,7 @@ from tests.examples.bandwidth import example_phase
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
     options: dict[str, object] = {"path": path, "readers": (1, 2), "seconds": 0.1, **changes}
     request = ProbeRequest(**options)  # type: ignore[arg-type]  # options by name, for brevity
-    return probe_bandwidth(request, cache=cache or LinuxPageCache(), on_leg=lambda *_: None)
+    return probe_bandwidth(request, cache=cache or LinuxPageCache(), on_phase=lambda *_: None)
 
 
 def _counted(measured: BandwidthMeasurement) -> BandwidthMeasurement:
@@ -63,7 +63,7 @@ class NeverEvicting(FakePageCache):
 
 
 def test_a_warm_ladder_is_called_warm(folder: Path) -> None:
-    """Files that nobody could evict are not passed off as a device's speed."""
+    """Files that could not be evicted are not passed off as a device's speed."""
     LinuxPageCache().warm(list(folder.iterdir()))
     measured = _counted(_probe(folder, NeverEvicting()))
     assert all(phase.cache == "warm" and phase.amplification is None for phase in measured.ladder)
@@ -130,8 +130,8 @@ def test_the_ladder_ends_when_it_gains_nothing(folder: Path, monkeypatch: pytest
     """Two doublings that together gain under 5 % are the last; one weak step does not end it."""
     rates = {1: 100e6, 2: 200e6, 4: 205e6, 8: 300e6, 16: 305e6, 32: 310e6, 64: 1e9}
 
-    def made(course: Course) -> BandwidthPhase:
-        return example_phase(course.readers, rates[course.readers], name=course.name)
+    def made(settings: PhaseSettings) -> BandwidthPhase:
+        return example_phase(settings.readers, rates[settings.readers], name=settings.name)
 
     monkeypatch.setattr(probe_module, "run_phase", made)
     for number in range(400):
@@ -142,9 +142,9 @@ def test_the_ladder_ends_when_it_gains_nothing(folder: Path, monkeypatch: pytest
 def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where threads may be the limit, processes read as well, and the faster of the two counts."""
 
-    def made(course: Course) -> BandwidthPhase:
-        rate = 6e9 if course.engine.name == "processes" else 3e9
-        return example_phase(course.readers, rate, name=course.name, engine=course.engine.name)
+    def made(settings: PhaseSettings) -> BandwidthPhase:
+        rate = 6e9 if settings.engine.name == "processes" else 3e9
+        return example_phase(settings.readers, rate, name=settings.name, engine=settings.engine.name)
 
     monkeypatch.setattr(probe_module, "run_phase", made)
     monkeypatch.setattr(probe_module, "cores_available", lambda: 4.0)
@@ -171,14 +171,14 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
 
 
 def test_reading_in_a_row_spoils_the_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where O_DIRECT is refused, the phase in a row fills the cache: the phase after it evicts anew."""
+    """Where O_DIRECT is refused, the phase in a row fills the cache: the phase after it evicts again."""
     monkeypatch.setattr(probe_module, "why_not_direct", lambda _: "refused here")
     measured = _counted(_probe(folder, readers=(1,), scratch_bytes=8 << 20, seconds=0.01))
     paced = measured.phase("paced")
     assert paced is not None and paced.cache == "cold"
 
 
-def test_a_path_that_is_no_utf8_can_be_told(folder: Path) -> None:
+def test_a_path_that_is_no_utf8_can_be_shown(folder: Path) -> None:
     """Bytes that are no text are replaced, so that the JSON can be written."""
     odd = Path(os.fsdecode(os.fsencode(folder.parent) + b"/odd\xff"))
     folder.rename(odd)
@@ -189,12 +189,12 @@ def test_progress_names_what_is_read(folder: Path) -> None:
     """Every phase is announced before it is made."""
     seen: list[tuple[str, int, int]] = []
     request = ProbeRequest(path=folder, readers=(1, 2), seconds=0.1)
-    probe_bandwidth(request, cache=LinuxPageCache(), on_leg=lambda *progress: seen.append(progress))
+    probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *progress: seen.append(progress))
     assert [name for name, _, _ in seen][:2] == ["1 reader", "2 readers"] and len(seen) == 5
     assert all(done < total for _, done, total in seen)
 
 
-def test_a_whole_machine_drop_is_done_and_told(folder: Path) -> None:
+def test_a_whole_machine_drop_is_done_and_reported(folder: Path) -> None:
     """With --drop-caches everything is dropped before each reading, and the measurement says so."""
     calls: list[int] = []
     measured = _probe(folder, readers=(1,), drop_all=lambda: calls.append(1))
@@ -209,14 +209,14 @@ def test_small_sets_are_not_read_for_ever(folder: Path) -> None:
     assert phase.io_bytes <= MOST_ROUNDS * total and any("only" in note for note in phase.notes)
 
 
-def test_foreign_reads_are_what_the_device_read_beyond_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_reads_are_what_the_device_read_beyond_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's count less our own is what others read meanwhile."""
     readings = iter(range(0, 10**12, 10**9))
-    monkeypatch.setattr(leg_module, "reads_from_storage", lambda _: next(readings))
-    monkeypatch.setattr(leg_module, "_own_reads", lambda: 0)
+    monkeypatch.setattr(phase_module, "reads_from_storage", lambda _: next(readings))
+    monkeypatch.setattr(phase_module, "_own_reads", lambda: 0)
     (phase,) = _probe(folder, readers=(1,), seconds=0.05).ladder
     assert phase.storage_bytes == 0 and phase.cache == "warm"
-    assert (phase.foreign_bytes_per_s or 0) >= 10**9
+    assert (phase.other_bytes_per_s or 0) >= 10**9
 
 
 def test_bad_requests(folder: Path) -> None:
@@ -233,11 +233,11 @@ def test_a_network_count_proves_cold(folder: Path, monkeypatch: pytest.MonkeyPat
     """On NFS the client's own count of server reads says how cold a phase was."""
     location = replace(example_location(str(folder)), filesystem="nfs4", kind="network", devices=())
     readings = iter(range(0, 10**12, 10**9))
-    monkeypatch.setattr(leg_module, "reads_from_storage", lambda _: next(readings))
+    monkeypatch.setattr(phase_module, "reads_from_storage", lambda _: next(readings))
     sample = sample_files(folder, limit_bytes=10**9, seed=0)
-    course = Course(
+    settings = PhaseSettings(
         name="files", engine=ThreadEngine(), supply=Supply(sample, LinuxPageCache(), seed=0),
         location=location, cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
     )  # fmt: skip
-    phase = run_phase(course)
-    assert phase.cache == "cold" and phase.foreign_bytes_per_s is None
+    phase = run_phase(settings)
+    assert phase.cache == "cold" and phase.other_bytes_per_s is None

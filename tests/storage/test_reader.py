@@ -52,7 +52,7 @@ def test_no_time_reads_nothing(sample: Sample) -> None:
 
 
 def test_blocks_of_one_file(tmp_path: Path) -> None:
-    """Blocks hand over the bytes of the file once: a neighbouring block read along does not count."""
+    """Blocks deliver the bytes of the file once: a neighbouring block read along does not count."""
     path = tmp_path / "one"
     path.write_bytes(os.urandom(2 * BLOCK_BYTES + 7))
     sample = sample_files(path, limit_bytes=10**9, seed=0)

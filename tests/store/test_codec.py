@@ -44,6 +44,25 @@ def test_another_version_is_refused_with_both_versions(version: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "renamed"),
+    [
+        ("ceiling", {"kind": {"kind": "banked"}}, {"kind": {"kind": "token_bucket"}}),
+        ("ceiling", {"kind": {"kind": "serial"}}, {"kind": {"kind": "single_server"}}),
+        ("ceiling", {"kind": {"kind": "latency"}}, {"kind": {"kind": "latency"}}),
+        ("ceiling", {"kind": None, "phases": None}, {"kind": None, "phases": None}),
+        ("ceiling", {"phases": [{"foreign_bytes_per_s": 1.0}]}, {"phases": [{"other_bytes_per_s": 1.0}]}),
+        ("image-set", {"spec": {"pictures": 48}}, {"spec": {"base_images": 48}}),
+        ("image-set-spec", {"pictures": 48}, {"base_images": 48}),
+        ("run", {"kind": "banked", "pictures": 1}, {"kind": "banked", "pictures": 1}),
+    ],
+)
+def test_version_2_migrates(kind: str, value: dict[str, object], renamed: dict[str, object]) -> None:
+    """Names that version 3 changed are renamed, in files of their kind only."""
+    envelope = {"schema": f"loaderprobe/{kind}", "schema_version": 2, kind: value}
+    assert decode(kind, json.dumps(envelope).encode(), dict, "x.json") == renamed
+
+
+@pytest.mark.parametrize(
     "data",
     [
         b"", b"\xff\xfe", b"[]", b"null", encode("config", CONFIG)[:-5],

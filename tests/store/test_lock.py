@@ -23,7 +23,7 @@ HOLD = (
 
 
 def test_another_process_is_refused_until_the_holder_is_gone(tmp_path: Path) -> None:
-    """The lock of a process that was killed is free: nobody has to remove a file."""
+    """The lock of a process that was killed is free: no user has to remove a file."""
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
@@ -45,7 +45,7 @@ def test_a_run_of_another_user_cannot_be_locked() -> None:
         os.seteuid(65534)
         try:
             with pytest.raises(MissingPart, match="cannot be written"), run.lock():
-                pytest.fail("nobody may not write there")
+                pytest.fail("the lock is not writable")
         finally:
             os.seteuid(0)
 

@@ -23,7 +23,7 @@ __all__ = ["measure_fake"]
 FILES = example_files(1024)
 CONFIG = example_config(data=FILES.fingerprint)
 FAILURE = RunFailure(
-    config=CONFIG, stage="round 1", reason="it broke", hint="mend it", exit_code=None, signal="SIGKILL",
+    config=CONFIG, stage="round 1", reason="it broke", hint="repair it", exit_code=None, signal="SIGKILL",
     log=("last words",), started_utc="2026-01-01T00:00:00+00:00", wall_s=1.5,
 )  # fmt: skip
 
@@ -85,9 +85,9 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None
     [
         (b'{"schema": "loaderprobe/run", "schema_version": 99, "run": {}}', "version 99"),
         (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {}}', "loaderprobe/run version 1, not"),
-        (b'{"schema": "somebody/else", "schema_version": 1}', "somebody/else"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 2, "run": {"created_utc": 3}}', "damaged"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 2}', "damaged"),
+        (b'{"schema": "another/program", "schema_version": 1}', "another/program"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 3, "run": {"created_utc": 3}}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 3}', "damaged"),
         (b"{", "damaged"),
     ],
 )

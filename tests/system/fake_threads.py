@@ -1,4 +1,4 @@
-"""A /proc that tests write: processes with threads that wait as they are told."""
+"""A /proc that tests write: processes with threads that wait as written."""
 
 from __future__ import annotations
 

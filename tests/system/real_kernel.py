@@ -19,7 +19,7 @@ PRELUDE = (
 import json, os, sys
 from pathlib import Path
 from loaderprobe.system.device import locate, read_sectors, reads_from_storage
-from loaderprobe.system.pagecache import LinuxPageCache, direct_io_alignment, why_unknown
+from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
 
 cache = LinuxPageCache()
 
@@ -50,7 +50,7 @@ def tell(**answers):
 
 
 def ask_kernel(script: str, *arguments: object, mounts: Sequence[str] = (), user_namespace: bool = False) -> Any:
-    """What `script` tells, run by root after PRELUDE, inside mounts made for it by shell commands.
+    """The output of `script`, run by root after PRELUDE, inside mounts made for it by shell commands.
 
     The mounts, and the loop devices under them, are gone when it ends.
     """

@@ -41,7 +41,7 @@ def test_a_file_system_that_cannot_write_back_is_no_error(fresh: Path, monkeypat
 
 
 def test_an_eviction_that_does_not_help_ends(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages that somebody holds are given up after two tries, and the file stays as it was."""
+    """Pages that a process holds are given up after two tries, and the file stays as it was."""
     content, tries = fresh.read_bytes(), []
     monkeypatch.setattr(os, "posix_fadvise", lambda *_: tries.append(1))
     LinuxPageCache().evict([fresh])

@@ -161,7 +161,7 @@ def test_a_hidden_file_of_a_loop_device_is_said_to_be(kernel: Kernel, file: str)
     assert f"the file {file}, which is not visible from here" in locate(kernel.data).notes[0]
 
 
-def test_a_loop_device_of_which_nothing_is_told(kernel: Kernel) -> None:
+def test_a_loop_device_of_which_nothing_is_known(kernel: Kernel) -> None:
     """Where /sys does not name the file, a note says so."""
     kernel.disk("virtual/loop3", "7:3")
     kernel.mount("ext4", number="7:3")

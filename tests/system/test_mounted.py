@@ -29,7 +29,6 @@ after = reads_from_storage(place)
 tell(
     shares=shares, kind=place.kind, devices=place.devices, notes=place.notes, layers=place.layers,
     read=None if before is None else after - before, reason=as_nobody(lambda: why_unknown(path)),
-    alignment=direct_io_alignment(path),
 )
 """
 
@@ -60,8 +59,8 @@ def _image(place: Path, filesystem: str) -> list[str]:
 
 
 @pytest.mark.parametrize("layer", ["lower", "upper"])
-def test_an_overlay_tells_its_owner_the_truth(place: Path, layer: str) -> None:
-    """The owner sees warm and cold, and the layers' disk counts; others are told nothing, with the reason.
+def test_an_overlay_gives_its_owner_the_truth(place: Path, layer: str) -> None:
+    """The owner sees warm and cold, and the layers' disk counts; others get nothing, with the reason.
 
     The file was not written back when it was evicted, also where overlayfs itself cannot do so, in the lower layer.
     """
@@ -75,7 +74,7 @@ def test_an_overlay_tells_its_owner_the_truth(place: Path, layer: str) -> None:
 
 
 def test_a_writable_file_of_a_read_only_layer_is_not_believed(place: Path) -> None:
-    """Everybody may write it, by its mode, and yet mincore tells others that all of it is cached."""
+    """Its mode lets every user write, and yet mincore answers others that all of it is cached."""
     found = ask_kernel(
         WRITE + "path.chmod(0o666)\ncache.evict([path])\n"
         "tell(writable=as_nobody(lambda: os.access(path, os.W_OK)), share=as_nobody(lambda: cache.resident([path])))",
@@ -116,7 +115,7 @@ def test_a_file_system_in_a_file(place: Path, filesystem: str) -> None:
 
 
 def test_tmpfs_is_always_warm(place: Path) -> None:
-    """To its owner; others are told nothing, nothing is counted, and direct I/O asks for nothing known."""
+    """To its owner; others get nothing, and nothing is counted."""
     found = ask_kernel(WRITE + ASK, place / "image", mounts=[f"mount -t tmpfs -o mode=755 none {place}/image"])
     assert found["shares"] == {"warm": [1.0, None], "cold": [1.0, None, 1.0]}
-    assert (found["kind"], found["read"], found["alignment"]) == ("memory", None, None)
+    assert (found["kind"], found["read"]) == ("memory", None)

@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-import ctypes
-import errno
-import mmap
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from loaderprobe.errors import MissingPart
-from loaderprobe.system import pagecache
 from loaderprobe.system.device import locate
-from loaderprobe.system.pagecache import LinuxPageCache, direct_io_alignment, drop_all_caches, why_unknown
+from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches, why_unknown
 
 
 @pytest.fixture
@@ -102,38 +97,3 @@ def test_caches_that_may_not_be_dropped_are_a_missing_part(tmp_path: Path, monke
         drop_all_caches(tmp_path / "none")
     assert "root" in caught.value.hint
     assert not (tmp_path / "none").exists()
-
-
-def test_direct_io_works_as_aligned(files: list[Path]) -> None:
-    """A read at the offsets, and into memory, that the file system asks for is not refused."""
-    alignment = direct_io_alignment(files[0])
-    if alignment is None:
-        pytest.skip("this file system or kernel does not say how direct I/O is aligned")
-    fd = os.open(files[0], os.O_RDONLY | os.O_DIRECT)
-    try:
-        assert direct_io_alignment(fd) == alignment
-        with mmap.mmap(-1, 2 * max(alignment)) as buffer:
-            assert os.preadv(fd, [buffer], alignment[1]) > 0
-    finally:
-        os.close(fd)
-
-
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
-def test_a_kernel_without_statx_has_no_alignment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """An old kernel, or a sandbox that does not know the call, leaves it unknown."""
-
-    def refuse(*_: object) -> int:
-        ctypes.set_errno(number)
-        return -1
-
-    monkeypatch.setattr(pagecache, "_libc", SimpleNamespace(statx=refuse))
-    assert direct_io_alignment(tmp_path) is None
-    monkeypatch.setattr(pagecache, "_libc", SimpleNamespace())
-    assert direct_io_alignment(tmp_path) is None
-
-
-def test_alignment_of_nothing(tmp_path: Path) -> None:
-    """A directory has none; a path that is not there is an error."""
-    assert direct_io_alignment(tmp_path) is None
-    with pytest.raises(FileNotFoundError):
-        direct_io_alignment(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""What is cached of other users' files, of which mincore does not tell the truth, and where nobody can tell."""
+"""What is cached of other users' files, where mincore does not give the truth, or nothing does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def files(public_directory: Path) -> list[Path]:
 @pytest.fixture
 def lied_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every file were another user's."""
-    monkeypatch.setattr(residency._Asker, "is_told_the_truth", lambda *_: False)
+    monkeypatch.setattr(residency._Asker, "gets_the_truth", lambda *_: False)
 
 
 def _warm(path: Path, pages: int) -> None:
@@ -82,7 +82,7 @@ tell(share=as_nobody(lambda: [cache.evict(files), cache.resident(files)])[1])
 
 
 def test_root_of_a_user_namespace_sees_what_is_cached(files: list[Path]) -> None:
-    """There root is not told the truth of files of users whom the namespace does not know."""
+    """There root does not get the truth of files of users whom the namespace does not know."""
     try:
         for path in files:
             os.chown(path, 12345, 12345)
@@ -174,12 +174,12 @@ def test_some_file_systems_are_not_asked(
 
 
 def test_trial_reads_are_not_made_over_a_network(public_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There an owner is told by mincore what the client caches, and others are told nothing."""
+    """There mincore gives an owner what the client caches, and others nothing."""
     path = public_directory / "file"
     path.write_bytes(b"x")
     monkeypatch.setattr(residency, "filesystem_magic", lambda _: 0x6969)
     assert LinuxPageCache().resident([path]) == 1.0
-    monkeypatch.setattr(residency._Asker, "is_told_the_truth", lambda *_: False)
+    monkeypatch.setattr(residency._Asker, "gets_the_truth", lambda *_: False)
     assert "network" in str(why_unknown(path))
 
 
@@ -192,16 +192,16 @@ def test_what_is_no_file_is_unknown(public_directory: Path) -> None:
 def test_users_unknown_to_a_namespace_are_not_taken_for_this_one(tmp_path: Path) -> None:
     """A user namespace gives all of them one number, which may be the asker's as well."""
     ask = residency._Asker(euid=65534, owns_all=True, knows_all=False)
-    assert not ask.is_told_the_truth(tmp_path / "none", 65534, 0)
-    assert ask.is_told_the_truth(tmp_path / "none", 1000, 0)
-    assert residency._Asker(euid=65534, owns_all=False, knows_all=True).is_told_the_truth(tmp_path / "none", 65534, 0)
+    assert not ask.gets_the_truth(tmp_path / "none", 65534, 0)
+    assert ask.gets_the_truth(tmp_path / "none", 1000, 0)
+    assert residency._Asker(euid=65534, owns_all=False, knows_all=True).gets_the_truth(tmp_path / "none", 65534, 0)
 
 
-def test_the_right_to_write_tells_nothing_on_an_overlay(tmp_path: Path) -> None:
+def test_the_right_to_write_shows_nothing_on_an_overlay(tmp_path: Path) -> None:
     """There the layer under the file decides, which may be read-only."""
     ask = residency._Asker(euid=-1, owns_all=False, knows_all=True)
-    assert ask.is_told_the_truth(tmp_path, 0, 0)
-    assert not ask.is_told_the_truth(tmp_path, 0, residency.OVERLAY)
+    assert ask.gets_the_truth(tmp_path, 0, 0)
+    assert not ask.gets_the_truth(tmp_path, 0, residency.OVERLAY)
 
 
 def test_rights_are_read_from_proc(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_rights_are_read_from_proc(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("lied_to")
 def test_a_page_that_comes_in_time_was_not_there(public_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quick device may answer a trial read before it is given up; that the thread read from storage tells."""
+    """A quick device may answer a trial read before it is given up; that the thread read from storage shows it."""
     (public_directory / "file").write_bytes(bytes(3 * PAGE_BYTES))
     blocks = iter([0, 8, 8, 8, 8, 16])
     monkeypatch.setattr(os, "preadv", lambda *_: 1)

@@ -11,9 +11,7 @@ import pytest
 from loaderprobe.records.waits import WaitKind
 from loaderprobe.system import waits
 from loaderprobe.system.sockets import TableBudget
-from loaderprobe.system.syscalls import calls_of
 from loaderprobe.system.thread_files import ThreadFiles, ThreadGone
-from loaderprobe.system.wait_channels import kind_of_channel
 from loaderprobe.system.waits import WatchedProcess, start_ticks
 from tests.system.fake_threads import PID, FakeThreads, pollfds
 
@@ -134,12 +132,12 @@ def test_an_unreadable_path_leaves_the_call(threads: FakeThreads, watched: Watch
 def test_other_calls(
     threads: FakeThreads, watched: WatchedProcess, call: str | int, arguments: tuple[int, ...], expected: object
 ) -> None:
-    """Sleeping, locks, rings and children are told by the call; an unknown call by its number."""
+    """Sleeping, locks, rings and children are known by the call; an unknown call by its number."""
     threads.waits(call, *arguments)
     assert _seen(watched) == expected
 
 
-def test_an_unknown_call_is_told_by_the_kernel_function(threads: FakeThreads, watched: WatchedProcess) -> None:
+def test_an_unknown_call_is_known_by_the_kernel_function(threads: FakeThreads, watched: WatchedProcess) -> None:
     """Where the number means nothing, wchan may; where that does not, the letter."""
     threads.waits(9999, letter="D", channel="folio_wait_bit_common")
     assert _seen(watched)[0] == "storage"
@@ -292,24 +290,3 @@ def test_no_process_at_all(tmp_path: Path) -> None:
     """A process that never was is gone."""
     with pytest.raises(ThreadGone):
         WatchedProcess(PID, proc=tmp_path)
-
-
-def test_kernel_functions_seen() -> None:
-    """Names met on real kernels."""
-    seen = {
-        "folio_wait_bit_common": "storage", "request_wait_answer": "storage", "rpc_wait_bit_killable": "storage",
-        "futex_wait_queue": "lock", "locks_lock_inode_wait": "lock", "hrtimer_nanosleep": "sleep",
-        "anon_pipe_read": "pipe", "wait_woken": "network", "shrink_lruvec": "memory", "do_poll": None,
-    }  # fmt: skip
-    assert {channel: kind_of_channel(channel) for channel in seen} == seen
-
-
-def test_both_machines_have_what_loaders_wait_in() -> None:
-    """A call that is missing on one machine has a newer name there."""
-    for machine in ("x86_64", "aarch64"):
-        calls = calls_of(machine)
-        assert calls is not None
-        groups = {call.group for call in calls.values()}
-        assert groups == {"descriptor", "second", "path", "futex", "lock", "fcntl", "sleep", "poll", "select"} | {
-            "epoll", "ring", "child"
-        }  # fmt: skip

@@ -18,11 +18,10 @@ from loaderprobe.analyze.forecast.remedies import remedies
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segments_of
-from loaderprobe.analyze.verdict.rule import WORTH, cores_are_taken
-from loaderprobe.records.forecast import Forecast
+from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
+from loaderprobe.records.forecast import Forecast, Refusal
 from loaderprobe.records.measurement import Alternative, Measurement
-from loaderprobe.records.verdict import Advice, Interval
-from loaderprobe.units import format_bytes, format_rate, significant
+from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 
 # Data of up to this share of memory can be kept there; the rest is for training.
 MEMORY_SHARE = 0.7
@@ -64,7 +63,8 @@ class Option:
     """A forecast, and how to bring it about."""
 
     forecast: Forecast
-    action: str
+    action: Action | None = None
+    """None where nothing can be done to bring it about."""
     command: str = ""
 
 
@@ -77,7 +77,7 @@ class Recommendation:
 
 
 def advise(measurement: Measurement, found: Experiments, around: Surroundings | None = None) -> tuple[Advice, ...]:
-    """Changes that gain enough, largest gain first; then, with gain 1, what would be wasted."""
+    """Changes that gain enough, largest speed-up first; then, with speed-up 1, what would be wasted."""
     return recommend(measurement, found, around or Surroundings()).advice
 
 
@@ -88,20 +88,20 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
     if not own:
         return by_laws
     # That nothing on the input side helps is not true then.
-    return replace(by_laws, advice=(*own, *(each for each in by_laws.advice if each.gain > 1)))
+    return replace(by_laws, advice=(*own, *(each for each in by_laws.advice if each.speedup > 1)))
 
 
 def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
     point = point_of(measurement, found)
-    if isinstance(point, str):
+    if isinstance(point, Refusal):
         return Recommendation(forecasts=(refused("workers", "any other", point),), advice=())
     others = [each for each in around.neighbours if each.workers != point.workers]
     fitted = fit((point, *others), point, around.storage)
-    if isinstance(fitted, str):
+    if isinstance(fitted, Refusal):
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     by_workers = around.workers or worker_forecasts((point, *others), around.storage)
     config = measurement.config
-    taken = cores_are_taken(found, workers=config.loader.workers, cores_available=measurement.cores_available)
+    taken = cores_are_busy(found, workers=config.loader.workers, cores_available=measurement.cores_available)
     made = (
         *_workers(point, by_workers, taken=taken),
         *_prefetch(fitted, measurement, found),
@@ -119,7 +119,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     ]
     return Recommendation(
         forecasts=(*(option.forecast for option in made), *also),
-        advice=(*sorted(worth, key=lambda each: -each.gain), *_wasted(point, made, worth, before)),
+        advice=(*sorted(worth, key=lambda each: -each.speedup), *_wasted(point, made, worth, before)),
     )
 
 
@@ -133,8 +133,8 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
     best = max(rates.values(), default=0.0)
     chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
     if chosen is None or chosen == point.workers:
-        return [Option(forecast=each, action="") for each in by_workers.values() if each.refused][:1]
-    action = "load in the training process" if chosen == 0 else f"use {chosen} worker{'s' if chosen > 1 else ''}"
+        return [Option(forecast=each) for each in by_workers.values() if each.refused][:1]
+    action = Action(code="workers", facts={"workers": chosen})
     return [Option(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
 
 
@@ -147,13 +147,13 @@ def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list
     best = max(rates.values(), default=0.0)
     chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
     if chosen is None:
-        return [Option(forecast=each, action="") for each in made.values()][:1]
-    action = f"prefetch {chosen} batches in each worker"
+        return [Option(forecast=each) for each in made.values()][:1]
+    action = Action(code="prefetch", facts={"batches": chosen})
     return [Option(forecast=made[chosen], action=action, command=f"prefetch_factor={chosen}")]
 
 
 def _batch_seconds(measurement: Measurement, found: Experiments) -> list[list[float]]:
-    """Wall time of each batch in its worker, in order, by round of the drains."""
+    """Wall time of each batch in its worker, in order, by round of the loader alone."""
     records = measurement.worker_batches
     by_number = {number: wall / 1e9 for number, wall in zip(records.batch, records.wall_ns, strict=True)}
     return [
@@ -167,25 +167,30 @@ def _storage(fitted: Fit, place: Place | None) -> list[Option]:
         return []
     if place is None:
         # Their size is not known.
-        cache = Option(forecast=cached(fitted, 1.0), action="")
+        cache = Option(forecast=cached(fitted, 1.0))
     elif place.fits:
         command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place.root else ""
-        cache = Option(forecast=cached(fitted, 1.0), action="keep the files in memory", command=command)
+        cache = Option(forecast=cached(fitted, 1.0), action=_in_memory(1.0, place), command=command)
     else:
         share = MEMORY_SHARE * place.memory_bytes / place.size_bytes
-        kept = f"{100 * share:.0f} % of the files in memory ({format_bytes(share * place.size_bytes)})"
-        cache = Option(forecast=cached(fitted, share), action=f"keep {kept}")
+        cache = Option(forecast=cached(fitted, share), action=_in_memory(share, place))
     return [cache, _faster_storage(fitted)]
+
+
+def _in_memory(share: float, place: Place) -> Action:
+    return Action(code="files_in_memory", facts={"share": share, "bytes": share * place.size_bytes})
 
 
 def _faster_storage(fitted: Fit) -> Option:
     factor = _enough(lambda factor: disk(fitted, factor))
     forecast = disk(fitted, factor)
     if forecast.images_per_s is None:
-        return Option(forecast=forecast, action="")
+        return Option(forecast=forecast)
     needs = forecast.images_per_s.value * fitted.anchor.bytes_per_image
-    rate = f" ({format_rate(needs)})" if needs else ""
-    return Option(forecast=forecast, action=f"use storage {significant(factor, 2)} times as fast{rate}")
+    facts: dict[str, float | str] = {"factor": factor}
+    if needs:
+        facts["bytes_per_s"] = needs
+    return Option(forecast=forecast, action=Action(code="faster_storage", facts=facts))
 
 
 def _accelerators(fitted: Fit, known: Mapping[str, float]) -> list[Option]:
@@ -194,13 +199,13 @@ def _accelerators(fitted: Fit, known: Mapping[str, float]) -> list[Option]:
     options = [
         Option(
             forecast=accelerator(fitted, rate, name),
-            action=f"train on an accelerator of {significant(rate)} images/s ({name}, specified)",
+            action=Action(code="accelerator", facts={"images_per_s": rate, "name": name}),
         )
         for name, rate in known.items()
         if rate > alone
     ]
     enough = alone * _enough(lambda factor: accelerator(fitted, alone * factor))
-    action = f"train on an accelerator of {significant(enough)} images/s"
+    action = Action(code="accelerator", facts={"images_per_s": enough})
     return [*options, Option(forecast=accelerator(fitted, enough), action=action)]
 
 
@@ -230,12 +235,9 @@ def _enough(made: Callable[[float], Forecast]) -> float:
 
 def _alternative(fitted: Fit, measured: Alternative) -> Option:
     forecast = alternative(fitted, measured)
-    if measured.name == "uint8":
-        return Option(
-            forecast=forecast, action="deliver uint8 tensors and normalise on the device", command="--tensor uint8"
-        )  # fmt: skip
-    library = {"torchvision": "torchvision.io", "pillow": "Pillow"}[measured.name]
-    return Option(forecast=forecast, action=f"decode with {library}", command=f"--decoder {measured.name}")
+    code: ActionCode = "tensor" if measured.name == "uint8" else "decoder"
+    action = Action(code=code, facts={code: measured.name})
+    return Option(forecast=forecast, action=action, command=f"--{code} {measured.name}")
 
 
 def _measured(point: Point) -> Interval:
@@ -246,47 +248,39 @@ def _measured(point: Point) -> Interval:
 def _advice(option: Option, before: Interval) -> Advice | None:
     """None where the forecast was refused, or nothing can be done to bring it about."""
     forecast = option.forecast
-    if forecast.images_per_s is None or not option.action:
+    if forecast.images_per_s is None or option.action is None:
         return None
     return Advice(
         action=option.action,
         command=option.command,
-        predicted_images_per_s=forecast.images_per_s.value,
-        gain=forecast.images_per_s.value / before.value,
+        speedup=forecast.images_per_s.value / before.value,
         before=before,
         after=forecast.images_per_s,
         how=forecast.how,
-        binds=forecast.binds,
+        bottleneck=forecast.bottleneck,
     )
 
 
 def _denied(option: Option, found: Experiments) -> bool:
     """True where a law promises from storage what the experiment, or the workers' waiting, does not."""
-    gain = found.gains.get("storage")
-    return option.forecast.changed in ("disk_speed", "cached_share") and (gain is None or gain.value < WORTH)
+    speedup = found.speedups.get("storage")
+    return option.forecast.changed in ("disk_speed", "cached_share") and (speedup is None or speedup.value < WORTH)
 
 
 def _is_worth(advice: Advice) -> bool:
     """Speedups enough, and more than the measured rate itself varied."""
-    return advice.gain >= WORTH and advice.after.value > advice.before.high
+    return advice.speedup >= WORTH and advice.after.value > advice.before.high
 
 
 def _wasted(point: Point, made: Sequence[Option], worth: Sequence[Advice], before: Interval) -> list[Advice]:
     """Changes that would gain nothing, with the figure that shows it."""
     faster = [option for option in made if option.forecast.changed == "accelerator" and option.forecast.images_per_s]
-    helping = {advice.action for advice in worth}
-    devices = {option.action for option in faster}
-    sentences = []
-    if faster and not helping & devices:
-        until = significant(point.compute)
-        sentences.append(f"A faster accelerator gains nothing until the loader delivers more than {until} images/s.")
+    helping = {advice.action.code for advice in worth}
+    useless: list[Action] = []
+    if faster and "accelerator" not in helping:
+        useless.append(Action(code="accelerator_gains_nothing", facts={"until_images_per_s": point.compute}))
     # Training on a loader without end runs at what compute alone reaches.
-    if point.compute < WORTH * point.training and not helping - devices:
+    if point.compute < WORTH * point.training and not helping - {"accelerator"}:
         share = min(1.0, point.training / point.compute)
-        sentences.append(f"A faster input gains nothing: training reaches {100 * share:.0f} % of compute alone.")
-    return [
-        Advice(
-            action=sentence, predicted_images_per_s=before.value, gain=1.0, before=before, after=before, how="measured"
-        )
-        for sentence in sentences
-    ]
+        useless.append(Action(code="input_gains_nothing", facts={"share": share}))
+    return [Advice(action=each, speedup=1.0, before=before, after=before, how="measured") for each in useless]

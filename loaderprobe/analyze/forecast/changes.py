@@ -1,7 +1,7 @@
 """Forecasts: the rate of training after one change, by the laws of the storage at hand, with its range.
 
 Each follows the measured configuration: the law gives what the loader changes to, the loop what that means for
-training, and what measured training differed by from its parts is kept. What was performed outranks the law.
+training, and what measured training differed by from its parts is kept. What was measured outranks the law.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from loaderprobe.analyze.forecast.fit import Fit
 from loaderprobe.analyze.forecast.outcome import REPEAT, Change, outcome_of
 from loaderprobe.analyze.forecast.schedule import scheduled_rate
 from loaderprobe.analyze.forecast.service import Law, Service
-from loaderprobe.records.forecast import Changed, Forecast
+from loaderprobe.records.forecast import Changed, Forecast, Refusal
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.verdict import How, Interval
 from loaderprobe.stats import median
@@ -38,7 +38,7 @@ def workers(fit: Fit, count: int) -> Forecast:
         return unchanged(fit, "workers", str(count))
     most = math.floor(MOST_WORKERS_A_CORE * anchor.cores)
     if count > max(most, 1):
-        return refused("workers", str(count), f"only {anchor.cores:g} cores were measured")
+        return refused("workers", str(count), Refusal(code="more_than_cores", facts={"cores": anchor.cores}))
     return _forecast(fit, replace(_change(fit, "workers", str(count)), workers=count))
 
 
@@ -74,7 +74,7 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
     if fit.anchor.unproved:
         return refused("disk", to, fit.anchor.unproved)
     if not fit.anchor.bytes_per_image and kind != "latency":
-        return refused("disk", to, "the size of the files is not known")
+        return refused("disk", to, Refusal(code="no_file_size"))
 
     def moved(service: Service) -> Service:
         return replace(
@@ -91,11 +91,11 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
 
 
 def cached(fit: Fit, share: float) -> Forecast:
-    """With this share of the images in memory. All of them is the rate with warm files, where that was performed."""
+    """With this share of the images in memory. All of them is the rate with warm files, where that was measured."""
     to = f"{share:.0%}"
     if fit.anchor.unproved:
         return refused("cached_share", to, fit.anchor.unproved)
-    warm = fit.anchor.performed.get("storage")
+    warm = fit.anchor.measured.get("storage")
     now_s = 1 / fit.anchor.loader
 
     def between(service: Service, rate: float) -> float:
@@ -122,12 +122,12 @@ def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
 def batch_size(fit: Fit, count: int, compute: float | None) -> Forecast:
     """With another batch size; `compute`: images/s of the device at that size, None when it is not known."""
     if compute is None:
-        return refused("batch_size", str(count), "the rate of the device at this batch size was not measured")
+        return refused("batch_size", str(count), Refusal(code="no_rate_of_batch_size"))
     return _forecast(fit, replace(_change(fit, "batch_size", str(count)), batch_size=count, compute=compute))
 
 
 def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:
-    """Changes that are asked about, and that nobody is told to make: other batch sizes, other storage."""
+    """Changes that are forecast but never advised: other batch sizes, other storage."""
     others = [batch_size(fit, count, given) for count in (batch // 2, batch * 2) if count]
     if not fit.anchor.from_storage:
         return others
@@ -135,17 +135,17 @@ def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:
         *others,
         disk(fit, 2.0),
         cached(fit, 0.5),
-        other_disk(fit, "banked", bytes_per_s=VOLUME_BYTES_PER_S, latency_s=VOLUME_LATENCY_S),
+        other_disk(fit, "token_bucket", bytes_per_s=VOLUME_BYTES_PER_S, latency_s=VOLUME_LATENCY_S),
         other_disk(fit, "latency", bytes_per_s=math.inf, latency_s=OBJECT_LATENCY_S),
     ]
 
 
 def alternative(fit: Fit, measured: Alternative) -> Forecast:
-    """With another decoder, or with bytes handed over instead of floats; from CPU times measured side by side."""
+    """With another decoder, or with bytes sent instead of floats; from CPU times measured side by side."""
     changed: Changed = "tensor" if measured.name == "uint8" else "decoder"
     if measured.cpu_s <= 0 or measured.usual_cpu_s <= 0:
-        return refused(changed, measured.name, "its CPU time was not measured")
-    free = fit.anchor.performed.get("preprocessing", math.inf) if changed == "decoder" else math.inf
+        return refused(changed, measured.name, Refusal(code="no_cpu_time"))
+    free = fit.anchor.measured.get("preprocessing", math.inf) if changed == "decoder" else math.inf
     change = replace(
         _change(fit, changed, measured.name),
         alter=lambda service: service.with_cpu(measured.cpu_s, measured.usual_cpu_s),
@@ -158,10 +158,10 @@ def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float
     """With another prefetch factor; `rounds` holds the seconds of each batch in its worker, in order, by round."""
     anchor = fit.anchor
     if not anchor.workers:
-        return refused("prefetch_factor", str(factor), "the serial loader fetches nothing ahead")
+        return refused("prefetch_factor", str(factor), Refusal(code="serial_loader"))
     enough = [batch_s for batch_s in rounds if len(batch_s) >= ENOUGH_BATCHES]
     if not enough:
-        return refused("prefetch_factor", str(factor), "too few batches were recorded to know how their times vary")
+        return refused("prefetch_factor", str(factor), Refusal(code="too_few_batches"))
 
     def rate(batch_s: Sequence[float], prefetch_factor: int) -> float:
         return scheduled_rate(
@@ -173,16 +173,16 @@ def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float
             synchronous=anchor.synchronous,
         )
 
-    gains = [rate(batch_s, factor) / rate(batch_s, before) for batch_s in enough]
+    speedups = [rate(batch_s, factor) / rate(batch_s, before) for batch_s in enough]
     base = unchanged(fit, "prefetch_factor", str(factor))
-    value, margin = anchor.training * median(gains), max(REPEAT, anchor.training_spread)
-    low, high = anchor.training * min(gains) * (1 - margin), anchor.training * max(gains) * (1 + margin)
+    value, margin = anchor.training * median(speedups), max(REPEAT, anchor.training_spread)
+    low, high = anchor.training * min(speedups) * (1 - margin), anchor.training * max(speedups) * (1 + margin)
     return replace(base, images_per_s=Interval(value=value, low=low, high=high), how="estimated")
 
 
-def refused(changed: Changed, to: str, reason: str) -> Forecast:
+def refused(changed: Changed, to: str, reason: Refusal) -> Forecast:
     """No rate, and why."""
-    return Forecast(changed=changed, to=to, images_per_s=None, binds=None, how="estimated", refused=reason)
+    return Forecast(changed=changed, to=to, images_per_s=None, bottleneck=None, how="estimated", refused=reason)
 
 
 def _change(fit: Fit, changed: Changed, to: str) -> Change:
@@ -199,8 +199,8 @@ def _change(fit: Fit, changed: Changed, to: str) -> Change:
 
 
 def _at_most_warm(fit: Fit) -> Callable[[Service, float], float]:
-    """No storage makes the loader faster than memory does, where that was performed."""
-    warm = fit.anchor.performed.get("storage", math.inf)
+    """No storage makes the loader faster than memory does, where that was measured."""
+    warm = fit.anchor.measured.get("storage", math.inf)
     return lambda _, rate: min(rate, max(warm, fit.anchor.loader))
 
 
@@ -212,21 +212,20 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         outcome = outcome_of(fit, change, service, loader)
         asked = min(loader, outcome.value) * service.bytes_per_image
         if asked > service.unproved_bytes_per_s:
-            reason = f"it needs {format_rate(asked)}, more than the storage was measured to deliver"
+            reason = Refusal(code="more_than_storage", facts={"bytes_per_s": asked})
             return refused(change.changed, change.to, reason)
         found.append(outcome)
     low, high = min(each.low for each in found), max(each.high for each in found)
     values = sorted(each.value for each in found)
     if values[-1] > DISAGREE * values[0]:
-        between = f"{significant(values[0])} to {significant(values[-1])} images/s"
-        reason = f"the kind of storage is not known, and forecasts range from {between}"
+        reason = Refusal(code="laws_disagree", facts={"least_images_per_s": values[0], "most_images_per_s": values[-1]})
         return refused(change.changed, change.to, reason)
     middle = sorted(found, key=lambda each: each.value)[len(found) // 2]
     return Forecast(
         changed=change.changed,
         to=change.to,
         images_per_s=Interval(value=middle.value, low=low, high=high),
-        binds=middle.binds,
+        bottleneck=middle.bottleneck,
         rising=middle.rising,
         how=change.how,
         refused=None,

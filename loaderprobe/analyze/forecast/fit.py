@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.forecast.point import MISFIT, MOST_SPREAD, Point
 from loaderprobe.analyze.forecast.service import LAWS, SATURATED, Law, Service, Storage, Term
+from loaderprobe.records.forecast import Refusal
 from loaderprobe.stats import median
 
 # CPU speed drifted by 8 % in the median and 26 % at the 95th percentile within 15 s, on an idle virtual machine:
@@ -43,10 +44,10 @@ class Fit:
         return self.anchor.training / self.anchor.loop.end_to_end(self.anchor.loader)
 
 
-def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
+def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Refusal:
     """The services that reproduce `anchor` exactly and heed the others; or why there is none.
 
-    Of each law the term that binds at the anchor is set to what was measured there, and none may lie below it.
+    Of each law the term that limits the anchor is set to what was measured there, and none may lie below it.
     """
     kinds: tuple[Law, ...] = LAWS if storage.kind == "unknown" else (storage.kind,)
     if not anchor.from_storage:
@@ -55,7 +56,7 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
     made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
     laws = tuple(law for law in made if law is not None)
     if not laws:
-        return "no model comes near the measured rate, so something else limits the loader"
+        return Refusal(code="no_model_fits")
     cpu = [point.cpu_s for point in points if point.cpu_s > 0]
     between = (max(cpu) / min(cpu) - 1) / 2 if cpu else 0.0
     return Fit(
@@ -67,11 +68,16 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | str:
 
 
 def _lasting(point: Point, storage: Storage) -> Point:
-    """The point, with no more of a banked device than it gives in the long run: a segment begins with its credit.
+    """The point, with a token bucket at its long-term rate: a segment begins with its credit.
 
-    Drains of a second on throttled disks ran up to 15 % above what training, and a probe of several seconds, got.
+    On throttled disks a second of the loader alone ran up to 15 % faster than training and than a longer probe.
     """
-    if storage.kind != "banked" or not point.from_storage or storage.bytes_per_s is None or not point.bytes_per_image:
+    if (
+        storage.kind != "token_bucket"
+        or not point.from_storage
+        or storage.bytes_per_s is None
+        or not point.bytes_per_image
+    ):
         return point
     return replace(point, loader=min(point.loader, storage.bytes_per_s / point.bytes_per_image))
 
@@ -92,7 +98,7 @@ def _beside_compute(anchor: Point) -> Point:
 
 
 def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
-    """The service before it is held against the anchor's rate."""
+    """The service before it is compared with the anchor's rate."""
     first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
     in_the_way = first.loader * first.parent_s >= SATURATED
     service = Service(
@@ -113,11 +119,11 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
         return replace(service, latency_s=anchor.blocked_s, bytes_per_image=anchor.bytes_per_image)
     size = anchor.bytes_per_image
     device, unproved = _device(service, first, points, size, storage)
-    # On a device in full use a worker's blocked time is a queue; one reader alone on a serial one has no queue.
-    full = first.loader * size >= SATURATED * device and (kind == "banked" or first.workers > 1)
+    # On a device in full use a worker's blocked time is a queue; one reader alone on a single server has no queue.
+    full = first.loader * size >= SATURATED * device and (kind == "token_bucket" or first.workers > 1)
     waits_s = min(first.blocked_s, storage.least_file_s) if full else first.blocked_s
     transfer_s = 0.0
-    if kind == "serial":
+    if kind == "single_server":
         transfer_s = min(size / device, first.blocked_s) if math.isfinite(device) else first.blocked_s
     latency_s = max(0.0, waits_s - transfer_s)
     return replace(
@@ -138,7 +144,7 @@ def _device(
     seen = most.loader * size
     if storage.bytes_per_s is not None:
         return max(storage.bytes_per_s, seen), math.inf
-    if service.law == "serial" and first.blocked_s > 0 and size:
+    if service.law == "single_server" and first.blocked_s > 0 and size:
         return max(size / first.blocked_s, seen), math.inf
     # With more workers than filled it, and cores to spare, a device that gives no more is at its limit.
     undisturbed = replace(service, latency_s=first.blocked_s).terms(most.workers)
@@ -148,22 +154,22 @@ def _device(
 
 
 def _parent_s(points: Sequence[Point], anchor: Point) -> float:
-    """Nothing is handed over without workers, so a serial anchor takes it from its neighbours."""
+    """The serial loader has no transport, so a serial anchor takes it from its neighbours."""
     if anchor.workers:
         return anchor.parent_s
-    handing = [point.parent_s for point in points if point.workers]
-    return median(handing) if handing else 0.0
+    transport = [point.parent_s for point in points if point.workers]
+    return median(transport) if transport else 0.0
 
 
 def _anchored(law: Service, anchor: Point) -> Service | None:
     rate = anchor.loader
     terms = law.terms(anchor.workers)
-    binding: Term = min(terms, key=lambda term: terms[term])
-    if not 1 / MISFIT <= rate / terms[binding] <= MISFIT:
+    bottleneck: Term = min(terms, key=lambda term: terms[term])
+    if not 1 / MISFIT <= rate / terms[bottleneck] <= MISFIT:
         return None
-    hands = max(anchor.workers, 1)
-    tight = binding == "workers" or terms["workers"] < rate
-    if tight and hands > 1 and law.law == "serial":
+    workers = max(anchor.workers, 1)
+    tight = bottleneck == "workers" or terms["workers"] < rate
+    if tight and workers > 1 and law.law == "single_server":
         # In a queue no single time is at fault: all of them are longer, or shorter.
         slower = terms["workers"] / rate
         own_s = (law.worker_s - law.transfer_s) * slower
@@ -173,8 +179,8 @@ def _anchored(law: Service, anchor: Point) -> Service | None:
     asked = rate * law.bytes_per_image
     return replace(
         law,
-        other_s=hands / rate - law.cpu_s - law.storage_s if tight else law.other_s,
-        bytes_per_s=asked if binding == "storage" else max(law.bytes_per_s, asked),
-        cores=rate * work_s if binding == "cores" else max(law.cores, rate * work_s),
-        parent_s=1 / rate if binding == "transport" else min(law.parent_s, 1 / rate),
+        other_s=workers / rate - law.cpu_s - law.storage_s if tight else law.other_s,
+        bytes_per_s=asked if bottleneck == "storage" else max(law.bytes_per_s, asked),
+        cores=rate * work_s if bottleneck == "cores" else max(law.cores, rate * work_s),
+        parent_s=1 / rate if bottleneck == "transport" else min(law.parent_s, 1 / rate),
     )

@@ -10,7 +10,7 @@ from loaderprobe.analyze.forecast.knee import find_knee, worker_forecasts
 from loaderprobe.analyze.forecast.point import Point, point_of
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rule import cores_are_taken
+from loaderprobe.analyze.verdict.rule import cores_are_busy
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.measurement import Measurement
@@ -63,7 +63,7 @@ def _recommend_group(group: Sequence[Measurement], known: Known) -> tuple[dict[s
     found: dict[str, Experiments] = {each.config.key: run_experiments(each, storage.ceiling) for each in group}
     points = {each.config.key: point_of(each, found[each.config.key]) for each in group}
     good = {key: point for key, point in points.items() if isinstance(point, Point)}
-    busy = [each.config.loader.workers for each in group if _cores_are_taken(each, found[each.config.key])]
+    busy = [each.config.loader.workers for each in group if _cores_are_busy(each, found[each.config.key])]
     taken = min(busy, default=None)
     by_workers = {
         number: each
@@ -81,6 +81,6 @@ def _recommend_group(group: Sequence[Measurement], known: Known) -> tuple[dict[s
     return recommendations, find_knee(tuple(good), by_workers, taken) if good else None
 
 
-def _cores_are_taken(measurement: Measurement, found: Experiments) -> bool:
+def _cores_are_busy(measurement: Measurement, found: Experiments) -> bool:
     workers = measurement.config.loader.workers
-    return cores_are_taken(found, workers=workers, cores_available=measurement.cores_available)
+    return cores_are_busy(found, workers=workers, cores_available=measurement.cores_available)

@@ -10,8 +10,8 @@ from loaderprobe.analyze.forecast.changes import MOST_WORKERS_A_CORE, refused, w
 from loaderprobe.analyze.forecast.fit import fit
 from loaderprobe.analyze.forecast.point import Point
 from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.records.forecast import Forecast, Knee
-from loaderprobe.records.verdict import Binding, Interval
+from loaderprobe.records.forecast import Forecast, Knee, Refusal
+from loaderprobe.records.verdict import Bottleneck, Interval
 
 WITHIN = 0.98
 
@@ -27,7 +27,7 @@ def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, For
     for number in sorted({*by_workers, *takewhile(lambda n: n <= max(most, 1), _ladder())}):
         anchor = by_workers[min(by_workers, key=lambda known: abs(_place(known) - _place(number)))]
         fitted = fit(points, anchor, storage)
-        if isinstance(fitted, str):
+        if isinstance(fitted, Refusal):
             measured = by_workers.get(number)
             found[number] = _as_measured(measured) if measured else refused("workers", str(number), fitted)
         else:
@@ -42,21 +42,21 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
     """
     rates = {number: each.images_per_s for number, each in forecasts.items() if each.images_per_s}
     chosen = _smallest(rates)
-    binds: Binding | None = None
+    bottleneck: Bottleneck | None = None
     if chosen is not None:
-        # What binds beyond: at the knee itself the workers may still be the limit, within 2 %.
+        # The bottleneck beyond: at the knee itself the workers may still be the limit, within 2 %.
         beyond = [number for number in rates if number >= chosen]
-        binds = forecasts[beyond[1] if len(beyond) > 1 else chosen].binds
+        bottleneck = forecasts[beyond[1] if len(beyond) > 1 else chosen].bottleneck
         if len(beyond) == 1 and forecasts[chosen].rising:
-            binds = None
+            bottleneck = None
         if taken is not None and chosen >= taken:
-            binds = "cores"
+            bottleneck = "cores"
     return Knee(
         keys=tuple(keys),
         workers=chosen,
         images_per_s=None if chosen is None else rates[chosen],
         how="estimated" if chosen is None else forecasts[chosen].how,
-        binds=binds,
+        bottleneck=bottleneck,
         forecasts=tuple(forecasts.values()),
     )
 
@@ -73,7 +73,7 @@ def _as_measured(point: Point) -> Forecast:
         high=point.training * (1 + point.training_spread),
     )
     return Forecast(
-        changed="workers", to=str(point.workers), images_per_s=rate, binds=None, how="measured", refused=None
+        changed="workers", to=str(point.workers), images_per_s=rate, bottleneck=None, how="measured", refused=None
     )  # fmt: skip
 
 

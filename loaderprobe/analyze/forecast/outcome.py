@@ -1,4 +1,4 @@
-"""What one change to a measured configuration comes to: the rate of training, its range, and what then binds."""
+"""The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from loaderprobe.analyze.forecast.fit import NEAR, Fit
 from loaderprobe.analyze.forecast.service import Service
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.records.forecast import Changed
-from loaderprobe.records.verdict import Binding, How
+from loaderprobe.records.verdict import Bottleneck, How
 
 # Near a knee the rate lies below both limits: by up to a fifth in the experiments.
 NEAR_RANGE = 0.2
 # Training itself repeats no better than this.
 REPEAT = 0.03
-# Handing over float images took up to a quarter of a worker's time, which a serial loader does not show.
+# Sending float images took up to a quarter of a worker's time, which a serial loader does not show.
 UNSEEN_HANDOVER = 0.25
 # No rate is forecast to fall by more.
 MOST_DOWN = 0.9
@@ -24,7 +24,7 @@ MOST_DOWN = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change to the configuration of a fit: to its service, its loop, or what was performed instead."""
+    """One change to the configuration of a fit: to its service, its loop, or what was measured instead."""
 
     changed: Changed
     to: str
@@ -40,12 +40,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Images/s of training, its range, and what binds."""
+    """Images/s of training, its range, and the bottleneck."""
 
     value: float
     low: float
     high: float
-    binds: Binding
+    bottleneck: Bottleneck
     rising: bool
     """More workers would gain more."""
 
@@ -78,7 +78,7 @@ def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Out
         value=value,
         low=min(low, value * (1 - margin)),
         high=max(high, value * (1 + margin)),
-        binds=min(terms, key=lambda name: terms[name]),
+        bottleneck=min(terms, key=lambda name: terms[name]),
         rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]),
     )
 
@@ -105,14 +105,14 @@ def _parent_s(fit: Fit, service: Service) -> float:
     return fit.anchor.parent_s if fit.anchor.workers else service.parent_s
 
 
-def _terms(change: Change, service: Service, loader: float, parent_s: float) -> dict[Binding, float]:
+def _terms(change: Change, service: Service, loader: float, parent_s: float) -> dict[Bottleneck, float]:
     """Images/s that each resource allows; a loader held down by an experiment is held down in its tightest term."""
-    terms: dict[Binding, float] = {"compute": change.compute}
+    terms: dict[Bottleneck, float] = {"compute": change.compute}
     if change.synchronous and change.workers:
         terms["compute"] = 1 / (1 / change.compute + parent_s)
     by_law = service.terms(change.workers)
     tightest = min(by_law, key=lambda term: by_law[term])
     for term, rate in by_law.items():
-        name = service.binding(term, change.workers)
+        name = service.bottleneck(term, change.workers)
         terms[name] = min(terms.get(name, math.inf), loader if term == tightest else rate)
     return terms

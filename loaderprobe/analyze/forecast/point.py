@@ -10,6 +10,7 @@ from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import cold_fraction, rates_by_round, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found
+from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
 from loaderprobe.stats import median
 
@@ -44,9 +45,9 @@ class Point:
     cores: float
     from_storage: bool
     """False when the files came from memory by intent."""
-    performed: dict[str, float] = field(default_factory=dict)
-    """Images/s of the loader with a resource taken away, where that was performed."""
-    unproved: str | None = None
+    measured: dict[str, float] = field(default_factory=dict)
+    """Images/s of the loader without a resource, where that was measured."""
+    unproved: Refusal | None = None
     """Why nothing can be said about other storage."""
 
     @property
@@ -61,19 +62,19 @@ class Point:
         )
 
 
-def point_of(measurement: Measurement, found: Experiments) -> Point | str:
+def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
     """The figures of one measurement, or why it carries no forecast."""
     prediction_error, tolerance = prediction_error_of(found)
     if prediction_error is None or not found.compute:
-        return "no round measured the loader, compute and training on both"
+        return Refusal(code="no_complete_round")
     if abs(prediction_error) > tolerance or not 1 / MISFIT <= 1 + prediction_error <= MISFIT:
-        return f"training ran at {1 + prediction_error:.0%} of its prediction, outside the noise band"
+        return Refusal(code="outside_noise_band", facts={"predicted_share": 1 + prediction_error})
     cost = found.cost
     if cost is None or not cost.images:
-        return "the workers left no record of their time"
+        return Refusal(code="no_worker_times")
     config, per_image = measurement.config, cost.per_image()
-    drains = segments_of(measurement, found.base, "loader_only")
-    cold = cold_fraction(measurement, drains)
+    loader_only = segments_of(measurement, found.base, "loader_only")
+    cold = cold_fraction(measurement, loader_only)
     loader, training = list(found.loader.values()), list(found.end_to_end.values())
     given = measurement.compute.specified_images_per_s is not None
     alone = [] if given else list(rates_by_round(measurement, "resident", "train").values())
@@ -92,17 +93,17 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | str:
         cpu_s=per_image.cpu_s,
         blocked_s=per_image.blocked_s,
         idle_s=max(0.0, max(config.loader.workers, 1) / median(loader) - cost.wall_s / cost.images),
-        bytes_per_image=_bytes_per_image(drains) * min(1.0, 1.0 if cold is None else cold),
+        bytes_per_image=_bytes_per_image(loader_only) * min(1.0, 1.0 if cold is None else cold),
         parent_s=found.overhead_s / config.compute.batch_size,
         cores=measurement.cores_available,
         from_storage=from_storage,
-        performed=_performed(measurement, found),
+        measured=_measured(measurement, found),
         unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
     )
 
 
-def _performed(measurement: Measurement, found: Experiments) -> dict[str, float]:
-    """Images/s of the loader without each resource that was really taken away.
+def _measured(measurement: Measurement, found: Experiments) -> dict[str, float]:
+    """Images/s of the loader without each resource whose ablation was measured.
 
     Warm files at the CPU time an image that cold ones took: the rate times that settles to 3 % in a second, where
     the rate alone drifts with the CPU.
@@ -118,19 +119,20 @@ def _performed(measurement: Measurement, found: Experiments) -> dict[str, float]
     return rates
 
 
-def _bytes_per_image(drains: Sequence[Segment]) -> float:
-    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes is not None)
-    return sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
+def _bytes_per_image(loader_only: Sequence[Segment]) -> float:
+    images = sum(s.steps * s.batch_size for s in loader_only if s.delivered_bytes is not None)
+    return sum(s.delivered_bytes or 0 for s in loader_only) / images if images else 0.0
 
 
 def _why_unproved(
     measurement: Measurement, found: Experiments, cold: float | None, *, from_storage: bool
-) -> str | None:
+) -> Refusal | None:
     if not from_storage:
-        return "the files came from memory, so nothing is known of the storage"
+        return Refusal(code="files_from_memory")
     if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
-        return "the files were read as found, so the share of storage is not known"
-    return found.missing.get("storage") if found.base == "baseline" else None
+        return Refusal(code="files_as_found")
+    reason = found.missing.get("storage") if found.base == "baseline" else None
+    return Refusal(code="storage_missing", facts={"reason": reason}) if reason else None
 
 
 def _spread(rates: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.verdict import Advice, Interval
+from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 from loaderprobe.stats import median
 
 # More reads in flight than these workers have are advised one step at a time.
@@ -17,42 +17,37 @@ def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]
     made = [
         _advice(found, name, _action(measurement, found, name), _most(measurement, found, name))
         for name in ("network", "lock", "wait")
-        if name in found.gains and found.gains[name].value >= WORTH and found.end_to_end
+        if name in found.speedups and found.speedups[name].value >= WORTH and found.end_to_end
     ]
-    return tuple(sorted((each for each in made if each.gain >= WORTH), key=lambda each: -each.gain))
+    return tuple(sorted((each for each in made if each.speedup >= WORTH), key=lambda each: -each.speedup))
 
 
-def _action(measurement: Measurement, found: Experiments, name: str) -> str:
+def _action(measurement: Measurement, found: Experiments, name: str) -> Action:
     subject = found.waiting.subjects.get(name, "") if found.waiting else ""
-    of = f" ({subject})" if subject else ""
-    if name == "lock":
-        return f"hold the lock{of} for less time, or give each worker its own"
-    if name == "wait":
-        return f"remove the wait{of} from the data set, or overlap it with work"
-    workers = max(1, measurement.config.loader.workers) * MORE_WORKERS
-    return (
-        f"keep more requests{of} in flight: num_workers={workers}, or asynchronous reads in the data set; "
-        "larger objects or a local cache need fewer requests"
-    )
+    facts: dict[str, float | str] = {"subject": subject} if subject else {}
+    if name == "network":
+        facts["workers"] = max(1, measurement.config.loader.workers) * MORE_WORKERS
+    codes: dict[str, ActionCode] = {"network": "requests_in_flight", "lock": "shorter_lock", "wait": "no_wait"}
+    return Action(code=codes[name], facts=facts)
 
 
 def _most(measurement: Measurement, found: Experiments, name: str) -> float:
     """Images/s of training at best: without the wait, or with so many more workers that wait at the same time."""
     now = median(list(found.end_to_end.values()))
-    without = now * found.gains[name].value
+    without = now * found.speedups[name].value
     if name != "network" or found.cost is None:
         return without
     cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
     of_cores = measurement.cores_available / cpu_s if cpu_s else without
-    return min(now * MORE_WORKERS, of_cores, now * max(1.0, found.ceiling_gain))
+    return min(now * MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
 
 
-def _advice(found: Experiments, name: str, action: str, most: float) -> Advice:
+def _advice(found: Experiments, name: str, action: Action, most: float) -> Advice:
     """The range begins at the rate of today: a server, or the holder of a lock, may have no more to give."""
     now = median(list(found.end_to_end.values()))
     today = Interval(value=now, low=now, high=now)
     after = Interval(value=max(now, most), low=now, high=max(now, most))
     return Advice(
-        action=action, predicted_images_per_s=after.value, gain=after.value / now, before=today, after=after,
+        action=action, speedup=after.value / now, before=today, after=after,
         how="estimated",
     )  # fmt: skip

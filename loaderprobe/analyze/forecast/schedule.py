@@ -1,7 +1,7 @@
 """A DataLoader's schedule, batch by batch: what fetching further ahead is worth when batch times vary.
 
 torch sends a new order only when a batch has been received; task k goes to worker k mod N; at most N times the
-prefetch factor are outstanding; batches are handed over in order. For anything else the laws predict as well.
+prefetch factor are outstanding; batches are delivered in order. For anything else the laws predict as well.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
-from loaderprobe.records.verdict import Binding
+from loaderprobe.records.verdict import Bottleneck
 
-Law = Literal["banked", "serial", "latency", "memory"]
+Law = Literal["token_bucket", "single_server", "latency", "memory"]
 """memory: nothing is asked of the storage."""
 Term = Literal["workers", "storage", "cores", "transport"]
-LAWS: tuple[Law, ...] = ("banked", "serial", "latency")
+LAWS: tuple[Law, ...] = ("token_bucket", "single_server", "latency")
 # A device that moves this share of what it can is saturated.
 SATURATED = 0.85
 
@@ -51,7 +51,7 @@ class Storage:
 
     @property
     def _phases(self) -> list[BandwidthPhase]:
-        """Those from storage. Where nobody counts reads, the kind tells: it is found only where readers waited."""
+        """Those from storage. Where reads are not counted, a known kind proves it: only waiting readers show one."""
         good = ("cold",) if self.kind == "unknown" else ("cold", "unproved")
         return [phase for phase in self.ceiling.phases if phase.cache in good] if self.ceiling else []
 
@@ -64,17 +64,17 @@ class Service:
     cpu_s: float
     """CPU time in a worker."""
     other_s: float
-    """Time of a worker that is neither CPU nor storage: handing over, and waiting for the next order."""
+    """Time of a worker that is neither CPU nor storage: transport, and waiting for the next order."""
     latency_s: float
     """Waiting for a file, however small."""
     transfer_s: float
-    """Waiting for the bytes of a file; counts in the law of serial devices only."""
+    """Waiting for the bytes of a file; counts in the law of single servers only."""
     bytes_per_image: float
     """Asked of the storage; 0 where it is not known."""
     bytes_per_s: float
     """Of the device; infinite where nothing is known to limit it."""
     unproved_bytes_per_s: float = math.inf
-    """Above this, nobody has seen what the device does."""
+    """Above this the device was not measured."""
     cores: float
     parent_s: float
     """CPU time of the training thread: receiving and releasing."""
@@ -82,7 +82,7 @@ class Service:
     @property
     def storage_s(self) -> float:
         """Waiting for storage in one worker, with the device otherwise idle."""
-        return self.latency_s + (self.transfer_s if self.law == "serial" else 0.0)
+        return self.latency_s + (self.transfer_s if self.law == "single_server" else 0.0)
 
     @property
     def worker_s(self) -> float:
@@ -100,13 +100,13 @@ class Service:
         }
 
     def _by_workers(self, workers: int) -> float:
-        """Images/s of workers that only disturb each other before a serial device, where each waits for those before.
+        """Images/s of workers that only disturb each other before a single server, where each waits for those before.
 
-        Mean-value analysis of a closed queue (Reiser and Lavenberg 1980). On serial disks of 10 and 20 MB/s, from one
+        Mean-value analysis of a closed queue (Reiser and Lavenberg 1980). On single servers of 10 and 20 MB/s, from one
         worker, it was within about 8 % for 2 and 4 workers, and a law without queue up to 20 % off where both were
         about as busy.
         """
-        if self.law != "serial":
+        if self.law != "single_server":
             return workers / self.worker_s
         own_s = max(self.worker_s - self.transfer_s, 0.0)
         waiting = rate = 0.0
@@ -120,11 +120,11 @@ class Service:
         """Images/s of the loader alone."""
         return min(self.terms(workers).values())
 
-    def binding(self, term: Term, workers: int) -> Binding:
+    def bottleneck(self, term: Term, workers: int) -> Bottleneck:
         """The resource behind a term: of a worker's time that which takes most of it, with the queue for it."""
         if term != "workers":
             return term
-        queue = self.law == "serial" and self._by_workers(max(workers, 1)) * self.transfer_s >= SATURATED
+        queue = self.law == "single_server" and self._by_workers(max(workers, 1)) * self.transfer_s >= SATURATED
         return "storage" if queue or self.storage_s > self.cpu_s + self.other_s else "preprocessing"
 
     def with_disk(self, factor: float) -> Service:

@@ -116,7 +116,7 @@ def _energy(measurement: Measurement, series: dict[str, Series], segments: Seque
     joules = seconds = images = 0.0
     for segment in segments:
         for length_ns, energy in _stretches(counted, [segment], lambda first, last: last - first):
-            if energy >= 0:  # else the driver was loaded anew
+            if energy >= 0:  # else the driver was reloaded
                 joules += energy
                 seconds += length_ns / NS
                 images += segment.steps * segment.batch_size * length_ns / NS / segment_seconds(segment)

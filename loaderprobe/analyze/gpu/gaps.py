@@ -61,7 +61,7 @@ def attribute(timeline: Timeline, *, latency_ns: int = HARDWARE_LATENCY_NS) -> A
     A copy to the device goes before any wait that covers it, then what the loader ran on the device; what is left
     of a gap goes to waits for input, to syncs and to launching, or, once the work was issued, to the device.
     """
-    busy = _on_device(timeline, _trains(timeline))
+    busy = _on_device(timeline, _is_training(timeline))
     copies = _on_device(timeline, _comes_over(timeline))
     waits = _clipped(timeline, zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True))
     gaps = subtract(((timeline.begin_ns, timeline.end_ns),), busy)
@@ -145,7 +145,7 @@ def _held_up(timeline: Timeline) -> Ranges:
     return merge([*_syncs(timeline), *_clipped(timeline, held)])
 
 
-def _trains(timeline: Timeline) -> Callable[[int], bool]:
+def _is_training(timeline: Timeline) -> Callable[[int], bool]:
     kind, loader = timeline.records.kind, timeline.records.loader
     return lambda i: kind[i] != "h2d" and not loader[i]
 
@@ -173,13 +173,13 @@ def _issued(timeline: Timeline) -> dict[int, int]:
     By correlation, not by thread: autograd launches from a thread of its own. Where several begin at once, the one
     issued first counts.
     """
-    calls, records, trains = timeline.calls, timeline.records, _trains(timeline)
+    calls, records, is_training = timeline.calls, timeline.records, _is_training(timeline)
     called: dict[int, int] = {}
     for begin, correlation in zip(calls.begin_ns, calls.correlation, strict=True):
         called[correlation] = min(begin, called.get(correlation, begin))
     issued: dict[int, int] = {}
     for i, (begin, correlation) in enumerate(zip(records.begin_ns, records.correlation, strict=True)):
-        if trains(i) and correlation in called:
+        if is_training(i) and correlation in called:
             issued[begin] = min(called[correlation], issued.get(begin, called[correlation]))
     return issued
 

@@ -59,7 +59,7 @@ def subtract(some: Ranges, taken: Ranges) -> Ranges:
     for low, high in some:
         while first < len(taken) and taken[first][1] <= low:
             first += 1
-        # A range of `taken` that reaches beyond this one is looked at again for the next.
+        # A range of `taken` that reaches beyond this one counts again for the next.
         at, number = low, first
         while number < len(taken) and taken[number][0] < high:
             if taken[number][0] > at:

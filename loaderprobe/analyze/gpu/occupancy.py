@@ -100,7 +100,7 @@ def missing_estimates(use: DeviceUse) -> dict[str, str]:
     """Field to reason, for the estimates that are None."""
     reasons = {}
     if use.occupancy_estimated is None:
-        reasons["occupancy_estimated"] = "no kernel tells how many of its warps an SM can hold"
+        reasons["occupancy_estimated"] = "no kernel record has the number of warps that fit on an SM"
     if use.sm_efficiency_estimated is None:
         reasons["sm_efficiency_estimated"] = "too few kernels tell over how many SMs they spread"
     return reasons

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from loaderprobe.analyze.gpu.gaps import Attribution, attribute
 from loaderprobe.analyze.gpu.intervals import Ranges
 from loaderprobe.analyze.gpu.occupancy import missing_estimates, use_of
-from loaderprobe.records.gaps import Gaps, GpuWindow, Picture
+from loaderprobe.records.gaps import Gaps, GpuWindow, TimelineView
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.timeline import Timeline
 
@@ -24,21 +24,21 @@ NAME = "gpu_timeline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class WindowReading:
     """What the profiler window of a measurement shows; `missing` is why there is something that it does not."""
 
     window: GpuWindow | None = None
-    picture: Picture | None = None
+    view: TimelineView | None = None
     missing: dict[str, str] = field(default_factory=dict)
     """Field of the summary to reason."""
 
 
-def look(measurement: Measurement) -> Seen:
-    """The window of one measurement, if it has one; not yet held against rates."""
+def read_window(measurement: Measurement) -> WindowReading:
+    """The window of one measurement, if it has one; not yet checked against rates."""
     timeline = measurement.timeline
     if timeline is None:
         reason = next((each.reason for each in measurement.missing if each.name == NAME), None)
-        return Seen(missing={"gpu_window": reason} if reason else {})
+        return WindowReading(missing={"gpu_window": reason} if reason else {})
     refused = why_refused(timeline)
     window = GpuWindow(
         device=timeline.device,
@@ -51,18 +51,18 @@ def look(measurement: Measurement) -> Seen:
         rejected=timeline.rejected,
     )
     if refused:
-        return Seen(window=window, missing={"gpu_window": refused})
+        return WindowReading(window=window, missing={"gpu_window": refused})
     found = attribute(timeline)
     gaps, use = found.gaps_of(timeline.steps), use_of(timeline)
     doubts = (_too_short(measurement, timeline), _too_fast(window))
-    return Seen(
+    return WindowReading(
         window=replace(window, gaps=gaps, use=use, doubts=tuple(filter(None, doubts))),
-        picture=picture_of(timeline, found),
+        view=timeline_view(timeline, found),
         missing={f"gpu_window.use.{name}": reason for name, reason in missing_estimates(use).items()},
     )
 
 
-def held_against(window: GpuWindow | None, utilization: float | None) -> GpuWindow | None:
+def checked_against_rates(window: GpuWindow | None, utilization: float | None) -> GpuWindow | None:
     """The same window, with a doubt more where its gaps and the rates do not say the same.
 
     `utilization` is the rate of training over that of compute alone; None where it is not known.
@@ -86,7 +86,7 @@ def overhead_of(timeline: Timeline) -> float | None:
 
 
 def why_refused(timeline: Timeline) -> str | None:
-    """Why nothing is told from a window; None when it may be."""
+    """Why a window gives no figures; None when it does."""
     window_ns = timeline.end_ns - timeline.begin_ns
     if window_ns <= 0:
         return "the profiler's window is empty"
@@ -163,13 +163,13 @@ def syncs_per_step(timeline: Timeline) -> float:
     return max(0, waits - 1) / timeline.steps if timeline.steps else 0.0
 
 
-def picture_of(timeline: Timeline, found: Attribution) -> Picture:
+def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:
     """The window as stretches, for drawing, counted from its begin."""
 
     def moved(ranges: Ranges) -> Ranges:
         return tuple((begin - found.begin_ns, end - found.begin_ns) for begin, end in ranges)
 
-    return Picture(
+    return TimelineView(
         window_ns=found.end_ns - found.begin_ns,
         step_begin_ns=tuple(
             at - found.begin_ns for at in timeline.step_begin_ns if found.begin_ns <= at < found.end_ns

@@ -12,11 +12,11 @@ from loaderprobe.records.measurement import LEAST_BYTES, Measurement, Mode
 from loaderprobe.records.verdict import How
 from loaderprobe.stats import median
 
-# Waiting for less than this share of the time cannot make a gain worth a word.
+# Waiting for less than this share of the time cannot make a speed-up worth a word.
 NEGLIGIBLE_WAIT = 0.05
 
 MODE_WITHOUT: dict[str, Mode] = {"storage": "warm", "preprocessing": "cached_samples", "transport": "no_transport"}
-"""The mode in which an input resource is taken away."""
+"""The mode that removes an input resource."""
 
 
 def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
@@ -46,9 +46,9 @@ class Without:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The loader of one measurement with one resource after the other taken away.
+    """The loader of one measurement with one resource after the other removed.
 
-    Performed where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
+    Measured where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
     was run but was not what it was to be is no experiment, and no estimate stands in.
     """
 
@@ -63,7 +63,7 @@ class Parts:
         found = {"storage": self.storage(), "preprocessing": self.preprocessing(), "transport": self.transport()}
         if not self._looked_at:
             return found
-        # Without looks at the workers nothing tells these apart from storage.
+        # Without samples of the workers nothing separates these from storage.
         return found | {name: self._estimated(name) for name in RESOURCES if name != "storage"}
 
     @property
@@ -73,7 +73,7 @@ class Parts:
     def range_of(self, resource: str) -> tuple[float, float] | None:
         """The loader's speed-up at least and at most, by the 95 % interval of what workers were seen waiting for."""
         costs = {n: cost for n, cost in self.costs.items() if cost is not None and cost.waiting is not None}
-        if resource not in RESOURCES or not costs or (resource == "storage" and self._performed("warm")):
+        if resource not in RESOURCES or not costs or (resource == "storage" and self._measured("warm")):
             return None
         ends = [
             median(
@@ -87,7 +87,7 @@ class Parts:
         return ends[0], ends[1]
 
     def storage(self) -> Without:
-        """The same files, or the same batches, from memory; as files are found, nobody knows what comes from there."""
+        """The same files, or the same batches, from memory; unknown where files are read as found."""
         base = base_mode(self.measurement)
         reason = met_warm(self.measurement) or why_not_as_asked(self.measurement, base)
         if reason:
@@ -95,15 +95,15 @@ class Parts:
             return Without(missing=reason)
         if base == "warm":
             return Without(rates=self.loader)
-        performed = self._performed("warm")
-        if performed is None or (performed.missing == KEEPS_SAMPLES and self._looked_at):
+        measured = self._measured("warm")
+        if measured is None or (measured.missing == KEEPS_SAMPLES and self._looked_at):
             # A data set that keeps its samples shows no warm files, only how workers waited for cold ones.
             reason = None if "warm" in possible_modes(self.measurement) else self._why_not_storage()
-            performed = Without(missing=reason) if reason else self._estimated("storage")
-        return performed if performed.missing is None else replace(performed, at_most=self._without_waiting("storage"))
+            measured = Without(missing=reason) if reason else self._estimated("storage")
+        return measured if measured.missing is None else replace(measured, at_most=self._without_waiting("storage"))
 
     def _why_not_storage(self) -> str | None:
-        """Where files are as found and nobody looked at workers, only bytes say that they wait for storage."""
+        """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
         if self._looked_at:
             return None
         costs = [cost for cost in self.costs.values() if cost is not None]
@@ -122,24 +122,24 @@ class Parts:
         }
 
     def preprocessing(self) -> Without:
-        """Files read, samples that were made before handed over."""
-        return self._performed("cached_samples") or self._estimated("preprocessing")
+        """Files are read, and samples that were made before are returned."""
+        return self._measured("cached_samples") or self._estimated("preprocessing")
 
     def transport(self) -> Without:
-        """Samples made, and neither put into a batch nor handed over; without workers there is nobody to hand to.
+        """Samples are made but neither collated nor sent; the serial loader has no transport.
 
         What little the training thread still does is measured where it was done, and nothing in an estimate.
         """
         if not self.limits.workers:
             return Without(rates=self.loader)
-        performed = self._performed("no_transport")
-        if performed is not None:
+        measured = self._measured("no_transport")
+        if measured is not None:
             return replace(
-                performed, overhead_s=parent_overhead_s(segments_of(self.measurement, "no_transport", "loader_only"))
+                measured, overhead_s=parent_overhead_s(segments_of(self.measurement, "no_transport", "loader_only"))
             )
         return replace(self._estimated("transport"), overhead_s=0.0)
 
-    def _performed(self, mode: Mode) -> Without | None:
+    def _measured(self, mode: Mode) -> Without | None:
         """None when the mode was not run."""
         rates = rates_by_round(self.measurement, mode, "loader_only")
         if not rates:

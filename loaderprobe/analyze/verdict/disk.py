@@ -25,7 +25,7 @@ class DiskUse:
     """Fetched from storage by the loader, read-ahead included."""
     cold_fraction: float | None
     amplification: float | None
-    foreign_bytes_per_s: float | None
+    other_bytes_per_s: float | None
     """Read from the same devices by others meanwhile."""
     ceiling_bytes_per_s: float | None
     """What the device moves for as many readers as there are workers."""
@@ -45,7 +45,7 @@ class DiskUse:
             (f"share of the storage's ceiling at concurrency {self.readers}", self.ceiling_fraction, NEAR_CEILING, ""),
             ("share of bytes read from storage", self.cold_fraction, None, ""),
             ("read amplification (storage bytes over delivered bytes)", self.amplification, None, "x"),
-            ("other processes' reads from the same devices", self.foreign_bytes_per_s, None, "bytes/s"),
+            ("other processes' reads from the same devices", self.other_bytes_per_s, None, "bytes/s"),
         ]
         return tuple(
             Evidence(metric=metric, value=value, threshold=threshold, unit=unit)
@@ -89,7 +89,7 @@ def disk_use(measurement: Measurement, segments: Sequence[Segment], ceiling: Sto
         read_bytes_per_s=None if own is None else own / seconds,
         cold_fraction=cold,
         amplification=cold if cold is not None and cold >= COLD_AT_LEAST else None,
-        foreign_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
+        other_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
         ceiling_bytes_per_s=None if phase is None else phase.bw_bytes * (phase.storage_bytes or 0) / phase.io_bytes,
         readers=readers,
         unavailable=unavailable,

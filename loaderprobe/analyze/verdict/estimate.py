@@ -1,6 +1,6 @@
 """What a loader would deliver without one resource, from what batches cost its workers.
 
-Where a mode was not performed, the time that the resource takes is taken off a worker's time. For waiting that is
+Where a mode was not measured, the time that the resource takes is taken off a worker's time. For waiting that is
 close to the truth. For preprocessing and transport it is the most that can be had: on a device at its limit the
 workers would wait for it all the longer.
 """

@@ -12,49 +12,49 @@ from loaderprobe.records.verdict import Evidence, How, Speedup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiments:
-    """Rates and gains by round, before anything is judged."""
+    """Rates and speed-ups by round, before anything is judged."""
 
     base: Mode
-    """The mode that is the configuration as asked: W when warm, else C."""
+    """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
     compute: float | None
     loader: dict[int, float]
     without: dict[str, dict[int, float]]
     """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
     how: dict[str, How]
-    gains: dict[str, Speedup]
+    speedups: dict[str, Speedup]
     ratios: dict[str, dict[int, float]]
     """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
     end_to_end: dict[int, float]
     predicted: dict[int, float]
-    ceiling_gain: float
-    """What training would gain if the whole input cost nothing."""
+    free_input_speedup: float
+    """The speed-up of training if the whole input were free."""
     cost: WorkerCost | None
     overhead_s: float
     """Seconds a batch that the training thread works on receiving it."""
     batch_size: int
     missing: dict[str, str] = field(default_factory=dict)
-    """Resource to the reason why its gain is not known."""
+    """Resource to the reason why its speed-up is not known."""
     at_most: frozenset[str] = frozenset()
-    """Resources whose estimated gain is only the most that can be had: storage at its limit would leave less."""
+    """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
     bounds: dict[str, float] = field(default_factory=dict)
-    """Resource that is missing to the most that its gain can be, where that is known."""
+    """Resource that is missing to the most that its speed-up can be, where that is known."""
     open: frozenset[str] = frozenset()
     """Resources that are only estimated, and whose mode could be run."""
     in_training: bool = False
-    """True where resources were taken away in training itself: no law of how parts make a whole is needed then."""
-    free_gain: float | None = None
-    """Compute alone over training, both measured: what an input without cost would gain."""
-    starved_gain: float | None = None
-    """The loader alone over training, both measured: what compute without cost would gain."""
+    """True where resources were removed in training itself: no prediction from the parts is needed then."""
+    measured_input_speedup: float | None = None
+    """Compute alone over training, both measured: the speed-up of a free input."""
+    free_compute_speedup: float | None = None
+    """The loader alone over training, both measured: the speed-up of free compute."""
     training_cores: float | None = None
     """Cores that training keeps busy, workers and training process together."""
     waiting: Waiting | None = None
     """What workers were seen waiting for."""
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Resource to the least and the most that its gain can be, where it rests on looks at workers."""
+    """Resource to the least and the most that its speed-up can be, where it comes from samples of workers."""
     met_warm: str = ""
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
     by_waiting: bool = False
-    """True where cold and warm files were told apart only by how long workers waited for them."""
+    """True where only the workers' waiting separates cold files from warm ones."""
     evidence: tuple[Evidence, ...] = ()
-    """By what they were told apart then."""
+    """The waits that separate them then."""

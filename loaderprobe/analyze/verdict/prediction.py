@@ -35,7 +35,7 @@ class Loop:
         """Without workers nothing loads while the training thread waits for the device.
 
         A synchronised loop adds the two times. An asynchronous device overlaps its step with the loading
-        of the next batch, which the host begins as soon as it has handed over a step.
+        of the next batch, which the host begins as soon as it has submitted a step.
         """
         if self.synchronous:
             return 1 / (1 / loader_images_per_s + 1 / self.compute_images_per_s)

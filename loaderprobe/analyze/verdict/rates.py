@@ -42,8 +42,8 @@ class WorkerCost:
         """Waiting for other threads of the worker that compute: no waiting for anything outside it."""
         if self.waiting is None or self.process_cpu_s is None:
             return 0.0
-        # A look at a thread that waits for such threads is one at a running worker.
-        computed = self.blocked_s - self.wall_s * self.waiting.waited / self.waiting.looks
+        # A sample of a thread that waits for such threads is one at a running worker.
+        computed = self.blocked_s - self.wall_s * self.waiting.waited / self.waiting.samples
         busy = self.process_cpu_s - self.cpu_s > HELPERS_AT_LEAST * self.wall_s
         return max(0.0, computed) if busy else 0.0
 
@@ -142,10 +142,10 @@ def training_interval(rates: Mapping[int, float], segments: Sequence[Segment]) -
 
 
 def parent_overhead_s(segments: Iterable[Segment]) -> float:
-    """Seconds a batch that the training thread itself works on receiving and releasing it (from drains)."""
-    drains = list(segments)
-    steps = sum(segment.steps for segment in drains)
-    return sum(segment.thread_cpu_ns for segment in drains) / steps / NS if steps else 0.0
+    """Seconds a batch that the training thread itself works on receiving and releasing it (from the loader alone)."""
+    loader_only = list(segments)
+    steps = sum(segment.steps for segment in loader_only)
+    return sum(segment.thread_cpu_ns for segment in loader_only) / steps / NS if steps else 0.0
 
 
 def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:
@@ -198,7 +198,7 @@ def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> floa
 
 
 def step_time(segments: Sequence[Segment]) -> StepTime:
-    """Where a step goes on the training thread: waiting in `next()`, handing over the copy, the step, the rest."""
+    """Where a step goes on the training thread: waiting in `next()`, submitting the copy, the step, the rest."""
     steps = sum(segment.steps for segment in segments)
     if not steps:
         return StepTime(wait_s=0.0, copy_s=0.0, step_s=0.0, other_s=0.0)

@@ -25,7 +25,7 @@ from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.records.verdict import Ablations
 
-# A mode is performed in so many rounds, or in as many as are asked for, if those are fewer.
+# A mode is measured in so many rounds, or in as many as are asked for, if those are fewer.
 LEAST_ROUNDS = 3
 # After so many rounds that do not fit the model, the rest train without each resource: a third tells nothing new.
 DOUBTED_ROUNDS = 2
@@ -43,7 +43,7 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     possible, screening = possible_modes(measurement), _screening(measurement)
     trained = min(_times(measurement, mode, activity) for mode, activity in screening)
     if not trained:
-        return (*screening, *_drains(possible if thorough else ()))
+        return (*screening, *_loader_only(possible if thorough else ()))
     found = run_experiments(measurement)
     again = _doubt_of_the_whole(found) >= 1
     modes = _in_training(measurement, found) if again or found.in_training else ()
@@ -55,7 +55,7 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
         # What the first round leaves open is measured beside the rest of the screening.
         wanted = set(possible) if thorough else _deciding(measurement, found)
         wanted |= {mode for mode in possible if _times(measurement, mode)}
-        return (*screening, *_drains(tuple(mode for mode in possible if mode in wanted)))
+        return (*screening, *_loader_only(tuple(mode for mode in possible if mode in wanted)))
     wanted = set(possible) if thorough else _deciding(measurement, found)
     wanted |= {mode for mode in possible if _times(measurement, mode)}
     if not wanted:
@@ -65,12 +65,12 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     if max(done) >= MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
         return ()
     beside: Round = screening if again else ((base_mode(measurement), "loader_only"),)
-    return (*beside, *_drains(tuple(mode for mode in possible if mode in wanted)))
+    return (*beside, *_loader_only(tuple(mode for mode in possible if mode in wanted)))
 
 
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
-    """The modes to train in where the parts do not foretell training; transport only where it may matter."""
-    transport = found.gains.get("transport")
+    """The modes to train in where the parts do not predict training; transport only where it may matter."""
+    transport = found.speedups.get("transport")
     matters = transport is not None and transport.value >= CLEAR_LEAD
     begun = _times(measurement, "no_transport", "train")
     return tuple(mode for mode in possible_modes(measurement) if mode != "no_transport" or matters or begun)
@@ -98,10 +98,10 @@ def ablations(measurement: Measurement) -> Ablations:
     if not found.predicted:
         return Ablations(code="no_complete_round", facts={})
     if _cannot_matter(found):
-        facts = {"input": found.ceiling_gain, "compute": found.gains["compute"].value}
+        facts = {"input": found.free_input_speedup, "compute": found.speedups["compute"].value}
         return Ablations(code="cannot_matter", facts=facts)
-    ranked = sorted(found.gains.items(), key=lambda item: -item[1].value)
-    speedups = {name: gain.value for name, gain in ranked}
+    ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
+    speedups = {name: speedup.value for name, speedup in ranked}
     return Ablations(code="not_possible" if _open(measurement, found) else "not_needed", facts=speedups)
 
 
@@ -113,7 +113,7 @@ def _screening(measurement: Measurement) -> Round:
     return both if measurement.compute.specified_images_per_s is not None else (*both, ("resident", "train"))
 
 
-def _drains(modes: tuple[Mode, ...]) -> Round:
+def _loader_only(modes: tuple[Mode, ...]) -> Round:
     return tuple((mode, "loader_only") for mode in modes)
 
 
@@ -131,41 +131,41 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
     """The resources among which the cause is to be found; empty when it is clear, or when nothing can make it so."""
     if not found.predicted or _cannot_matter(found):
         return set()
-    worth = {name for name, gain in found.gains.items() if gain.value >= WORTH}
+    worth = {name for name, speedup in found.speedups.items() if speedup.value >= WORTH}
     if found.missing.keys() & MODE_WITHOUT.keys():
-        # Where nobody counts reads, cold ones are told by warm ones beside them. What else is missing stays so.
-        told = not found.missing.keys() & {"preprocessing", "transport"} and by_waiting(measurement)
-        return {"storage", *worth} if told and not _times(measurement, "warm") else set()
+        # Where reads are not counted, warm reads beside cold ones prove them cold. What else is missing stays so.
+        provable = not found.missing.keys() & {"preprocessing", "transport"} and by_waiting(measurement)
+        return {"storage", *worth} if provable and not _times(measurement, "warm") else set()
     if not worth:
         return set()
-    top = max(found.gains, key=lambda name: found.gains[name].value)
+    top = max(found.speedups, key=lambda name: found.speedups[name].value)
     near = {name for name in worth if name != top and not _far(found, top, name)}
     if top in ("storage", "preprocessing") and top in found.open:
-        # Nobody is to spend money on an estimate where it can be measured, and each may hide behind the other.
+        # An estimate is no basis for spending where it can be measured, and each may hide behind the other.
         return {"storage", "preprocessing", *near}
     return {top, *near} if near else set()
 
 
 def _cannot_matter(found: Experiments) -> bool:
-    """True when even an input without cost would not change what binds."""
-    compute = found.gains.get("compute")
-    free = found.ceiling_gain
+    """True when even an input without cost would not change the bottleneck."""
+    compute = found.speedups.get("compute")
+    free = found.free_input_speedup
     return free < WORTH or (compute is not None and compute.value >= free * CLEAR_LEAD)
 
 
 def _settled(found: Experiments) -> bool:
     """True when compute binds so clearly, and training is so near what the parts predict, that nothing is open."""
-    compute = found.gains.get("compute")
-    fits = _doubt_of_the_whole(found) < 1 and found.ceiling_gain < WORTH and not found.met_warm
+    compute = found.speedups.get("compute")
+    fits = _doubt_of_the_whole(found) < 1 and found.free_input_speedup < WORTH and not found.met_warm
     return fits and compute is not None and compute.value >= SETTLED_LEAD
 
 
 def _far(found: Experiments, top: str, other: str) -> bool:
-    """True when one gain leads the other clearly: with an estimate among them in every round, by a wide margin."""
+    """True when one speed-up leads the other clearly: with an estimate among them in every round, by a wide margin."""
     rounds = found.ratios[top].keys() & found.ratios[other].keys()
     wide = all(found.ratios[top][n] >= OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
-    performed = found.how[top] == found.how[other] == "measured"
-    return is_clear(found, top, other) and (performed or wide)
+    measured = found.how[top] == found.how[other] == "measured"
+    return is_clear(found, top, other) and (measured or wide)
 
 
 def _doubt_of_the_whole(found: Experiments) -> float:
@@ -178,7 +178,7 @@ def _doubt_of_the_whole(found: Experiments) -> float:
 
 
 def _ambiguous(found: Experiments) -> bool:
-    """True when performed gains cannot be told apart, or from noise, which more rounds may change."""
+    """True when measured speed-ups do not differ, or are noise, which more rounds may change."""
     names = contenders(found)
     unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
     return unclear and not found.missing and all(found.how[name] == "measured" for name in names)

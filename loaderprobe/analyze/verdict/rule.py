@@ -16,7 +16,7 @@ from loaderprobe.stats import half_width, mean, median, standard_error
 
 # A change that gains less than this is not worth a word: CPU speed alone drifts by more.
 WORTH = 1.05
-# Two gains closer than this, or than two standard errors, cannot be told apart.
+# Two speed-ups closer than this, or than two standard errors, do not differ.
 CLEAR_LEAD = 1.15
 # An estimate may be off by more than the noise: a firm word that rests on one needs this lead.
 OPEN_LEAD = 1.5
@@ -24,12 +24,12 @@ OPEN_LEAD = 1.5
 RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
 # The median drift of CPU speed within 15 s on an idle virtual machine was 8 %.
-RESIDUAL_FLOOR = 0.1
+LEAST_PREDICTION_ERROR = 0.1
 # Noise between rounds excuses no more than this.
-MOST_RESIDUAL = 0.25
+MOST_PREDICTION_ERROR = 0.25
 # Rounds that differ by more than this from the middle one tell nothing of a whole and its parts.
 MOST_NOISE = 0.5
-# With fewer rounds there is no telling noise from gain, and a gain must be as large as an estimate's.
+# With fewer rounds there is no telling noise from a speed-up, and a speed-up must be as large as an estimate's.
 LEAST_ROUNDS = 3
 # What keeps the device idle for less of its time is no cause.
 LEAST_IDLE = 0.1
@@ -50,7 +50,7 @@ class Judgement:
 def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgement:
     """Apply the rule to the experiments of one configuration."""
     prediction_error, tolerance = prediction_error_of(found)
-    evidence = [*_gain_evidence(found.gains), *found.evidence]
+    evidence = [*_speedup_evidence(found.speedups), *found.evidence]
     if prediction_error is not None:
         evidence.append(_evidence("prediction error of training", prediction_error, tolerance, ""))
     reason = _why_inconclusive(found, prediction_error, tolerance)
@@ -86,15 +86,15 @@ def _reason(code: ReasonCode, **facts: float | str) -> Reason:
 
 
 def _speedup(found: Experiments, resource: str) -> dict[str, float | str]:
-    gain = found.gains[resource]
-    return {"resource": resource, "speedup": gain.value, "how": gain.how}
+    speedup = found.speedups[resource]
+    return {"resource": resource, "speedup": speedup.value, "how": speedup.how}
 
 
 def _alike(found: Experiments, names: tuple[str, ...]) -> dict[str, float | str]:
     """The speed-up of each candidate, and how it is known."""
     facts: dict[str, float | str] = {}
     for name in names:
-        facts |= {f"{name}_speedup": found.gains[name].value, f"{name}_how": found.gains[name].how}
+        facts |= {f"{name}_speedup": found.speedups[name].value, f"{name}_how": found.speedups[name].how}
     return facts
 
 
@@ -109,7 +109,7 @@ def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
 
 def _beside_compute(found: Experiments, top: str) -> dict[str, float | str]:
     """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
-    inputs = {name: gain for name, gain in found.gains.items() if name != "compute" and gain.value >= WORTH}
+    inputs = {name: speedup for name, speedup in found.speedups.items() if name != "compute" and speedup.value >= WORTH}
     if top != "compute" or not inputs:
         return {}
     best = max(inputs, key=lambda name: inputs[name].value)
@@ -118,10 +118,10 @@ def _beside_compute(found: Experiments, top: str) -> dict[str, float | str]:
 
 def _why_not_firm(found: Experiments, top: str) -> Reason | None:
     """Why the largest speed-up allows no firm verdict; None when it does."""
-    gain = found.gains[top]
+    speedup = found.speedups[top]
     if top in found.open:
         return _reason("estimate_not_measured", **_speedup(found, top))
-    if gain.how == "estimated" and gain.value < CLEAR_LEAD:
+    if speedup.how == "estimated" and speedup.value < CLEAR_LEAD:
         return _reason("estimate_too_small", **_speedup(found, top))
     if not beyond_noise(found, top):
         return _reason("within_noise", **_speedup(found, top))
@@ -133,7 +133,7 @@ def _inconclusive(found: Experiments, reason: Reason, evidence: list[Evidence]) 
 
     Both figures are measured: compute alone over training, and the loader alone over training.
     """
-    free, starved = found.free_gain, found.starved_gain
+    free, starved = found.measured_input_speedup, found.free_compute_speedup
     side: Side = "inconclusive"
     if free is not None and starved is not None and len(found.end_to_end) >= LEAST_ROUNDS:
         noise = 1 + 2 * half_width([math.log(rate) for rate in found.end_to_end.values()])
@@ -178,17 +178,17 @@ def _idle_reason(gaps: Gaps, cause: Cause) -> Reason:
 
 
 def contenders(found: Experiments) -> tuple[str, ...]:
-    """The resource that gains most, then those that cannot be told apart from it; empty when nothing gains enough."""
-    ranked = sorted(found.gains.items(), key=lambda item: -item[1].value)
-    worth = [name for name, gain in ranked if gain.value >= WORTH]
+    """The resource with the largest speed-up, then those not clearly below it; empty when none is large enough."""
+    ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
+    worth = [name for name, speedup in ranked if speedup.value >= WORTH]
     return tuple(name for name in worth if name == worth[0] or not is_clear(found, worth[0], name))
 
 
 def beyond_noise(found: Experiments, top: str) -> bool:
-    """True when a gain is there in spite of what rounds differ by."""
+    """True when a speed-up is outside the noise band of the rounds."""
     logs = [math.log(max(1e-9, ratio)) for ratio in found.ratios[top].values()]
     if len(logs) < LEAST_ROUNDS:
-        return found.gains[top].value >= OPEN_LEAD
+        return found.speedups[top].value >= OPEN_LEAD
     return mean(logs) > 2 * standard_error(logs)
 
 
@@ -199,8 +199,8 @@ def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
     """
     logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
     if not logs:
-        return None, RESIDUAL_FLOOR
-    return math.expm1(median(logs)), max(RESIDUAL_FLOOR, min(MOST_RESIDUAL, half_width(logs)))
+        return None, LEAST_PREDICTION_ERROR
+    return math.expm1(median(logs)), max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, half_width(logs)))
 
 
 def noise_of(found: Experiments) -> float:
@@ -211,7 +211,7 @@ def noise_of(found: Experiments) -> float:
 
 def _why_inconclusive(found: Experiments, prediction_error: float | None, tolerance: float) -> Reason | None:
     """Why no cause can be named; None when one can."""
-    if prediction_error is None or not found.gains:
+    if prediction_error is None or not found.speedups:
         return _reason("no_complete_round")
     if found.met_warm:
         return _reason("files_were_warm", because=found.met_warm)
@@ -225,27 +225,27 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     noise = noise_of(found)
     if noise > MOST_NOISE and not found.in_training:
         return _reason("rounds_differ", spread=noise)
-    best = max(found.gains, key=lambda name: found.gains[name].value)
-    lead = CLEAR_LEAD if found.gains[best].how == "measured" else OPEN_LEAD
+    best = max(found.speedups, key=lambda name: found.speedups[name].value)
+    lead = CLEAR_LEAD if found.speedups[best].how == "measured" else OPEN_LEAD
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.
-        most = min(found.ceiling_gain, found.bounds.get(resource, math.inf))
-        if most >= WORTH and found.gains[best].value < most * lead:
+        most = min(found.free_input_speedup, found.bounds.get(resource, math.inf))
+        if most >= WORTH and found.speedups[best].value < most * lead:
             return _reason("ablation_missing", resource=resource, because=reason)
     return None
 
 
 def is_clear(found: Experiments, top: str, second: str) -> bool:
-    """True when the lead of one gain over the other, round by round, is large and beyond noise."""
+    """True when the lead of one speed-up over the other, round by round, is large and beyond noise."""
     ratios = found.ratios[second]
     if top in found.at_most and second in ("storage", "network") and max(ratios.values(), default=1.0) >= CLEAR_LEAD:
-        # Were the storage at its limit, the workers would wait as they do, and the estimate would be of no gain.
+        # Were the storage at its limit, the workers would wait as they do, and the estimate would be of no speed-up.
         return False
-    least, _ = found.ranges.get(top, (found.gains[top].value, 0.0))
-    _, most = found.ranges.get(second, (0.0, found.gains[second].value))
+    least, _ = found.ranges.get(top, (found.speedups[top].value, 0.0))
+    _, most = found.ranges.get(second, (0.0, found.speedups[second].value))
     if least < CLEAR_LEAD * max(1.0, most):
         return False
-    estimated = "estimated" in (found.gains[top].how, found.gains[second].how)
+    estimated = "estimated" in (found.speedups[top].how, found.speedups[second].how)
     least = math.log(OPEN_LEAD if estimated else CLEAR_LEAD)
     rounds = found.ratios[top].keys() & ratios.keys()
     leads = [math.log(max(1.0, found.ratios[top][n]) / max(1.0, ratios[n])) for n in sorted(rounds)]
@@ -268,7 +268,7 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     )
 
 
-def cores_are_taken(found: Experiments, *, workers: int, cores_available: float) -> bool:
+def cores_are_busy(found: Experiments, *, workers: int, cores_available: float) -> bool:
     """True when the cores limit the loader, so that more workers would only wait for each other."""
     return bool(_cpu_limit(found, workers, cores_available))
 
@@ -282,9 +282,10 @@ def cores_in_use(found: Experiments) -> float:
     return median(list(found.loader.values())) * per_image_s
 
 
-def _gain_evidence(gains: Mapping[str, Speedup]) -> list[Evidence]:
+def _speedup_evidence(speedups: Mapping[str, Speedup]) -> list[Evidence]:
     return [
-        _evidence(f"speed-up if {name} were free ({gain.how})", gain.value, WORTH, "x") for name, gain in gains.items()
+        _evidence(f"speed-up if {name} were free ({speedup.how})", speedup.value, WORTH, "x")
+        for name, speedup in speedups.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""The experiments: what training would gain without storage, preprocessing, transport, or compute."""
+"""The experiments: the speed-up of training if storage, preprocessing, transport or compute were free."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from loaderprobe.stats import median
 
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
-    """All rates and gains that the measurement carries; estimates also heed the storage's ceiling where it is known."""
+    """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     base = base_mode(measurement)
-    drains = segments_of(measurement, base, "loader_only")
-    cost = attributed_cost(measurement, drains)
-    seen = _Seen.of(measurement, drains)
+    loader_only = segments_of(measurement, base, "loader_only")
+    cost = attributed_cost(measurement, loader_only)
+    seen = _Seen.of(measurement, loader_only)
     limits = _limits(measurement, seen.overhead_s, ceiling)
     waiting = cost.waiting if cost else None
-    costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in drains}
+    costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in loader_only}
     parts = Parts(measurement=measurement, loader=seen.loader, costs=costs, limits=limits)
     taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
@@ -53,11 +53,11 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         loader=seen.loader,
         without={name: each.rates for name, each in known.items()},
         how=how,
-        gains={name: _interval_gain(list(found.values()), how[name]) for name, found in ratios.items() if found},
+        speedups={name: _interval_speedup(list(found.values()), how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
         end_to_end=seen.end_to_end,
         predicted=seen.predicted,
-        ceiling_gain=seen.ceiling_gain,
+        free_input_speedup=seen.free_input_speedup,
         cost=cost,
         overhead_s=seen.overhead_s,
         batch_size=measurement.config.compute.batch_size,
@@ -66,8 +66,8 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         bounds=_bounds(seen, taken),
         open=_still_open(measurement, how),
         in_training=bool(trained),
-        free_gain=seen.most if math.isfinite(seen.most) else None,
-        starved_gain=seen.starved_gain,
+        measured_input_speedup=seen.most if math.isfinite(seen.most) else None,
+        free_compute_speedup=seen.free_compute_speedup,
         training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
         waiting=waiting,
         ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
@@ -89,9 +89,9 @@ class _Seen:
     overhead_s: float
 
     @classmethod
-    def of(cls, measurement: Measurement, drains: Sequence[Segment]) -> _Seen:
+    def of(cls, measurement: Measurement, loader_only: Sequence[Segment]) -> _Seen:
         base = base_mode(measurement)
-        overhead_s = parent_overhead_s(drains) if measurement.config.loader.workers else 0.0
+        overhead_s = parent_overhead_s(loader_only) if measurement.config.loader.workers else 0.0
         loader = rates_by_round(measurement, base, "loader_only")
         alone = _compute_rates(measurement, loader)
         return cls(
@@ -108,17 +108,17 @@ class _Seen:
 
     @property
     def most(self) -> float:
-        """What no input, however fast, can gain more than."""
-        return _most_gain(self.alone, self.end_to_end)
+        """The most that any input can gain."""
+        return _most_speedup(self.alone, self.end_to_end)
 
     @property
-    def ceiling_gain(self) -> float:
+    def free_input_speedup(self) -> float:
         predicted = self.predicted
         free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
         return min(median(free), self.most) if free else math.inf
 
     @property
-    def starved_gain(self) -> float | None:
+    def free_compute_speedup(self) -> float | None:
         both = sorted(self.loader.keys() & self.end_to_end.keys())
         return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
 
@@ -126,13 +126,13 @@ class _Seen:
 def _all_ratios(
     seen: _Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]]
 ) -> dict[str, dict[int, float]]:
-    """Speedups by round: by the law of the loop or, where resources were taken away in training, as training showed."""
+    """Speedups by round: by the law of the loop or, where resources were removed in training, as measured."""
     predicted, most = seen.predicted, seen.most
     ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
     ratios["compute"] = {n: seen.loader[n] / rate for n, rate in predicted.items()}
     if not trained:
         return ratios
-    # The law did not foretell training: of what was not taken away there, only the most that it can gain is left.
+    # The prediction failed: a resource that was not removed in training has only an upper bound.
     estimated = {name: each for name, each in known.items() if each.how == "estimated"}
     return ratios | {n: _at_most(each.rates, seen.loader, most) for n, each in estimated.items()} | dict(trained)
 
@@ -158,13 +158,13 @@ def _still_open(measurement: Measurement, how: Mapping[str, How]) -> frozenset[s
 
 
 def _range(parts: Parts, name: str, most: float) -> tuple[float, float] | None:
-    """By the interval of the share of looks; None for what rests on no looks."""
+    """By the interval of the share of samples; None where it does not come from samples."""
     found = parts.range_of(name)
     return None if found is None else (min(most, found[0]), min(most, found[1]))
 
 
 def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> str:
-    """Where the files were in memory on purpose, or nobody asked for cold ones, that is no reason for doubt."""
+    """Why files that were to be cold were warm; empty where warm files were asked for."""
     if measurement.config.cache == "warm" or measurement.storage_kind == "memory" or files_were(measurement) != "warm":
         return ""
     return taken["storage"].missing or ""
@@ -181,14 +181,14 @@ def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: floa
 
 
 def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None:
-    """What workers waited for is known of all rounds together: one has too few looks."""
+    """What workers waited for is known of all rounds together: one has too few samples."""
     return None if cost is None else replace(cost, waiting=waiting)
 
 
 def in_training(
     measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
 ) -> dict[str, dict[int, float]]:
-    """Speed-ups by round where resources were taken away in training itself; empty where none was."""
+    """Speed-ups by round where resources were removed in training itself; empty where none was."""
     found: dict[str, dict[int, float]] = {}
     for name, mode in MODE_WITHOUT.items():
         if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
@@ -228,10 +228,10 @@ def _compute_rates(measurement: Measurement, loader: Mapping[int, float]) -> dic
 def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling | None) -> estimate.Limits:
     workers = measurement.config.loader.workers
     phase, _ = ceiling_phase(measurement, ceiling, max(workers, 1))
-    drains = segments_of(measurement, base_mode(measurement), "loader_only")
-    images = sum(s.steps * s.batch_size for s in drains if s.delivered_bytes)
-    bytes_per_image = sum(s.delivered_bytes or 0 for s in drains) / images if images else 0.0
-    cost = worker_cost(measurement.worker_batches, drains)
+    loader_only = segments_of(measurement, base_mode(measurement), "loader_only")
+    images = sum(s.steps * s.batch_size for s in loader_only if s.delivered_bytes)
+    bytes_per_image = sum(s.delivered_bytes or 0 for s in loader_only) / images if images else 0.0
+    cost = worker_cost(measurement.worker_batches, loader_only)
     if not images and cost is not None:
         bytes_per_image = cost.read_bytes / cost.images
     return estimate.Limits(
@@ -242,8 +242,8 @@ def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling
     )
 
 
-def _most_gain(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:
-    """What no input, however fast, can gain more than: training was seen at this share of what compute can do."""
+def _most_speedup(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:
+    """The most that any input can gain: compute alone over training."""
     if not alone or not end_to_end:
         return math.inf
     return max(1.0, median(list(alone.values())) / median(list(end_to_end.values())))
@@ -256,7 +256,7 @@ def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Wi
     return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}
 
 
-def _interval_gain(ratios: list[float], how: How) -> Speedup:
+def _interval_speedup(ratios: list[float], how: How) -> Speedup:
     """Taking a resource away cannot slow training down: less than 1 is noise."""
     found = interval(ratios)
     return Speedup(value=max(1.0, found.value), low=max(1.0, found.low), high=max(1.0, found.high), how=how)

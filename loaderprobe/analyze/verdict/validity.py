@@ -18,17 +18,17 @@ from loaderprobe.units import significant
 # Reading from storage and reading from memory must differ by this factor, and by this much an image, for waiting
 # to tell them apart: from memory a file of 100 kB takes some 50 us, and what else a worker waits for (locks, page
 # faults) is in both.
-TOLD_APART = 3.0
+CLEARLY_LONGER = 3.0
 LEAST_WAIT_S = 1e-4
 # Workers that wait for storage less than this share of their time read from memory.
 WARM_WAIT_SHARE = 0.05
 # Cold batches of files that are read in parts read about as much each time, but for what is read ahead.
 READ_AGAIN = 0.6
-# Of looks at workers: so many on sockets and pipes show that the data come from there.
+# Of samples of workers: so many on sockets and pipes show that the data come from there.
 FROM_ELSEWHERE = 0.05
 # Samples that take less than this share of the CPU time the second time were kept.
 WORK_AGAIN = 0.6
-# No clock tells of a shorter wait.
+# No clock resolves a shorter wait.
 SHORTEST_WAIT_S = 1e-6
 KEEPS_SAMPLES = "the data set keeps its samples, so warm files take less work and show nothing"
 _UNCOUNTED = "this file system counts no bytes"
@@ -45,7 +45,7 @@ def as_found(measurement: Measurement) -> bool:
 
 
 def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
-    """Why the segments of a mode were not in the state of the base (or, for W, not warm); None when they were."""
+    """Why the segments of a mode were not in the state of the base (or, in `warm`, not warm); None when they were."""
     if as_found(measurement):
         return None
     if measurement.access != "files":
@@ -74,16 +74,19 @@ def met_warm(measurement: Measurement) -> str | None:
     lap = measurement.first_lap
     if measurement.access == "files" or base_mode(measurement) == "warm" or lap is None:
         return None
-    # Of files that nobody knows, nobody knows either whether their reads would be counted.
-    told = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
-    if not told or lap.called_bytes < LEAST_BYTES * lap.images:
+    # Of unknown files it is not known either whether their reads would be counted.
+    counted = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
+    if not counted or lap.called_bytes < LEAST_BYTES * lap.images:
         return None
-    drains = segments_of(measurement, "baseline", "loader_only")
-    cost = worker_cost(measurement.worker_batches, drains)
+    loader_only = segments_of(measurement, "baseline", "loader_only")
+    cost = worker_cost(measurement.worker_batches, loader_only)
     if cost is None or cost.read_bytes >= LEAST_BYTES * cost.images:
         return None
-    waiting = waiting_of(measurement, drains)
-    if waiting is not None and waiting.count("network") + waiting.kinds.get("pipe", 0) > FROM_ELSEWHERE * waiting.looks:
+    waiting = waiting_of(measurement, loader_only)
+    if (
+        waiting is not None
+        and waiting.count("network") + waiting.kinds.get("pipe", 0) > FROM_ELSEWHERE * waiting.samples
+    ):
         return None  # read calls return what comes over sockets and pipes, too
     if lap.read_bytes >= LEAST_BYTES * lap.images:
         return "not all files are known, so they could not be evicted and came from memory after the first pass"
@@ -111,7 +114,7 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
     lap = measurement.first_lap
     if lap is None or not lap.images:
         return None
-    # What was cold in one of the two laps; a lap that begins anew also reads ahead what it does not use.
+    # What was cold in one of the two laps; a lap that begins again also reads ahead what it does not use.
     laps = [read_bytes / lap.images for read_bytes in (lap.read_bytes, lap.again_read_bytes)]
     first = min((each for each in laps if each >= LEAST_BYTES), default=0.0)
     read = _read_from_eviction(measurement, segments, lap.images)
@@ -147,7 +150,7 @@ def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[f
 
 
 def files_were(measurement: Measurement) -> FilesWere | None:
-    """What the files of the configuration as asked were; None where nothing tells, or it reads none."""
+    """What the files of the configuration as asked were; None where nothing shows it, or it reads none."""
     base = base_mode(measurement)
     segments = _of(measurement, base)
     if measurement.storage_kind == "memory":
@@ -169,7 +172,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
 
 
 def by_waiting(measurement: Measurement) -> bool:
-    """True where only the workers' waiting tells cold files from warm ones."""
+    """True where only the workers' waiting separates cold files from warm ones."""
     if as_found(measurement) or measurement.storage_kind == "memory":
         return False
     if measurement.access != "files":
@@ -179,7 +182,7 @@ def by_waiting(measurement: Measurement) -> bool:
 
 
 def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
-    """The figure by which cold and warm were told apart, where nothing else tells; else empty."""
+    """The waits that separate cold from warm files, where nothing else does; else empty."""
     if not by_waiting(measurement):
         return ()
     if base_mode(measurement) == "warm":
@@ -190,7 +193,7 @@ def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
     if cold_s is None or warm_s is None:
         return ()
     ratio = max(cold_s, SHORTEST_WAIT_S) / max(warm_s, SHORTEST_WAIT_S)
-    return (_evidence("wait for a file, cold over warm", ratio, TOLD_APART),)
+    return (_evidence("wait for a file, cold over warm", ratio, CLEARLY_LONGER),)
 
 
 def _evidence(metric: str, value: float | None, threshold: float) -> Evidence:
@@ -211,7 +214,7 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> str | None:
     cold_s, warm_s = _wait_s(measurement, "baseline" if mode == "warm" else mode), _wait_s(measurement, "warm")
     if warm_s is None or cold_s is None:
         return "the workers left no record of their time"
-    if cold_s >= TOLD_APART * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
+    if cold_s >= CLEARLY_LONGER * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
         return None
     return (
         f"{_UNCOUNTED}, and waits do not separate cold segments ({significant(cold_s * 1e3)} ms an image) "
@@ -229,7 +232,7 @@ def _resident(segments: Sequence[Segment]) -> float | None:
 
 
 def _cost(measurement: Measurement, mode: Mode) -> WorkerCost | None:
-    """Of the drains: training leaves storage more time."""
+    """Of the loader alone: training leaves storage more time."""
     return worker_cost(measurement.worker_batches, segments_of(measurement, mode, "loader_only"))
 
 

@@ -1,6 +1,6 @@
-"""What workers waited for while they made batches, from looks at their threads at random moments.
+"""What workers waited for while they made batches, from samples of their threads at random moments.
 
-A look tells a kind of waiting, not how long it lasted: shares of looks divide the waiting that clocks have measured.
+A sample has the kind of a wait, not its length: shares of samples divide the waiting time that clocks measured.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind
 
-# Fewer looks say nothing about shares.
-LEAST_LOOKS = 12
+# Fewer samples say nothing about shares.
+LEAST_SAMPLES = 12
 Z_95 = 1.96
 RESOURCES = ("storage", "network", "lock", "wait")
 RESOURCE_OF: dict[WaitKind, str] = {
@@ -35,7 +35,7 @@ RESOURCE_OF: dict[WaitKind, str] = {
 class Waiting:
     """Looks at workers while they made batches."""
 
-    looks: int
+    samples: int
     kinds: Mapping[WaitKind, int]
     """Looks by kind, `running` left out."""
     subjects: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Waiting:
 
 
 def _wilson(count: int, of: int, side: float) -> float:
-    """One end of Wilson's interval (1927), which holds for shares near 0 and 1 and for few looks."""
+    """One end of Wilson's interval (1927), which holds for shares near 0 and 1 and for few samples."""
     share = count / of
     middle = share + Z_95**2 / (2 * of)
     half = Z_95 * math.sqrt(share * (1 - share) / of + Z_95**2 / (4 * of * of))
@@ -75,29 +75,29 @@ def _wilson(count: int, of: int, side: float) -> float:
 
 
 def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting | None:
-    """Of the batches of these segments; None without looks enough."""
+    """Of the batches of these segments; None with too few samples."""
     seen = measurement.waits
     if seen is None:
         return None
     spans = _spans(measurement, segments)
     kinds: Counter[WaitKind] = Counter()
     subjects: Counter[tuple[str, str]] = Counter()
-    looks = 0
+    samples = 0
     for time_ns, worker, kind, subject in zip(seen.time_ns, seen.worker, seen.kind, seen.subject, strict=True):
         begins, ends = spans.get(worker, ([], []))
         place = bisect_right(begins, time_ns) - 1
         if place < 0 or time_ns > ends[place]:
             continue  # between two batches: idle
-        looks += 1
+        samples += 1
         name = WAIT_KINDS[kind]
         if name != "running":
             kinds[name] += 1
             if subject >= 0:
                 subjects[RESOURCE_OF[name], seen.subjects[subject]] += 1
-    if looks < LEAST_LOOKS:
+    if samples < LEAST_SAMPLES:
         return None
     met = {resource: name for (resource, name), _ in reversed(subjects.most_common())}
-    return Waiting(looks=looks, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
+    return Waiting(samples=samples, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
 
 
 def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, tuple[list[int], list[int]]]:

@@ -20,7 +20,7 @@ CLOSE_ENOUGH = 0.01
 MOST_TRIES = 8
 
 
-class Picture:
+class BaseImage:
     """Dead leaves in one frame. Its spectrum is a sum, so the DCT is computed once and not for every try."""
 
     def __init__(self, rng: np.random.Generator, frame: Frame) -> None:

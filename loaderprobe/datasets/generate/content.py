@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Plane = NDArray[np.float32]
 
-# Shapes per pixel of a 500 x 375 picture with 2000 of them.
+# Shapes per pixel of a 500 x 375 image with 2000 of them.
 SHAPES_PER_PIXEL = 2000 / (500 * 375)
 SMALLEST_RADIUS = 2.0
 BACKGROUND_SHAPES = 25

@@ -25,7 +25,7 @@ from loaderprobe.datasets.generate.manifest import (
 from loaderprobe.datasets.generate.oddities import ODDITIES
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.generate.request import SetRequest
-from loaderprobe.datasets.generate.work import GO_ON, Book, Work, hands
+from loaderprobe.datasets.generate.work import GO_ON, Book, Work, process_pool
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, NoSpace, Refused
 from loaderprobe.store.codec import write_error
 from loaderprobe.store.run_directory import lock_directory
@@ -39,7 +39,13 @@ def _silent(done: int, total: int) -> None:
 
 
 def generate(
-    root: Path, request: SetRequest, *, count: int, processes: int, progress: OnImages, on_picture: OnImages = _silent
+    root: Path,
+    request: SetRequest,
+    *,
+    count: int,
+    processes: int,
+    progress: OnImages,
+    on_base_image: OnImages = _silent,
 ) -> Path:
     """Make, complete or enlarge `root/WxH` (or `root/imagenet`) to at least `count` images; returns that directory.
 
@@ -56,7 +62,7 @@ def generate(
         manifest = _known(directory, spec)
         if manifest is None or not is_whole(directory, manifest, count):
             with lock_directory(directory):
-                _make(directory, request, count, processes, progress, on_picture)
+                _make(directory, request, count, processes, progress, on_base_image)
     except OSError as error:
         raise _trouble(error, directory) from error
     return directory
@@ -82,7 +88,7 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
     if found is not None and found.asks_for() != spec:
         raise Refused(
             f"{directory} holds another data set: {_differences(found, spec)}",
-            hint="use the settings of that set (pictures are --pool), choose another directory, or remove it",
+            hint="use the settings of that set (base images are --pool), choose another directory, or remove it",
         )
     return read_manifest(directory)
 
@@ -112,7 +118,7 @@ def _trouble(error: OSError, directory: Path) -> LoaderprobeError:
 
 
 def _make(
-    directory: Path, request: SetRequest, count: int, processes: int, progress: OnImages, on_picture: OnImages
+    directory: Path, request: SetRequest, count: int, processes: int, progress: OnImages, on_base_image: OnImages
 ) -> None:
     # Checked again under the lock: another process may have made or enlarged the set.
     manifest = _known(directory, request.spec())
@@ -125,15 +131,15 @@ def _make(
         # At once, whatever number is asked for.
         check_space(directory, request.spec(), expected_mean(request.pool()), count, request.spec().files(count))
     journal = Journal(directory)
-    stock = take_inventory(directory, request.spec(), manifest, journal, count)
-    whole = dict(stock.whole)
+    inventory = take_inventory(directory, request.spec(), manifest, journal, count)
+    whole = dict(inventory.whole)
     missing = [number for number in range(request.spec().files(count)) if number not in whole]
     images = sum(len(request.spec().images_in(number, count)) for number in missing)
     # Painting takes time, so a disk that is far too small is refused before.
     check_space(directory, request.spec(), expected_mean(request.pool()), images, len(missing))
-    pool, spec = _pool_of(directory, request, processes, on_picture)
+    pool, spec = _pool_of(directory, request, processes, on_base_image)
     check_space(directory, spec, pool.mean_bytes, images, len(missing))
-    journal.begin([*whole.values(), *stock.beyond])
+    journal.begin([*whole.values(), *inventory.beyond])
     for number in range(min(spec.classes if spec.layout == "folder" else 1, count)):
         # A class without images would be an error to torchvision's ImageFolder.
         (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
@@ -159,19 +165,19 @@ def _make(
             odd_images={name: ODDITIES[name].among(count) for name in spec.oddities},
         ),
     )
-    journal.end(stock.beyond)
+    journal.end(inventory.beyond)
 
 
-def _pool_of(directory: Path, request: SetRequest, processes: int, on_picture: OnImages) -> tuple[Pool, SetSpec]:
+def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
     """The pool of the set, made only once: another machine's arithmetic might paint it slightly differently."""
     found = read_spec(directory)
     if found is not None:
         return load_pool(directory / POOL, found.pool_sha256), found
     if processes == 1:
-        pool = build_pool(request.pool(), map, on_picture)
+        pool = build_pool(request.pool(), map, on_base_image)
     else:
-        with hands(processes) as executor:
-            pool = build_pool(request.pool(), executor.map, on_picture)
+        with process_pool(processes) as executor:
+            pool = build_pool(request.pool(), executor.map, on_base_image)
     pool.save(directory / POOL)
     spec = replace(request.spec(), pool_sha256=pool.digest)
     write_spec(directory, spec)

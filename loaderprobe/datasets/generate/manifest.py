@@ -32,7 +32,7 @@ class SetSpec:
     """`500x375`, or `imagenet` for ImageNet's own mixture."""
     classes: int
     seed: int
-    pictures: int
+    base_images: int
     """Base images in the pool."""
     mean_bytes: int | None = None
     """Of a file, as asked for."""

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderprobe.datasets.generate.base_image import Picture
+from loaderprobe.datasets.generate.base_image import BaseImage
 from loaderprobe.datasets.generate.free_bits import Base
 from loaderprobe.datasets.generate.jpeg.encoder import encoded
 from loaderprobe.datasets.generate.mixture import IMAGENET_MEAN_BYTES, Draw, draws, tilted
@@ -40,7 +40,7 @@ class PoolRequest:
     resolution: tuple[int, int] | None
     """(width, height); None is ImageNet's mixture."""
     seed: int
-    pictures: int
+    base_images: int
     mean_bytes: int | None
     """Of a file; None is what such images have in ImageNet."""
     oddities: tuple[OddityName, ...] = ()
@@ -125,7 +125,7 @@ def expected_mean(request: PoolRequest) -> float:
     """The expected mean size of a file before anything is painted, bytes."""
     if request.mean_bytes:
         return float(request.mean_bytes)
-    found = draws(request.resolution, request.pictures, _rng(request.seed, 1))
+    found = draws(request.resolution, request.base_images, _rng(request.seed, 1))
     return sum(draw.size_bytes for draw in found) / len(found)
 
 
@@ -136,7 +136,7 @@ def _rng(*seed: int) -> np.random.Generator:
 def _wanted(request: PoolRequest) -> Iterator[tuple[Content, Draw, list[int]]]:
     """(content, draw, seed) of every base image."""
     rng = _rng(request.seed, 1)
-    contents: list[tuple[Content, int, int]] = [(None, 3, request.pictures)]
+    contents: list[tuple[Content, int, int]] = [(None, 3, request.base_images)]
     contents += [(name, count, ODD_BASES) for name, count in (("grey", 1), ("cmyk", 4)) if name in request.oddities]
     for content, components, count in contents:
         found = draws(request.resolution, count, rng, components=components)
@@ -150,7 +150,7 @@ def _wanted(request: PoolRequest) -> Iterator[tuple[Content, Draw, list[int]]]:
 def _base(wanted: tuple[Content, Draw, list[int]]) -> tuple[Content, Base]:
     content, draw, seed = wanted
     rng = _rng(*seed)
-    return content, Base.of(encoded(Picture(rng, draw.frame).sized(draw.size_bytes), draw.frame))
+    return content, Base.of(encoded(BaseImage(rng, draw.frame).sized(draw.size_bytes), draw.frame))
 
 
 def _cut(data: bytes, lengths: NDArray[np.int64]) -> tuple[bytes, ...]:

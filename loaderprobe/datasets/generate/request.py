@@ -12,8 +12,8 @@ from loaderprobe.units import Resolution, format_resolution
 
 SHARD_IMAGES = 1000
 # Painting those of all three usual resolutions takes some 10 s on two cores.
-PICTURES = 20
-MIXTURE_PICTURES = 256
+BASE_IMAGES = 20
+MIXTURE_BASE_IMAGES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,23 +27,26 @@ class SetRequest:
     oddities: tuple[OddityName, ...] = ()
     layout: Layout = "folder"
     shard_images: int = SHARD_IMAGES
-    pictures: int | None = None
+    base_images: int | None = None
     """Base images in the pool; None for the default."""
 
     def __post_init__(self) -> None:
-        if min(self.classes, self.shard_images, 1 if self.pictures is None else self.pictures) < 1 or self.seed < 0:
+        if (
+            min(self.classes, self.shard_images, 1 if self.base_images is None else self.base_images) < 1
+            or self.seed < 0
+        ):
             raise BadValue("classes, images per shard and base images must be 1 or more, and the seed 0 or more")
         if self.mean_bytes is not None and self.mean_bytes < 1:
             raise BadValue("the mean size of a file must be 1 byte or more")
 
     def spec(self) -> SetSpec:
         """The settings that the files depend on, without the pool's digest."""
-        usual = MIXTURE_PICTURES if isinstance(self.resolution, str) else PICTURES
+        usual = MIXTURE_BASE_IMAGES if isinstance(self.resolution, str) else BASE_IMAGES
         return SetSpec(
             resolution=format_resolution(self.resolution),
             classes=self.classes,
             seed=self.seed,
-            pictures=self.pictures or usual,
+            base_images=self.base_images or usual,
             mean_bytes=self.mean_bytes,
             oddities=self.oddities,
             layout=self.layout,
@@ -55,7 +58,7 @@ class SetRequest:
         return PoolRequest(
             resolution=None if isinstance(self.resolution, str) else self.resolution,
             seed=self.seed,
-            pictures=self.spec().pictures,
+            base_images=self.spec().base_images,
             mean_bytes=self.mean_bytes,
             oddities=self.oddities,
         )

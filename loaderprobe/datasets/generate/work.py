@@ -54,7 +54,7 @@ class Work:
             else:
                 self._write_together(chunks, processes, found, book)
         except BaseException:
-            # Ctrl-C as much as a full disk, which has no room for a line either: files that no line names are only
+            # Ctrl-C as much as a full disk, which cannot hold a line either: files that no line names are only
             # made again.
             with suppress(OSError):
                 book.close()
@@ -67,7 +67,7 @@ class Work:
         seen: set[Future[list[Entry]]] = set()
         futures: list[Future[list[Entry]]] = []
         try:
-            with hands(min(processes, len(chunks)), self) as executor:
+            with process_pool(min(processes, len(chunks)), self) as executor:
                 futures += [executor.submit(_write_chunk, chunk) for chunk in chunks]
                 for future in as_completed(futures):
                     entries = future.result()
@@ -113,7 +113,7 @@ class Book:
 
 
 @contextmanager
-def hands(processes: int, work: Work | None = None) -> Iterator[ProcessPoolExecutor]:
+def process_pool(processes: int, work: Work | None = None) -> Iterator[ProcessPoolExecutor]:
     """Processes that inherit the work and end with this one. Raises LoaderprobeError when one of them dies."""
     context = multiprocessing.get_context("fork")
     executor = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(os.getpid(), work))

@@ -15,7 +15,7 @@ from PIL import Image
 
 from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.config import IMAGE_SUFFIXES, FileSet, SkippedFile
+from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet, SkippedFile
 from loaderprobe.units import join_words
 
 NAMED_SKIPS = 20

@@ -25,14 +25,18 @@ from loaderprobe.analyze.forecast.fit import DRIFT, Fit, fit
 from loaderprobe.analyze.forecast.knee import find_knee, worker_forecasts
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.bandwidth import KindOfDevice
-from loaderprobe.records.forecast import Forecast
+from loaderprobe.records.forecast import Forecast, Refusal, RefusalCode
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.render.wording import knee_words
 from tests.analyze.scripted import Truth
 
-BANKED, SERIAL, LATENCY = Truth(), Truth(law="serial"), Truth(law="latency", latency_s=0.02)
-KINDS = (BANKED, SERIAL, LATENCY)
+TOKEN_BUCKET, SINGLE_SERVER, LATENCY = Truth(), Truth(law="single_server"), Truth(law="latency", latency_s=0.02)
+KINDS = (TOKEN_BUCKET, SINGLE_SERVER, LATENCY)
 kinds = pytest.mark.parametrize("truth", KINDS, ids=lambda truth: truth.law)
+
+
+def code(forecast: Forecast) -> RefusalCode | None:
+    return forecast.refused.code if forecast.refused else None
 
 
 def rate(forecast: Forecast) -> float:
@@ -53,7 +57,7 @@ def test_unmeasured_workers_follow_the_law_of_the_kind(truth: Truth, count: int)
 @kinds
 @pytest.mark.parametrize("factor", [1.5, 3.0, 100.0])
 def test_a_faster_disk_follows_the_law_of_the_kind(truth: Truth, factor: float) -> None:
-    """Bandwidth for banked and serial devices, latency for the third; the latency of the first two stays."""
+    """Bandwidth for token buckets and single servers, latency for the third; the latency of the first two stays."""
     faster = (
         replace(truth, latency_s=truth.latency_s / factor)
         if truth.law == "latency"
@@ -63,8 +67,8 @@ def test_a_faster_disk_follows_the_law_of_the_kind(truth: Truth, factor: float) 
 
 
 def test_another_kind_of_disk_takes_its_own_law() -> None:
-    """From a banked disk to an object store: the bandwidth goes, the latency of a file comes."""
-    moved = other_disk(BANKED.fit(1, 2, anchor=2), "latency", bytes_per_s=1e9, latency_s=0.02)
+    """From a token bucket to an object store: the bandwidth goes, the latency of a file comes."""
+    moved = other_disk(TOKEN_BUCKET.fit(1, 2, anchor=2), "latency", bytes_per_s=1e9, latency_s=0.02)
     assert rate(moved) == pytest.approx(2 / (0.004 + 0.02))
 
 
@@ -87,7 +91,7 @@ def test_at_the_measured_point_forecasts_are_what_was_measured(
     exact = truth.point(count)
     point = replace(exact, loader=exact.loader * noise)
     found = fit((point,), point, truth.storage())
-    if isinstance(found, str):
+    if isinstance(found, Refusal):
         return
     same = Alternative(name="torchvision", cpu_s=0.003, usual_cpu_s=0.003)
     for made in (
@@ -99,7 +103,7 @@ def test_at_the_measured_point_forecasts_are_what_was_measured(
 
 @given(
     st.sampled_from(KINDS), st.integers(0, 8), st.floats(0.5, 100.0), st.floats(1.0, 10.0), st.floats(10, 1e5),
-    st.sampled_from(["banked", "serial", "latency", "unknown"]),
+    st.sampled_from(["token_bucket", "single_server", "latency", "unknown"]),
 )  # fmt: skip
 def test_a_faster_disk_never_lowers_a_forecast(
     truth: Truth, count: int, factor: float, more: float, compute: float, kind: KindOfDevice
@@ -108,7 +112,7 @@ def test_a_faster_disk_never_lowers_a_forecast(
     truth = replace(truth, compute=compute)
     point = truth.point(count)
     found = fit((truth.point(1), point), point, truth.storage(kind))
-    if isinstance(found, str):
+    if isinstance(found, Refusal):
         return
     slow, fast = disk(found, factor), disk(found, factor * more)
     if slow.images_per_s and fast.images_per_s:
@@ -124,9 +128,9 @@ def test_more_cores_never_lower_a_forecast(
     assert rate(cores(found, before * more)) >= rate(cores(found, before)) * (1 - 1e-9)
 
 
-def test_caching_everything_is_the_performed_rate() -> None:
-    """What was performed outranks the law: warm files gave 900, so all files in memory give 900, and half less."""
-    found = BANKED.fit(1, 2, 4, anchor=4, performed={"storage": 900.0})
+def test_caching_everything_is_the_measured_rate() -> None:
+    """What was measured outranks the law: warm files gave 900, so all files in memory give 900, and half less."""
+    found = TOKEN_BUCKET.fit(1, 2, 4, anchor=4, measured={"storage": 900.0})
     everything = cached(found, 1.0)
     assert rate(everything) == pytest.approx(900.0)
     assert everything.how == "measured"
@@ -137,28 +141,28 @@ def test_caching_everything_is_the_performed_rate() -> None:
 def test_a_cheaper_decoder_gains_by_its_measured_ratio() -> None:
     """2 ms instead of 4 ms, in workers that wait 1 ms for storage: 3 ms an image."""
     cheaper = Alternative(name="torchvision", cpu_s=0.002, usual_cpu_s=0.004)
-    assert rate(alternative(BANKED.fit(1, 2, anchor=1), cheaper)) == pytest.approx(1 / 0.003)
+    assert rate(alternative(TOKEN_BUCKET.fit(1, 2, anchor=1), cheaper)) == pytest.approx(1 / 0.003)
 
 
 def test_free_preprocessing_limits_what_a_decoder_gains() -> None:
-    """No decoder is faster than none at all, where that was performed."""
-    found = BANKED.fit(1, 2, anchor=1, performed={"preprocessing": 220.0})
+    """No decoder is faster than none at all, where that was measured."""
+    found = TOKEN_BUCKET.fit(1, 2, anchor=1, measured={"preprocessing": 220.0})
     cheaper = Alternative(name="torchvision", cpu_s=0.001, usual_cpu_s=0.004)
     assert rate(alternative(found, cheaper)) == pytest.approx(220.0)
 
 
-def test_an_accelerator_binds_until_the_loader_does() -> None:
-    """Of 100 images/s it binds; of 1000 the loader does, at its own rate."""
-    found = BANKED.fit(1, 2, anchor=1)
+def test_an_accelerator_is_the_limit_until_the_loader_is() -> None:
+    """Of 100 images/s it is the limit; of 1000 the loader is, at its own rate."""
+    found = TOKEN_BUCKET.fit(1, 2, anchor=1)
     slow, fast = accelerator(found, 100.0), accelerator(found, 1000.0, "fast")
     assert rate(slow) == pytest.approx(100.0)
     assert rate(fast) == pytest.approx(200.0)
-    assert [slow.binds, fast.binds, fast.to] == ["compute", "preprocessing", "fast"]
+    assert [slow.bottleneck, fast.bottleneck, fast.to] == ["compute", "preprocessing", "fast"]
 
 
 def test_a_loader_that_ran_slower_beside_compute_does_not_slow_compute() -> None:
-    """Trained 10 % below its parts by the loader: a slow accelerator still binds at its own rate, workers keep it."""
-    found = BANKED.fit(1, 2, anchor=1, training=180.0)
+    """Trained 10 % below its parts by the loader: a slow accelerator still limits at its own rate, workers keep it."""
+    found = TOKEN_BUCKET.fit(1, 2, anchor=1, training=180.0)
     assert rate(accelerator(found, 50.0)) == pytest.approx(50.0)
     assert rate(cores(found, 32.0)) == pytest.approx(180.0)
     assert rate(workers(found, 2)) == pytest.approx(360.0)
@@ -166,7 +170,10 @@ def test_a_loader_that_ran_slower_beside_compute_does_not_slow_compute() -> None
 
 def test_the_range_is_wide_near_a_knee() -> None:
     """Two limits within 15 % make 20 % of range at least, a limit that stands alone no more than it drifts."""
-    near, far = replace(BANKED, compute=210.0).fit(1, 2, anchor=1), replace(BANKED, cpu_s=1e-6).fit(1, 2, anchor=1)
+    near, far = (
+        replace(TOKEN_BUCKET, compute=210.0).fit(1, 2, anchor=1),
+        replace(TOKEN_BUCKET, cpu_s=1e-6).fit(1, 2, anchor=1),
+    )
     down = {}
     for name, found in (("near", replace(near, drift=0.1, cpu_drift=0.1)), ("far", far)):
         shown = accelerator(found, found.anchor.compute).images_per_s
@@ -178,7 +185,7 @@ def test_the_range_is_wide_near_a_knee() -> None:
 def test_the_range_holds_a_cpu_of_another_speed_where_that_matters() -> None:
     """4 of 5 ms are CPU time, which may be 20 % more: that is in the range of one worker, and not of a full disk."""
     for count, expected in ((1, math.hypot(DRIFT, 1 - 5 / 5.8)), (4, DRIFT)):
-        shown = accelerator(BANKED.fit(1, 4, anchor=count), 1e5).images_per_s
+        shown = accelerator(TOKEN_BUCKET.fit(1, 4, anchor=count), 1e5).images_per_s
         assert shown
         assert 1 - shown.low / shown.value == pytest.approx(expected)
 
@@ -186,78 +193,81 @@ def test_the_range_holds_a_cpu_of_another_speed_where_that_matters() -> None:
 @pytest.mark.parametrize(("count", "expected"), [(1, 1 / 2), (2, 4 / 5), (3, 15 / 16)])
 def test_workers_queue_before_a_serial_disk(count: int, expected: float) -> None:
     """Where the disk takes as long as the rest, two workers reach 4/5 of what it can, and three 15/16."""
-    service = replace(SERIAL, cpu_s=0.0025, latency_s=0.0).service()
+    service = replace(SINGLE_SERVER, cpu_s=0.0025, latency_s=0.0).service()
     assert service.loader(count) * service.transfer_s == pytest.approx(expected)
-    assert service.binding("workers", 9) == "storage"
+    assert service.bottleneck("workers", 9) == "storage"
 
 
-def test_reads_that_nobody_counts_are_believed_where_the_kind_is_known() -> None:
+def test_uncounted_reads_are_believed_where_the_kind_is_known() -> None:
     """A file system that accounts no reads still has a bandwidth, once the probe saw readers wait for each other."""
-    ceiling = SERIAL.storage().ceiling
+    ceiling = SINGLE_SERVER.storage().ceiling
     assert ceiling
     unproved = tuple(replace(phase, cache="unproved") for phase in ceiling.phases)
-    assert Storage(ceiling=replace(ceiling, phases=unproved)).bytes_per_s == SERIAL.bytes_per_s
+    assert Storage(ceiling=replace(ceiling, phases=unproved)).bytes_per_s == SINGLE_SERVER.bytes_per_s
     assert Storage(ceiling=replace(ceiling, phases=unproved, kind=None)).bytes_per_s is None
 
 
 def test_the_drift_between_rounds_is_in_the_range() -> None:
     """Rounds that differ by 20 % up and down leave at least that."""
-    shown = accelerator(BANKED.fit(1, 2, anchor=1, loader_spread=0.2), 1e6).images_per_s
+    shown = accelerator(TOKEN_BUCKET.fit(1, 2, anchor=1, loader_spread=0.2), 1e6).images_per_s
     assert shown
     assert shown.low <= 0.8 * shown.value
 
 
 def test_no_more_workers_than_twice_the_cores() -> None:
     """On 2 cores, 4 workers are forecast and 5 refused, with the reason."""
-    found = replace(BANKED, cores=2.0).fit(1, anchor=1)
+    found = replace(TOKEN_BUCKET, cores=2.0).fit(1, anchor=1)
     assert workers(found, 4).refused is None
-    assert "2 cores" in (workers(found, 5).refused or "")
+    assert workers(found, 5).refused == Refusal(code="more_than_cores", facts={"cores": 2.0})
 
 
 def test_an_unseen_bandwidth_is_not_invented() -> None:
     """Without a ceiling, two workers that storage did not stop say nothing about eight."""
-    points, ceiling = (BANKED.point(1), replace(BANKED, bytes_per_s=1e10).point(2)), BANKED.storage().ceiling
+    points, ceiling = (
+        (TOKEN_BUCKET.point(1), replace(TOKEN_BUCKET, bytes_per_s=1e10).point(2)),
+        TOKEN_BUCKET.storage().ceiling,
+    )
     assert ceiling
     made = worker_forecasts(points, Storage(ceiling=replace(ceiling, phases=())))
     assert made[2].how == "measured"
-    assert "more than the storage was measured to deliver" in (made[8].refused or "")
+    assert code(made[8]) == "more_than_storage"
 
 
 def test_an_unknown_kind_is_refused_where_the_laws_part() -> None:
     """A disk of unknown kind that is used in full: twice as fast may mean much or little."""
-    points = (SERIAL.point(1), SERIAL.point(2))
-    found = fit(points, points[0], SERIAL.storage("unknown"))
+    points = (SINGLE_SERVER.point(1), SINGLE_SERVER.point(2))
+    found = fit(points, points[0], SINGLE_SERVER.storage("unknown"))
     assert isinstance(found, Fit)
-    assert "kind of storage is not known" in (disk(found, 10.0).refused or "")
+    assert code(disk(found, 10.0)) == "laws_disagree"
     near = disk(found, 1.05)
     assert near.refused is None
 
 
 def test_what_came_from_memory_says_nothing_about_disks() -> None:
     """A warm configuration refuses disks and caches, and forecasts workers all the same."""
-    found = Truth().fit(1, 2, anchor=1, from_storage=False, unproved="the files came from memory")
-    assert disk(found, 2.0).refused == cached(found, 1.0).refused == "the files came from memory"
+    found = Truth().fit(1, 2, anchor=1, from_storage=False, unproved=Refusal(code="files_from_memory"))
+    assert code(disk(found, 2.0)) == code(cached(found, 1.0)) == "files_from_memory"
     assert workers(found, 4).refused is None
 
 
 def test_a_batch_size_needs_the_device_at_that_size() -> None:
     """Without its rate it is refused; with it, the smaller of loader and device."""
-    found = BANKED.fit(1, anchor=1)
-    assert "was not measured" in (batch_size(found, 32, None).refused or "")
+    found = TOKEN_BUCKET.fit(1, anchor=1)
+    assert code(batch_size(found, 32, None)) == "no_rate_of_batch_size"
     assert rate(batch_size(found, 32, 150.0)) == pytest.approx(150.0)
 
 
 def test_a_loader_that_no_law_describes_gets_no_forecast() -> None:
     """Twice as slow as workers, storage, cores and transport explain."""
-    point = replace(BANKED.point(2), loader=100.0, training=100.0, blocked_s=0.001)
-    assert "no model" in str(fit((point,), point, BANKED.storage()))
+    point = replace(TOKEN_BUCKET.point(2), loader=100.0, training=100.0, blocked_s=0.001)
+    assert fit((point,), point, TOKEN_BUCKET.storage()) == Refusal(code="no_model_fits")
 
 
 def test_a_prefetch_forecast_needs_batches() -> None:
     """Too few recorded batches, or no workers, and nothing is said."""
-    found = BANKED.fit(1, anchor=1)
-    assert "too few" in (prefetch(found, 4, 2, [[0.08] * 3]).refused or "")
-    assert "nothing ahead" in (prefetch(BANKED.fit(0, 1, anchor=0), 4, 2, []).refused or "")
+    found = TOKEN_BUCKET.fit(1, anchor=1)
+    assert code(prefetch(found, 4, 2, [[0.08] * 3])) == "too_few_batches"
+    assert code(prefetch(TOKEN_BUCKET.fit(0, 1, anchor=0), 4, 2, [])) == "serial_loader"
     assert rate(prefetch(found, 4, 2, [[0.08] * 30])) == pytest.approx(found.anchor.training, rel=0.01)
 
 
@@ -265,18 +275,18 @@ def test_a_prefetch_forecast_needs_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("truth", "knee", "binds"),
+    ("truth", "knee", "bottleneck"),
     [
-        (BANKED, 2, "storage"),
-        (replace(BANKED, bytes_per_s=1e10, cores=4.0), 6, "cores"),
-        (replace(BANKED, bytes_per_s=1e10, compute=900.0), 6, "compute"),
-        (replace(BANKED, bytes_per_s=1e10, parent_s=0.002), 3, "transport"),
+        (TOKEN_BUCKET, 2, "storage"),
+        (replace(TOKEN_BUCKET, bytes_per_s=1e10, cores=4.0), 6, "cores"),
+        (replace(TOKEN_BUCKET, bytes_per_s=1e10, compute=900.0), 6, "compute"),
+        (replace(TOKEN_BUCKET, bytes_per_s=1e10, parent_s=0.002), 3, "transport"),
     ],
 )
-def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, binds: str) -> None:
+def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, bottleneck: str) -> None:
     """Workers stop helping at the disk, the cores, the accelerator or the training thread, and that is named."""
     found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
-    assert (found.workers, found.binds) == (knee, binds)
+    assert (found.workers, found.bottleneck) == (knee, bottleneck)
     assert found.how == ("measured" if knee < 3 else "estimated")
 
 
@@ -284,5 +294,5 @@ def test_a_rate_that_still_rises_has_no_end() -> None:
     """Where the most workers that may be judged are the best, nothing is said to bind."""
     truth = replace(LATENCY, cores=4.0)
     found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
-    assert (found.workers, found.binds) == (8, None)
+    assert (found.workers, found.bottleneck) == (8, None)
     assert "still rises" in knee_words([found])

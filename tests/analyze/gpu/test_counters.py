@@ -40,7 +40,7 @@ TRAINING = [_segment(10, 1), _segment(20, 1)]
 
 
 def test_coarse_utilization_counts_inside_training_only() -> None:
-    """The mean of readings inside the segments, with its source; those of drains and pauses do not count."""
+    """The mean of readings inside the segments, with its source; others do not count."""
     found = gpu_figures(
         _measurement(_series("gpu_utilization", (9.9, 0.0), (10.5, 0.4), (15, 0.0), (21, 0.8))), TRAINING
     )
@@ -80,7 +80,7 @@ def test_energy_of_an_image_and_power_come_from_the_energy_counter() -> None:
 
 
 def test_power_is_read_where_energy_is_not_counted() -> None:
-    """A counter that stands still, or was begun anew, is no energy; the power readings inside training remain."""
+    """A counter that stands still, or was reset, is no energy; the power readings inside training remain."""
     power = _series("gpu_power", (10.5, 300.0), (15, 50.0), (20.5, 340.0))
     for energy in (_series("gpu_energy", (10.2, 5.0), (10.8, 5.0)), _series("gpu_energy", (10.2, 5.0), (10.8, 1.0))):
         assert gpu_figures(_measurement(energy, power), TRAINING) == {"power_w": pytest.approx(320.0)}

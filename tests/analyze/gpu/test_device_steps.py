@@ -52,13 +52,13 @@ def test_a_slower_clock_changes_no_share(waits_and_steps: list[tuple[int, int]],
 
 
 def test_a_device_without_events_has_no_figures() -> None:
-    """Neither a CPU nor a single step tells of waits."""
+    """Neither a CPU nor a single step shows waits."""
     assert step_figures([_segment(0, 1)]) == {}
     assert step_figures([_timed((0, 10))]) == {}
 
 
 def test_events_are_shown_where_no_counter_can_be_read() -> None:
-    """Without NVML the steps of the device are still told, and the reason for the rest beside them."""
+    """Without NVML the steps of the device are still reported, and the reason for the rest beside them."""
     found = gpu_figures(_measurement(), [_timed((0, 10), (20, 30))])
     assert found["exposed_wait_ms_p50"] == pytest.approx(10)
     assert "unavailable" not in found

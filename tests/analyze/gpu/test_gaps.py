@@ -99,7 +99,7 @@ def _blocked(timeline: Timeline, at: int, numbers: set[int]) -> bool:
 
 
 def _held_up(timeline: Timeline, at: int, copies: Sequence[int]) -> bool:
-    """Since the training thread was let go by a sync, nobody has launched anything."""
+    """Since the training thread was let go by a sync, nothing has been launched."""
     calls = timeline.calls
     rows, staged = range(len(calls.kind)), {timeline.records.correlation[i] for i in copies}
     return any(
@@ -187,7 +187,7 @@ def test_each_window_names_what_was_planted(timeline: Timeline, cause: Any, shar
 
 @pytest.mark.parametrize("timeline", [timelines.compute_bound(), timelines.copied_beside()])
 def test_what_is_hidden_behind_kernels_costs_nothing(timeline: Timeline) -> None:
-    """Waits and copies under running kernels, or after the next kernel was issued, are not to blame."""
+    """Waits and copies under running kernels, or after the next kernel was issued, are not the cause."""
     gaps = split(timeline, 5_000)
     assert gaps.share("input", "copy") == 0
     assert gaps.busy_ns > 0.99 * gaps.window_ns
@@ -204,7 +204,7 @@ def test_a_wait_counts_until_the_next_kernel_was_issued() -> None:
 
 
 def test_a_copy_is_named_before_the_wait_that_covers_it() -> None:
-    """Some loaders copy inside next(): the copy is told apart from waiting."""
+    """Some loaders copy inside next(): the copy is separate from waiting."""
     script = TimelineScript(unit_ns=1)
     script.wait(0, 90)
     script.copy(50, 80, 40)
@@ -213,14 +213,14 @@ def test_a_copy_is_named_before_the_wait_that_covers_it() -> None:
     assert (gaps.input_ns, gaps.copy_ns, gaps.launch_ns, gaps.other_ns) == (60, 30, 5, 5)
 
 
-def test_pageable_copies_are_told_by_their_name() -> None:
+def test_pageable_copies_are_known_by_their_name() -> None:
     """The staging that the host was blocked for belongs to the copy, and all of it is marked as pageable."""
     pageable, pinned = split(timelines.copied_pageable()), split(timelines.starved())
     assert pageable.pageable_ns == pageable.copy_ns == timelines.STEPS * 20_000_000
     assert pinned.pageable_ns == 0 < pinned.copy_ns
 
 
-def test_a_sync_of_another_thread_blames_nobody() -> None:
+def test_a_sync_of_another_thread_is_no_cause() -> None:
     """Only the training thread's waiting for the device can hold up its launches."""
     script = TimelineScript(unit_ns=1)
     script.sync(0, 40)
@@ -249,7 +249,7 @@ def test_a_figure_read_in_every_step_is_a_sync() -> None:
 
 
 def test_without_a_record_of_the_call_the_rest_is_not_known() -> None:
-    """Waits still count, but nobody can say that the host was late."""
+    """Waits still count, but whether the host was late is unknown."""
     script = TimelineScript(unit_ns=1)
     script.wait(0, 30)
     script.kernel(100, 200)

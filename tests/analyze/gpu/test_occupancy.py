@@ -44,7 +44,7 @@ def test_an_unknown_occupancy_is_left_out_and_said() -> None:
 
 
 def test_with_nothing_known_there_is_no_figure() -> None:
-    """Neither estimate is 0 when no kernel tells its grid; how busy the device was is still known."""
+    """Neither estimate is 0 when no kernel has its grid; how busy the device was is still known."""
     script = TimelineScript(unit_ns=1)
     script.kernel(0, 80, occupancy=None, blocks_per_sm=None)
     found = use_of(script.build(100))
@@ -54,7 +54,7 @@ def test_with_nothing_known_there_is_no_figure() -> None:
 
 
 def test_kernels_of_the_loader_count_apart() -> None:
-    """Busy is told twice: with training alone, and with any kernel; copies are neither."""
+    """Busy is reported twice: with training alone, and with any kernel; copies are neither."""
     script = TimelineScript(unit_ns=1)
     script.kernel(0, 20)
     script.kernel(10, 50, loader=True, stream=13)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.window import disagreement, look, overhead_of, why_refused
+from loaderprobe.analyze.gpu.window import disagreement, overhead_of, read_window, why_refused
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import Judgement, with_gaps
@@ -85,10 +85,10 @@ def test_the_overhead_is_against_steps_without_the_profiler() -> None:
 
 
 def test_refused_figures_are_nowhere() -> None:
-    """A refused window has its reason in the summary, and neither figures nor a picture."""
-    seen = look(profiled(timelines.starved(plain_ns=10**9)))
+    """A refused window has its reason in the summary, and neither figures nor a timeline."""
+    seen = read_window(profiled(timelines.starved(plain_ns=10**9)))
     assert seen.window
-    assert (seen.window.gaps, seen.window.use, seen.picture) == (None, None, None)
+    assert (seen.window.gaps, seen.window.use, seen.view) == (None, None, None)
     assert seen.missing == {"gpu_window": seen.window.refused}
 
 
@@ -101,7 +101,7 @@ def test_without_a_window_the_reason_is_that_of_the_measurement() -> None:
 
 def test_a_window_shorter_than_the_queue_is_doubted() -> None:
     """Two workers with 2 batches ahead: under 8 steps may all come from batches that were ready."""
-    enough, short = (look(profiled(timelines.compute_bound(steps))).window for steps in (8, 7))
+    enough, short = (read_window(profiled(timelines.compute_bound(steps))).window for steps in (8, 7))
     assert enough
     assert short
     assert enough.doubts == ()
@@ -118,7 +118,7 @@ def test_gaps_and_rates_must_agree() -> None:
 
 
 def test_a_late_host_is_named() -> None:
-    """By rates compute binds; the gaps show that the device waits for launches."""
+    """By rates compute is the limit; the gaps show that the device waits for launches."""
     assert bound(profiled(None)).cause == "compute"
     found = bound(profiled(timelines.launch_bound()))
     assert (found.side, found.cause) == ("compute", "host")
@@ -129,7 +129,7 @@ def test_a_late_host_is_named() -> None:
 
 
 def test_a_copy_is_named() -> None:
-    """By rates nobody can tell why training runs slower than its parts; the gaps show pageable copies."""
+    """Rates do not show why training runs slower than its parts; the gaps show pageable copies."""
     assert bound(profiled(None, training=480)).cause == "inconclusive"
     found = bound(profiled(timelines.copied_pageable(), training=480))
     assert (found.side, found.cause) == ("input", "copy")
@@ -188,7 +188,7 @@ def test_a_judgement_without_a_window_is_the_same() -> None:
         assert with_gaps(judgement, None) is judgement
 
 
-def test_the_report_carries_figures_and_picture() -> None:
+def test_the_report_carries_figures_and_timeline() -> None:
     """The row has shares that sum to 1, the detail the same time as stretches."""
     rejected = (Rejected(reason="zero stamps", count=3),)
     made = profiled(timelines.starved(rejected=rejected), training=320, loader=320)
@@ -199,8 +199,8 @@ def test_the_report_carries_figures_and_picture() -> None:
     row, detail = report.summary.configurations[0], report.details[0]
     assert row.gpu_window
     assert row.gpu_window.gaps
-    assert detail.picture
+    assert detail.view
     assert row.gpu_window.rejected == rejected
-    drawn = {cause: sum(high - low for low, high in part) for cause, part in detail.picture.gaps.items()}
+    drawn = {cause: sum(high - low for low, high in part) for cause, part in detail.view.gaps.items()}
     assert drawn == {cause: row.gpu_window.gaps.of(cause) for cause in drawn}
-    assert detail.picture.busy[0][0] == 62_200_000
+    assert detail.view.busy[0][0] == 62_200_000

@@ -47,10 +47,10 @@ def test_the_share_is_of_the_ceiling_at_this_concurrency(measurement: Measuremen
 
 
 def test_amplification_and_others(measurement: Measurement) -> None:
-    """Storage bytes over bytes handed over is read-ahead; what the device moved beyond ours is others'."""
+    """Storage bytes over bytes delivered is read-ahead; what the device moved beyond ours is others'."""
     found = _use(measurement)
     assert found.amplification == pytest.approx(1.1)
-    assert found.read_bytes_per_s and found.foreign_bytes_per_s == pytest.approx(found.read_bytes_per_s)
+    assert found.read_bytes_per_s and found.other_bytes_per_s == pytest.approx(found.read_bytes_per_s)
     metrics = [each.metric for each in found.evidence()]
     assert any("read amplification" in each for each in metrics) and any("other processes" in each for each in metrics)
 
@@ -70,7 +70,7 @@ def test_a_ceiling_of_the_probe_is_none_of_the_disk(measurement: Measurement) ->
 
 
 def test_every_missing_figure_has_a_reason(measurement: Measurement) -> None:
-    """Without a ceiling, with its failure, on uncounted storage, and with warm files, the reason is told."""
+    """Without a ceiling, with its failure, on uncounted storage, and with warm files, the reason is given."""
     assert "not measured" in _use(measurement).unavailable["disk_ceiling_fraction"]
     assert _use(measurement, missing="the files vanished").unavailable["disk_ceiling_fraction"] == "the files vanished"
     uncounted = _use(replace(measurement, storage_counts_reads=False), example_phase(2, 1e6))

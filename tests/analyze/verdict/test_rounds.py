@@ -26,7 +26,7 @@ def asked(measurement: Measurement, *, thorough: bool = False) -> set[tuple[str,
     return set(next_round(measurement, thorough=thorough))
 
 
-def drains(*modes: str) -> set[tuple[str, str]]:
+def loader_only(*modes: str) -> set[tuple[str, str]]:
     return {(mode, "loader_only") for mode in modes}
 
 
@@ -44,7 +44,7 @@ def test_every_configuration_is_screened_first(count: int) -> None:
     """Three rounds of the loader alone and of training; what the first leaves open is measured beside the others."""
     screening = run(alike(3, baseline=250), DISK_BOUND)
     begun = tuple(segment for segment in screening.segments if segment.round < count)
-    open_still = drains("warm", "cached_samples") if count else set()
+    open_still = loader_only("warm", "cached_samples") if count else set()
     assert asked(run(alike(3, baseline=250), DISK_BOUND, facts={"segments": begun})) == {
         ("baseline", "loader_only"), ("baseline", "train"), *open_still
     }  # fmt: skip
@@ -60,14 +60,14 @@ def test_screening_measures_compute_where_it_is_not_given() -> None:
 
 def test_an_estimate_ends_it_only_where_nothing_can_be_run() -> None:
     """However wide its lead: files that are known are read warm, and read without decoding."""
-    assert asked(screened(DECODE_BOUND)) == drains("baseline", "warm", "cached_samples")
+    assert asked(screened(DECODE_BOUND)) == loader_only("baseline", "warm", "cached_samples")
     unprepared = screened(DECODE_BOUND, cache="as-found", facts={"access": "none", "modes": ("baseline",)})
     assert asked(unprepared) == set()
     assert verdict(unprepared).bound.side == "input"
     assert ablations(unprepared).code == "not_needed"
 
 
-def test_compute_that_binds_whatever_the_loader_does_ends_it() -> None:
+def test_compute_that_limits_at_any_loader_rate_ends_it() -> None:
     """Where even a free input gains nothing, no mode is worth its time."""
     measurement = run(alike(baseline=250, training=100), EVEN, compute=100)
     assert asked(measurement) == set()
@@ -86,55 +86,55 @@ def test_one_round_settles_what_binds_by_far(loader: float, thorough: bool, more
     assert asked(slow), "training does not fit its parts"
 
 
-def test_an_open_verdict_performs_the_modes_that_decide() -> None:
+def test_an_open_verdict_measures_the_modes_that_decide() -> None:
     """As much waiting as decoding: files from memory, and samples made before, but not transport, beside the base."""
     measurement = screened(EVEN)
-    assert asked(measurement) == drains("baseline", "warm", "cached_samples")
+    assert asked(measurement) == loader_only("baseline", "warm", "cached_samples")
     assert ablations(measurement).code == "not_possible"
 
 
 def test_decoding_that_leads_on_a_disk_that_may_be_full_is_not_clear() -> None:
-    """Workers that wait 20 % of their time may be waiting for a disk at its limit, so both are performed."""
-    assert asked(screened(Cost(cpu_s=0.008, blocked_s=0.002))) == drains("baseline", "warm", "cached_samples")
+    """Workers that wait 20 % of their time may be waiting for a disk at its limit, so both are measured."""
+    assert asked(screened(Cost(cpu_s=0.008, blocked_s=0.002))) == loader_only("baseline", "warm", "cached_samples")
 
 
-def test_transport_is_performed_where_it_contends() -> None:
+def test_transport_is_measured_where_it_contends() -> None:
     """Large tensors beside decoding: T beside W and Q; where decoding alone leads, not T."""
-    assert asked(screened(TENSORS)) == drains("baseline", "warm", "cached_samples", "no_transport")
+    assert asked(screened(TENSORS)) == loader_only("baseline", "warm", "cached_samples", "no_transport")
     assert ("no_transport", "loader_only") not in asked(screened(DECODE_BOUND))
 
 
 @pytest.mark.parametrize("loader", ["torch", "own"])
 def test_storage_is_never_named_by_an_estimate(loader: str) -> None:
     """Storage is bought on that word, and a long wait need not be storage: files from memory have to show it."""
-    assert asked(screened(DISK_BOUND, loader=loader)) == drains("baseline", "warm", "cached_samples")
+    assert asked(screened(DISK_BOUND, loader=loader)) == loader_only("baseline", "warm", "cached_samples")
 
 
 @pytest.mark.parametrize(("count", "more"), [(1, True), (2, True), (3, False)])
-def test_costly_rounds_end_when_gains_differ_clearly(count: int, more: bool) -> None:
-    """Three rounds at least, and no more when one gain leads beyond the noise."""
+def test_costly_rounds_end_when_speedups_differ_clearly(count: int, more: bool) -> None:
+    """Three rounds at least, and no more when one speed-up leads beyond the noise."""
     measurement = after(alike(baseline=250), *[{"baseline": 250.0, "warm": 500.0, "cached_samples": 255.0}] * count)
     assert bool(asked(measurement)) is more
 
 
 @pytest.mark.parametrize(("count", "more"), [(3, True), (5, True), (6, False)])
-def test_ambiguous_gains_get_six_costly_rounds_and_no_more(count: int, more: bool) -> None:
-    """Two performed gains within 15 % go on until there have been six rounds, and then both are named."""
+def test_ambiguous_speedups_get_six_costly_rounds_and_no_more(count: int, more: bool) -> None:
+    """Two measured speed-ups within 15 % go on until there have been six rounds, and then both are named."""
     measurement = after(alike(baseline=250), *[{"baseline": 250.0, "warm": 400.0, "cached_samples": 410.0}] * count)
-    assert asked(measurement) == (drains("baseline", "warm", "cached_samples") if more else set())
+    assert asked(measurement) == (loader_only("baseline", "warm", "cached_samples") if more else set())
     assert verdict(measurement).bound.candidates == ("preprocessing", "storage")
 
 
 def test_a_mode_that_becomes_a_contender_joins_the_others() -> None:
-    """When storage turns out to gain little more than transport is estimated to, transport is performed too."""
+    """When storage turns out to gain little more than transport is estimated to, transport is measured too."""
     cost = Cost(cpu_s=0.004, blocked_s=0.004, collate_s=0.002)
     measurement = after(
         alike(baseline=250), *[{"baseline": 250.0, "warm": 400.0, "cached_samples": 260.0}] * 3, cost=cost
     )
-    assert asked(measurement) == drains("baseline", "warm", "cached_samples", "no_transport")
+    assert asked(measurement) == loader_only("baseline", "warm", "cached_samples", "no_transport")
 
 
-def test_where_the_parts_do_not_foretell_training_it_is_measured_without_each_resource() -> None:
+def test_where_the_prediction_fails_training_is_measured_without_each_resource() -> None:
     """Beside training as asked, whether it is a little or far from the prediction; three rounds of that are enough."""
     in_training = {("warm", "train"), ("cached_samples", "train"), ("baseline", "train"), ("baseline", "loader_only")}
     assert asked(run(alike(baseline=250, training=215), EVEN)) == in_training
@@ -163,7 +163,7 @@ def test_three_rounds_of_training_without_each_resource_are_enough(count: int, m
 
 
 def test_where_no_bytes_are_counted_warm_segments_are_needed() -> None:
-    """Cold reads that only waiting can tell have W performed beside them, however clear the estimates."""
+    """Cold reads that only waiting can tell have W measured beside them, however clear the estimates."""
     assert ("warm", "loader_only") in asked(screened(DISK_BOUND, facts=UNCOUNTED))
     assert asked(run(alike(baseline=250, training=50), DISK_BOUND, compute=50, facts=UNCOUNTED)) == set()
 
@@ -173,34 +173,34 @@ def test_cold_that_was_not_cold_is_not_measured_further() -> None:
     assert asked(screened(Cost(cpu_s=0.004, blocked_s=0.004, cold=0.5))) == set()
 
 
-def test_files_as_found_allow_only_transport_to_be_performed() -> None:
+def test_files_as_found_allow_only_transport_to_be_measured() -> None:
     """Nothing can be warmed or read that is not known: T alone is left, and only where it contends."""
     hidden: dict[str, Any] = {"cache": "as-found", "facts": {"access": "none"}}
     assert asked(screened(EVEN, **hidden)) == set()
-    assert asked(screened(TENSORS, **hidden)) == drains("baseline", "no_transport")
-    assert asked(screened(EVEN, **hidden), thorough=True) == drains("baseline", "no_transport")
+    assert asked(screened(TENSORS, **hidden)) == loader_only("baseline", "no_transport")
+    assert asked(screened(EVEN, **hidden), thorough=True) == loader_only("baseline", "no_transport")
 
 
 def test_a_loader_that_cannot_switch_is_only_asked_for_what_it_can_do() -> None:
     """Modes that a loader does not have are never asked for."""
     modes: tuple[Mode, ...] = ("baseline", "warm")
-    assert asked(screened(EVEN, facts={"modes": modes})) == drains("baseline", "warm")
+    assert asked(screened(EVEN, facts={"modes": modes})) == loader_only("baseline", "warm")
 
 
 def test_a_warm_base_and_the_serial_loader_lack_modes() -> None:
     """Warm files have no W beside them, and without workers there is no T."""
     cost = Cost(cpu_s=0.006, collate_s=0.003, cold=0.0)
-    assert asked(run(alike(warm=333), cost, cache="warm"), thorough=False) == drains(
+    assert asked(run(alike(warm=333), cost, cache="warm"), thorough=False) == loader_only(
         "warm", "cached_samples", "no_transport"
     )
-    assert asked(run(alike(baseline=125), EVEN, workers=0), thorough=True) == drains(
+    assert asked(run(alike(baseline=125), EVEN, workers=0), thorough=True) == loader_only(
         "baseline", "warm", "cached_samples"
     )
 
 
-def test_thorough_performs_every_mode_with_the_screening() -> None:
+def test_thorough_measures_every_mode_with_the_screening() -> None:
     """Every mode in every round from the first, three rounds for what is clear, and six for what is not."""
-    every = {("baseline", "train"), *drains("baseline", "warm", "cached_samples", "no_transport")}
+    every = {("baseline", "train"), *loader_only("baseline", "warm", "cached_samples", "no_transport")}
     assert (
         asked(run(alike(1, baseline=250, warm=1000, cached_samples=333, no_transport=256), DISK_BOUND), thorough=True)
         == every
@@ -210,7 +210,7 @@ def test_thorough_performs_every_mode_with_the_screening() -> None:
         == set()
     )
     unclear = alike(3, baseline=250, warm=400, cached_samples=410, no_transport=256)
-    assert asked(run(unclear, EVEN), thorough=True) == drains("baseline", "warm", "cached_samples", "no_transport")
+    assert asked(run(unclear, EVEN), thorough=True) == loader_only("baseline", "warm", "cached_samples", "no_transport")
     assert asked(run(unclear * 2, EVEN), thorough=True) == set()
 
 
@@ -247,15 +247,16 @@ def test_every_configuration_comes_to_an_end(
         measurement = run(seen, cost, compute=compute, workers=workers, rounds=rounds)
         assert len(seen) <= 12
     trained = sum("training" in each for each in seen)
-    settled = not thorough and verdict(measurement).gains.compute.value >= SETTLED_LEAD
+    settled = not thorough and verdict(measurement).speedups.compute.value >= SETTLED_LEAD
     assert trained >= (1 if settled else rounds)
 
 
 @pytest.mark.parametrize(("count", "more"), [(3, True), (6, False)])
-def test_a_gain_within_noise_gets_more_rounds(count: int, more: bool) -> None:
+def test_a_speedup_within_noise_gets_more_rounds(count: int, more: bool) -> None:
     """Rounds that say the opposite of each other are repeated, as long as that may help."""
-    gains = [0.85, 1.06, 1.3, 0.9, 1.07, 1.2][:count]
+    speedups = [0.85, 1.06, 1.3, 0.9, 1.07, 1.2][:count]
     measurement = after(
-        alike(baseline=250), *[{"baseline": 250.0, "warm": 250.0 * gain, "cached_samples": 250.0} for gain in gains]
+        alike(baseline=250),
+        *[{"baseline": 250.0, "warm": 250.0 * speedup, "cached_samples": 250.0} for speedup in speedups],
     )
     assert bool(asked(measurement)) is more

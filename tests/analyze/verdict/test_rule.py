@@ -15,11 +15,11 @@ from loaderprobe.analyze.verdict.rates import WorkerCost
 from loaderprobe.analyze.verdict.rule import Judgement, judge
 from loaderprobe.records.verdict import Speedup
 
-gains = st.floats(1.0, 20.0)
+speedups = st.floats(1.0, 20.0)
 
 
 def experiments(**changes: Any) -> Experiments:
-    """Three quiet rounds of training at 100 images/s; gains are given by name, as numbers."""
+    """Three quiet rounds of training at 100 images/s; speed-ups are given by name, as numbers."""
     named = {
         name: changes.pop(name) for name in ("storage", "preprocessing", "transport", "compute") if name in changes
     }
@@ -30,14 +30,14 @@ def experiments(**changes: Any) -> Experiments:
         loader={0: 100.0, 1: 100.0, 2: 100.0},
         without={},
         how={},
-        gains={
+        speedups={
             name: Speedup(value=value, low=value * 0.99, high=value * 1.01, how="measured")
             for name, value in values.items()
         },
         ratios={name: {0: value * 0.99, 1: value, 2: value * 1.01} for name, value in values.items()},
         end_to_end={0: 100.0, 1: 101.0, 2: 99.0},
         predicted={0: 100.0, 1: 100.0, 2: 100.0},
-        ceiling_gain=10.0,
+        free_input_speedup=10.0,
         cost=WorkerCost(images=100, wall_s=1.0, cpu_s=0.5, run_delay_s=0.01, read_bytes=10**7),
         overhead_s=0.001,
         batch_size=16,
@@ -47,8 +47,11 @@ def experiments(**changes: Any) -> Experiments:
 
 def estimated(found: Experiments, *names: str, at_most: bool = False) -> Experiments:
     """The same experiments, of which these were only estimated."""
-    gains = {name: replace(gain, how="estimated") if name in names else gain for name, gain in found.gains.items()}
-    return replace(found, gains=gains, at_most=frozenset(names) if at_most else frozenset())
+    speedups = {
+        name: replace(speedup, how="estimated") if name in names else speedup
+        for name, speedup in found.speedups.items()
+    }
+    return replace(found, speedups=speedups, at_most=frozenset(names) if at_most else frozenset())
 
 
 def judged(found: Experiments) -> Judgement:
@@ -67,14 +70,14 @@ def judged(found: Experiments) -> Judgement:
         ({"storage": 2.0, "compute": 1.9}, "inconclusive", "either"),
     ],
 )
-def test_the_largest_gain_names_the_cause(named: dict[str, float], side: str, cause: str) -> None:
+def test_the_largest_speedup_names_the_cause(named: dict[str, float], side: str, cause: str) -> None:
     """The resource with the largest speed-up is the cause; close calls name both; small ones none."""
     found = judged(experiments(**named))
     assert (found.side, found.cause) == (side, cause)
 
 
-def test_two_that_cannot_be_told_apart_are_both_named() -> None:
-    """Candidates are those within 15 % of the largest gain, largest first."""
+def test_two_that_do_not_differ_are_both_named() -> None:
+    """Candidates are those within 15 % of the largest speed-up, largest first."""
     assert judged(experiments(storage=1.9, preprocessing=2.0, transport=1.1)).candidates == ("preprocessing", "storage")
 
 
@@ -82,14 +85,14 @@ def test_two_that_cannot_be_told_apart_are_both_named() -> None:
     ("lead", "cause"), [(1.6, "storage"), (1.4, "either"), (1.2, "either")]
 )  # fmt: skip
 def test_an_estimate_needs_a_wider_lead(lead: float, cause: str) -> None:
-    """Half again what the next gains makes an estimate firm; less names both, where performed gains need 15 %."""
+    """Half again what the next gains makes an estimate firm; less names both, where measured speed-ups need 15 %."""
     found = experiments(storage=1.5 * lead, preprocessing=1.5)
     assert judged(estimated(found, "storage")).cause == cause
     assert judged(estimated(found, "preprocessing")).cause == cause
     assert judged(found).cause == "storage"
 
 
-def test_a_small_estimated_gain_is_no_firm_word() -> None:
+def test_a_small_estimated_speedup_is_no_firm_word() -> None:
     """Where nothing else gains, an estimate of 10 % says too little, one of 20 % enough."""
     assert judged(estimated(experiments(storage=1.2), "storage")).cause == "storage"
     small = judged(estimated(experiments(storage=1.1), "storage"))
@@ -114,14 +117,14 @@ def test_waiting_for_cores_makes_the_cause_the_cpu() -> None:
 
 
 def test_a_lead_that_comes_and_goes_is_not_clear() -> None:
-    """A gain of 3 beside one of 2 is not told apart when single rounds say the opposite."""
+    """A speed-up of 3 beside one of 2 does not lead when single rounds say the opposite."""
     wide = experiments(storage=3.0, preprocessing=2.0)
     wide.ratios["storage"] = {0: 1.0, 1: 3.0, 2: 5.0}
     assert judged(wide).cause == "either"
 
 
-def test_noise_that_both_gains_share_does_not_hide_the_lead() -> None:
-    """Rounds on a machine that slows down by half move both gains, and the lead stays."""
+def test_noise_that_both_speedups_share_does_not_hide_the_lead() -> None:
+    """Rounds on a machine that slows down by half move both speed-ups, and the lead stays."""
     shared = experiments(storage=3.0, preprocessing=2.0)
     for name in ("storage", "preprocessing"):
         shared.ratios[name] = {n: ratio * (1 + n) for n, ratio in shared.ratios[name].items()}
@@ -136,23 +139,23 @@ def test_training_outside_the_noise_band_is_inconclusive() -> None:
     assert found.reason.facts == {"predicted_share": pytest.approx(0.6), "noise_band": pytest.approx(0.1)}
 
 
-@given(storage=gains, preprocessing=gains, transport=gains, compute=gains)
+@given(storage=speedups, preprocessing=speedups, transport=speedups, compute=speedups)
 def test_a_missing_experiment_never_yields_a_firm_word_that_needs_it(
     storage: float, preprocessing: float, transport: float, compute: float
 ) -> None:
-    """Without the storage experiment, only a gain beyond all that a free input would gain is firm."""
+    """Without the storage experiment, only a speed-up beyond that of a free input is firm."""
     found = experiments(
         preprocessing=preprocessing, transport=transport, compute=compute, missing={"storage": "not cold"}
     )
-    del found.gains["storage"]
+    del found.speedups["storage"]
     judgement = judged(found)
     assert judgement.cause != "storage"
     if judgement.cause not in ("inconclusive",):
-        assert max(preprocessing, transport, compute) >= found.ceiling_gain or found.ceiling_gain < 1.05
+        assert max(preprocessing, transport, compute) >= found.free_input_speedup or found.free_input_speedup < 1.05
 
 
 @given(
-    storage=gains, preprocessing=gains, order=st.permutations([0, 1, 2]), scale=st.floats(0.01, 100.0)
+    storage=speedups, preprocessing=speedups, order=st.permutations([0, 1, 2]), scale=st.floats(0.01, 100.0)
 )  # fmt: skip
 def test_neither_the_order_of_rounds_nor_the_speed_of_the_machine_changes_the_verdict(
     storage: float, preprocessing: float, order: list[int], scale: float
@@ -172,10 +175,10 @@ def test_neither_the_order_of_rounds_nor_the_speed_of_the_machine_changes_the_ve
 @given(
     st.floats(1.0, 1e5), st.floats(1.0, 1e5), st.floats(1.0, 4.0), st.integers(0, 8), st.booleans(), st.floats(0, 0.01)
 )
-def test_slower_storage_never_lowers_its_gain(
+def test_slower_storage_never_lowers_its_speedup(
     loader: float, compute: float, slower: float, workers: int, synchronous: bool, overhead: float
 ) -> None:
-    """With the warm rate fixed, a slower cold rate makes the gain without storage no smaller."""
+    """With the warm rate fixed, a slower cold rate makes the speed-up of free storage no smaller."""
     loop = Loop(
         workers=workers, batch_size=32, synchronous=synchronous, compute_images_per_s=compute, overhead_s=overhead
     )  # fmt: skip

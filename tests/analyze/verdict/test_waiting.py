@@ -12,9 +12,10 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import attributed_cost, segments_of
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.analyze.verdict.validity import why_not_as_asked
-from loaderprobe.analyze.verdict.waiting import LEAST_LOOKS, Waiting, waiting_of
+from loaderprobe.analyze.verdict.waiting import LEAST_SAMPLES, Waiting, waiting_of
 from loaderprobe.records.measurement import FirstLap, Measurement
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
+from loaderprobe.render.action_words import action_words
 from tests.analyze.runs import Cost, alike, run
 
 WAITING = Cost(cpu_s=0.002, blocked_s=0.02, cold=0.0)
@@ -47,7 +48,7 @@ def looked(measurement: Measurement, *kinds: WaitKind, subject: str = "", outsid
 
 
 def waiting(**kinds: int) -> Waiting:
-    return Waiting(looks=sum(kinds.values()), kinds={k: v for k, v in kinds.items() if k != "running"})  # type: ignore[misc]
+    return Waiting(samples=sum(kinds.values()), kinds={k: v for k, v in kinds.items() if k != "running"})  # type: ignore[misc]
 
 
 def test_only_looks_while_a_batch_is_made_count() -> None:
@@ -57,7 +58,7 @@ def test_only_looks_while_a_batch_is_made_count() -> None:
     assert found is not None
     batches = len(seen.worker_batches.batch)
     assert dict(found.kinds) == {"network": batches}
-    assert found.looks == 2 * batches
+    assert found.samples == 2 * batches
 
 
 def test_a_few_looks_are_none() -> None:
@@ -65,7 +66,7 @@ def test_a_few_looks_are_none() -> None:
     seen = looked(run(alike(baseline=100), WAITING), "network")
     waits = seen.waits
     assert waits is not None
-    few = LEAST_LOOKS - 1
+    few = LEAST_SAMPLES - 1
     cut = replace(
         waits,
         time_ns=waits.time_ns[:few],
@@ -94,15 +95,15 @@ def test_waiting_that_is_seen_is_named(kind: WaitKind, cause: str) -> None:
     assert (seen.bound.side, seen.bound.cause) == ("input", cause)
     assert seen.bound.reason.facts["subject"] == "10.0.0.5:443"
     assert seen.bound.reason.facts["waiting_share"] == pytest.approx(10 / 11, rel=0.02)
-    gain = getattr(seen.gains, cause)
-    assert gain.how == "estimated"
-    assert gain.value == pytest.approx(11, rel=0.02)
+    speedup = getattr(seen.speedups, cause)
+    assert speedup.how == "estimated"
+    assert speedup.value == pytest.approx(11, rel=0.02)
 
 
 def test_a_wait_that_a_lock_may_be_held_in_is_named_beside_the_lock() -> None:
     """Workers that sleep while they hold a shared lock wait less for it once they sleep less."""
-    looks: tuple[WaitKind, ...] = ("lock", "lock", "lock", "sleep", "running")
-    found = verdict(looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), *looks))
+    samples: tuple[WaitKind, ...] = ("lock", "lock", "lock", "sleep", "running")
+    found = verdict(looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), *samples))
     assert (found.bound.side, found.bound.cause) == ("input", "either")
     assert set(found.bound.candidates) == {"lock", "wait"}
     alone = verdict(looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), "lock", "running"))
@@ -110,10 +111,10 @@ def test_a_wait_that_a_lock_may_be_held_in_is_named_beside_the_lock() -> None:
 
 
 def test_a_lock_without_looks_is_missing_with_its_reason() -> None:
-    """And no gain stands for it."""
+    """And no speed-up stands for it."""
     found = verdict(run(alike(baseline=90), WAITING))
-    assert found.gains.lock is None
-    assert found.unavailable["gains.lock"]
+    assert found.speedups.lock is None
+    assert found.unavailable["speedups.lock"]
 
 
 def test_waiting_for_threads_that_compute_is_preprocessing() -> None:
@@ -125,7 +126,7 @@ def test_waiting_for_threads_that_compute_is_preprocessing() -> None:
     cost = attributed_cost(seen, segments_of(seen, "baseline", "loader_only"))
     assert cost is not None
     assert cost.helped_s == pytest.approx(cost.blocked_s)
-    assert run_experiments(seen).gains["preprocessing"].value > 5
+    assert run_experiments(seen).speedups["preprocessing"].value > 5
 
 
 def test_what_is_missing_gains_no_more_than_all_waiting_for_it() -> None:
@@ -164,7 +165,7 @@ def test_files_that_could_not_be_made_cold_allow_no_word_on_cold_ones(read: int)
     found = verdict(run(alike(baseline=95), decoding, cache="as-found", facts=facts))
     assert found.bound.cause == "inconclusive"
     assert found.files_were == "warm"
-    assert "could not be evicted" in found.unavailable["gains.storage"]
+    assert "could not be evicted" in found.unavailable["speedups.storage"]
 
 
 @pytest.mark.parametrize(("first", "cold"), [(64, True), (16, False)])
@@ -197,6 +198,7 @@ def test_a_network_gets_advice_of_its_own() -> None:
     """With a range that begins at today's rate: the server may have no more to give."""
     seen = looked(run(alike(baseline=90), WAITING, cache="as-found", facts=UNKNOWN), "network", subject="10.0.0.5:443")
     first = advise(seen, run_experiments(seen))[0]
-    assert "num_workers=8" in first.action and "10.0.0.5:443" in first.action
+    assert first.action.facts == {"workers": 8, "subject": "10.0.0.5:443"}
+    assert "num_workers=8" in action_words(first.action)
     assert first.after.low == pytest.approx(first.before.value)
-    assert first.gain > 2
+    assert first.speedup > 2

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loaderprobe.datasets.generate.base_image import Picture
+from loaderprobe.datasets.generate.base_image import BaseImage
 from loaderprobe.datasets.generate.content import GRAIN, dead_leaves, grain
 from loaderprobe.datasets.generate.jpeg.encoder import encoded_size
 from loaderprobe.datasets.generate.jpeg.frame import Frame
@@ -14,7 +14,7 @@ def _rng(seed: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(seed))
 
 
-def test_a_picture_depends_on_its_seed_alone() -> None:
+def test_a_base_image_depends_on_its_seed_alone() -> None:
     """The same seed gives the same planes, another seed gives others."""
     first, again, other = (np.stack(dead_leaves(_rng(seed), 60, 40)) for seed in (1, 1, 2))
     assert first.shape == (3, 40, 60)
@@ -31,17 +31,17 @@ def test_grain_shows_in_luminance() -> None:
 def test_the_file_grows_with_the_knob(components: int) -> None:
     """Blurred and flat is small, sharp and grainy is large, and never the other way round."""
     frame = Frame(width=80, height=64, quality=90, components=components)
-    picture = Picture(_rng(), frame)
-    sizes = [encoded_size(picture.tokens(knob), frame) for knob in (0, 0.2, 0.4, 0.5, 0.6, 0.8, 1)]
+    image = BaseImage(_rng(), frame)
+    sizes = [encoded_size(image.tokens(knob), frame) for knob in (0, 0.2, 0.4, 0.5, 0.6, 0.8, 1)]
     assert sizes == sorted(sizes)
     assert sizes[-1] > 4 * sizes[0]
 
 
 @pytest.mark.parametrize("per_pixel", [0.3, 0.6, 1.2])
-def test_a_picture_has_the_size_that_is_asked(per_pixel: float) -> None:
+def test_a_base_image_has_the_size_that_is_asked(per_pixel: float) -> None:
     """Within 2 % at what ImageNet's sizes are."""
     frame = Frame(width=160, height=120, quality=96)
-    tokens = Picture(_rng(), frame).sized(per_pixel * 160 * 120)
+    tokens = BaseImage(_rng(), frame).sized(per_pixel * 160 * 120)
     assert encoded_size(tokens, frame) == pytest.approx(per_pixel * 160 * 120, rel=0.02)
 
 

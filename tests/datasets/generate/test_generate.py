@@ -53,7 +53,7 @@ def test_names_and_classes_are_those_of_imagenet(tmp_path: Path, make: Make) -> 
     }
 
 
-def test_the_manifest_tells_size_and_digest_of_every_file(tmp_path: Path, make: Make) -> None:
+def test_the_manifest_has_size_and_digest_of_every_file(tmp_path: Path, make: Make) -> None:
     """Schema, version, spec, and for each file its size and its XXH3 digest."""
     directory = make(tmp_path)
     envelope = json.loads((directory / "manifest.json").read_bytes())
@@ -161,10 +161,10 @@ def test_files_that_no_record_names_are_made_again(tmp_path: Path, make: Make) -
 
 
 def test_the_pool_is_painted_once(tmp_path: Path, make: Make) -> None:
-    """A set that goes on takes the saved pictures; when they were changed it is refused, not continued with others."""
+    """A set that goes on takes the saved base images; with changed ones it is refused."""
     directory = make(tmp_path)
     painted: list[tuple[int, int]] = []
-    make(tmp_path, count=80, on_picture=lambda *now: painted.append(now))
+    make(tmp_path, count=80, on_base_image=lambda *now: painted.append(now))
     assert painted == []
     other = make(tmp_path / "other", seed=1)
     (directory / "pool.npz").write_bytes((other / "pool.npz").read_bytes())
@@ -187,7 +187,7 @@ def test_asking_for_fewer_keeps_what_a_larger_set_had(tmp_path: Path, make: Make
 
 
 @pytest.mark.parametrize("count", [5, 70])
-def test_a_complete_set_is_mended(tmp_path: Path, make: Make, count: int) -> None:
+def test_a_complete_set_is_repaired(tmp_path: Path, make: Make, count: int) -> None:
     """A file that is gone or cut short is made again, nothing else is touched, and the set does not shrink."""
     directory = make(tmp_path)
     whole, before = tree(directory), identities(directory)

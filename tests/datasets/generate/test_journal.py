@@ -21,7 +21,7 @@ from loaderprobe.datasets.generate.generate import generate
 from loaderprobe.datasets.generate.request import SetRequest
 work.SYNC_S = 0.0
 say = lambda done, _: print(done, flush=True)
-request = SetRequest(resolution=(64, 48), classes=3, pictures=4)
+request = SetRequest(resolution=(64, 48), classes=3, base_images=4)
 generate(Path(sys.argv[1]), request, count=600, processes=2, progress=say)
 """
 

@@ -12,17 +12,17 @@ from loaderprobe.datasets.generate.jpeg.frame import Frame
 from loaderprobe.datasets.generate.oddities import NAMES, ODDITIES, OddityName, parse_oddities
 from loaderprobe.datasets.generate.pool import Pool, PoolRequest, build_pool, load_pool
 from loaderprobe.errors import BadValue
-from tests.datasets.generate.jpeg.pictures import encode, frames, opened
+from tests.datasets.generate.jpeg.images import encode, frames, opened
 
 
 def _build(**changes: object) -> Pool:
-    asked: dict[str, object] = {"resolution": (96, 72), "seed": 0, "pictures": 12, "mean_bytes": None}
+    asked: dict[str, object] = {"resolution": (96, 72), "seed": 0, "base_images": 12, "mean_bytes": None}
     return build_pool(PoolRequest(**(asked | changes)), map, lambda *_: None)  # type: ignore[arg-type]  # a test says what it changes by name
 
 
 @pytest.fixture(scope="module")
 def pool() -> Pool:
-    """Twelve pictures, and all oddities."""
+    """Twelve base images, and all oddities."""
     return _build(oddities=NAMES)
 
 
@@ -56,12 +56,12 @@ def test_a_hundred_files_have_the_mean_that_is_asked(mean: int) -> None:
     assert _mean(made, 400) == pytest.approx(mean, rel=0.01)
 
 
-def test_a_mixture_of_few_pictures_has_the_mean_that_they_have() -> None:
-    """Nobody asked for the real mean, so one picture that misses it is no error."""
-    assert _build(resolution=None, pictures=1).mean_bytes > 0
+def test_a_mixture_of_few_base_images_has_the_mean_that_they_have() -> None:
+    """The real mean was not asked for, so one base image that misses it is no error."""
+    assert _build(resolution=None, base_images=1).mean_bytes > 0
 
 
-def test_a_mean_that_no_picture_reaches_is_a_bad_value() -> None:
+def test_a_mean_that_no_base_image_reaches_is_a_bad_value() -> None:
     """The error says what can be had."""
     with pytest.raises(BadValue, match="kB") as error:
         _build(mean_bytes=10**7)
@@ -81,9 +81,9 @@ def test_a_pool_comes_back_as_it_was_saved(pool: Pool, tmp_path: Path) -> None:
 
 
 def test_any_number_of_processes_paints_the_same_pool() -> None:
-    """Pictures depend on their number, not on who paints them."""
+    """Base images depend on their number, not on who paints them."""
     backwards = lambda job, items: reversed([job(item) for item in reversed(list(items))])  # noqa: E731
-    asked = PoolRequest(resolution=(48, 48), seed=0, pictures=5, mean_bytes=None)
+    asked = PoolRequest(resolution=(48, 48), seed=0, base_images=5, mean_bytes=None)
     assert build_pool(asked, backwards, lambda *_: None).digest == build_pool(asked, map, lambda *_: None).digest
 
 
@@ -106,7 +106,7 @@ def test_each_oddity_comes_where_it_is_due(pool: Pool, name: OddityName) -> None
 
 def test_orientations_are_all_eight() -> None:
     """EXIF orientation comes in each of its values."""
-    pool = _build(pictures=2, oddities=("exif",))
+    pool = _build(base_images=2, oddities=("exif",))
     first, every = ODDITIES["exif"].first, ODDITIES["exif"].every
     found = [opened(pool.image(0, first + number * every, ("exif",))).getexif()[0x0112] for number in range(8)]
     assert sorted(found) == [1, 2, 3, 4, 5, 6, 7, 8]

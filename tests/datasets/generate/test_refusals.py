@@ -18,7 +18,7 @@ from loaderprobe.datasets.generate.manifest import SetSpec, read_manifest
 from loaderprobe.datasets.generate.pool import Pool
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, Locked, MissingPart, NoSpace, Refused
 from loaderprobe.store.run_directory import lock_directory
-from tests.datasets.conftest import AsNobody, Make, tree
+from tests.datasets.conftest import AsUnprivileged, Make, tree
 
 
 @pytest.mark.parametrize("name", ["thesis.txt", "spec.json", "manifest.json", ".hidden", "pool.npz"])
@@ -34,7 +34,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, nam
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"classes": 4}, {"pictures": 5}, {"mean_bytes": 2000}, {"layout": "shards"}]
+    "change", [{"seed": 1}, {"classes": 4}, {"base_images": 5}, {"mean_bytes": 2000}, {"layout": "shards"}]
 )
 def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, change: dict[str, object]) -> None:
     """Sets of two specs are never mixed."""
@@ -46,7 +46,7 @@ def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, cha
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}, {"pictures": 0}, {"mean_bytes": 0}]
+    "change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}, {"base_images": 0}, {"mean_bytes": 0}]
 )
 def test_impossible_numbers_are_refused(tmp_path: Path, make: Make, change: dict[str, int]) -> None:
     """A number that cannot be is a bad value, not a traceback from numpy."""
@@ -63,10 +63,10 @@ def test_a_file_in_the_way_is_a_bad_path(tmp_path: Path, make: Make) -> None:
 
 
 @pytest.mark.parametrize("shortage", [{"f_bavail": 10}, {"f_favail": 10}])
-def test_too_little_room_is_refused_before_writing(
+def test_too_little_space_is_refused_before_writing(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, shortage: dict[str, int]
 ) -> None:
-    """Bytes or inodes short: nothing is written, not even the pictures."""
+    """Bytes or inodes short: nothing is written, not even the base images."""
     room = {"f_bavail": 10**9, "f_frsize": 4096, "f_files": 10**9, "f_favail": 10**9}
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**room | shortage))
     with pytest.raises(NoSpace):
@@ -74,10 +74,10 @@ def test_too_little_room_is_refused_before_writing(
     assert tree(tmp_path) == {}
 
 
-def test_going_on_needs_room_only_for_what_is_missing(
+def test_going_on_needs_space_only_for_what_is_missing(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A set that lacks one image completes on a disk with room for two."""
+    """A set that lacks one image completes on a disk with space for two."""
     make(tmp_path, count=69)
     whole = tree(make(tmp_path.parent / f"{tmp_path.name}-whole"))
     room = {"f_bavail": 4, "f_frsize": 4096, "f_files": 0, "f_favail": 0}
@@ -86,7 +86,7 @@ def test_going_on_needs_room_only_for_what_is_missing(
 
 
 def test_a_disk_that_fills_up_midway_loses_nothing(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENOSPC leaves the whole images and no half one; with room again, the set completes."""
+    """ENOSPC leaves the whole images and no half one; with space again, the set completes."""
     written = itertools.count()
     write_bytes = Path.write_bytes
 
@@ -111,7 +111,7 @@ def test_a_disk_that_fills_up_midway_loses_nothing(tmp_path: Path, make: Make, m
 def test_a_write_that_the_medium_refuses_is_never_called_complete(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
-    """The kernel tells once that it could not write back: no manifest then, and no record of those files."""
+    """The kernel reports once that it could not write back: no manifest then, and no record of those files."""
     calls = itertools.count(1)
 
     def refused(_: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_write_that_the_medium_refuses_is_never_called_complete(
 
 
 def test_nothing_is_entered_after_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel told of it once, and it may have been any file: the next sync, which succeeds, proves nothing."""
+    """The kernel reported it once, and it may have been any file: the next sync, which succeeds, proves nothing."""
     calls = itertools.count(1)
 
     def refused_once(_: Path) -> None:
@@ -148,7 +148,7 @@ def test_nothing_is_entered_after_a_write_that_failed(tmp_path: Path, monkeypatc
 
 
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> None:
-    """Names like ours in other places stay, when a set is completed, mended or made larger."""
+    """Names like ours in other places stay, when a set is completed, repaired or made larger."""
     directory = make(tmp_path)
     others = [
         "train/n01440764/n01440764_10026.JPEG",
@@ -164,7 +164,7 @@ def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> No
 
 
 def test_two_at_once_are_refused(tmp_path: Path, make: Make) -> None:
-    """While one process writes a set, another is told so and does nothing."""
+    """While one process writes a set, another refuses and does nothing."""
     with lock_directory(tmp_path / "64x48"), pytest.raises(Locked):
         make(tmp_path)
     assert not list(tmp_path.rglob("*.JPEG"))
@@ -172,19 +172,21 @@ def test_two_at_once_are_refused(tmp_path: Path, make: Make) -> None:
 
 @pytest.mark.parametrize("below", ["", "new/deep"])
 def test_a_place_without_permission_is_a_missing_part(
-    open_path: Path, make: Make, as_nobody: AsNobody, below: str
+    open_path: Path, make: Make, as_unprivileged: AsUnprivileged, below: str
 ) -> None:
     """Where this user may not write, the error says so and how to go on."""
     open_path.chmod(0o555)
-    with as_nobody(), pytest.raises(MissingPart) as error:
+    with as_unprivileged(), pytest.raises(MissingPart) as error:
         make(open_path / below)
     assert "write permission" in error.value.hint
 
 
-def test_a_complete_set_can_be_used_where_one_may_not_write(open_path: Path, make: Make, as_nobody: AsNobody) -> None:
+def test_a_complete_set_can_be_used_where_one_may_not_write(
+    open_path: Path, make: Make, as_unprivileged: AsUnprivileged
+) -> None:
     """Asking for a set that is there needs no permission to write."""
     directory = make(open_path, count=4)
-    with as_nobody():
+    with as_unprivileged():
         assert make(open_path, count=4) == directory
 
 
@@ -208,12 +210,12 @@ def test_a_killed_process_is_reported_and_nothing_is_lost(
 
 
 def test_no_worker_outlives_its_parent(tmp_path: Path, make: Make) -> None:
-    """After kill -9 nobody goes on writing: the pipe that the workers inherited closes, and the set completes."""
+    """After kill -9 no process goes on writing: the pipe that the workers inherited closes, and the set completes."""
     program = (
         "from pathlib import Path; import sys; from loaderprobe.datasets.generate.generate import generate\n"
         "from loaderprobe.datasets.generate.request import SetRequest\n"
         "say = lambda done, _: done and print('alive', flush=True)\n"
-        "request = SetRequest(resolution=(64, 48), classes=3, pictures=4)\n"
+        "request = SetRequest(resolution=(64, 48), classes=3, base_images=4)\n"
         f"generate(Path({str(tmp_path)!r}), request, count=100_000, processes=2, progress=say)"
     )
     command = [sys.executable, "-c", program]

@@ -23,8 +23,8 @@ SMALL, MIXED, LARGE = 380, 100, 20
 DECODED = SMALL + MIXED + LARGE
 
 
-def _files(resolution: tuple[int, int] | None, pictures: int, count: int) -> list[bytes]:
-    asked = PoolRequest(resolution=resolution, seed=0, pictures=pictures, mean_bytes=None)
+def _files(resolution: tuple[int, int] | None, base_images: int, count: int) -> list[bytes]:
+    asked = PoolRequest(resolution=resolution, seed=0, base_images=base_images, mean_bytes=None)
     pool = build_pool(asked, map, lambda *_: None)
     return [pool.image(0, index, ()) for index in range(count)]
 
@@ -120,19 +120,19 @@ def _long_window(files: list[bytes]) -> float:
 
 
 @pytest.fixture(scope="module")
-def of_one_picture() -> list[bytes]:
-    """1,000 files of 110 kB, all varied from one picture: the hardest case."""
-    asked = PoolRequest(resolution=(500, 375), seed=0, pictures=1, mean_bytes=110_000)
+def of_one_base_image() -> list[bytes]:
+    """1,000 files of 110 kB, all varied from one base image: the hardest case."""
+    asked = PoolRequest(resolution=(500, 375), seed=0, base_images=1, mean_bytes=110_000)
     pool = build_pool(asked, map, lambda *_: None)
     return [pool.image(0, index, ()) for index in range(1000)]
 
 
 @pytest.mark.parametrize("saved", [lambda files: _blocks(files, 4096), _chunks, _long_window])
-def test_a_thousand_files_of_one_picture_share_nothing(
-    of_one_picture: list[bytes], saved: Callable[[list[bytes]], float]
+def test_a_thousand_files_of_one_base_image_share_nothing(
+    of_one_base_image: list[bytes], saved: Callable[[list[bytes]], float]
 ) -> None:
     """Deduplication by blocks or by content, and compression, save under 1 %."""
-    assert saved(of_one_picture) < 1.01
+    assert saved(of_one_base_image) < 1.01
 
 
 def test_imagefolder_takes_the_set(two_hundred: Path) -> None:

@@ -12,8 +12,8 @@ from PIL import Image
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.scan.folder import NAMED_SKIPS, generated_set, scan_folder
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.config import FileSet
-from tests.datasets.conftest import AsNobody, Make
+from loaderprobe.records.files import FileSet
+from tests.datasets.conftest import AsUnprivileged, Make
 
 
 def scan(root: Path, sample: int = 100, seed: int = 0) -> FileSet:
@@ -78,7 +78,7 @@ def test_the_order_is_drawn_by_seed(tmp_path: Path) -> None:
 
 
 def test_only_the_sample_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 50 images, a sample of 5 opens 5; the set still tells how many there are."""
+    """Of 50 images, a sample of 5 opens 5; the set still says how many there are."""
     for number in range(50):
         save(tmp_path / f"c/{number}.jpg", size=(8, 8))
     opened: list[Path] = []
@@ -213,7 +213,7 @@ def test_a_path_that_is_no_directory_is_a_bad_value(tmp_path: Path) -> None:
             scan(tmp_path / name)
 
 
-def test_no_usable_image_tells_what_was_skipped_and_why(tmp_path: Path) -> None:
+def test_no_usable_image_says_what_was_skipped_and_why(tmp_path: Path) -> None:
     """The numbers by reason, and the first file by name."""
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("text")
@@ -230,25 +230,29 @@ def test_an_empty_folder_is_a_bad_value(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", ["", "train"])
-def test_a_root_that_may_not_be_read_is_a_missing_part(open_path: Path, as_nobody: AsNobody, closed: str) -> None:
+def test_a_root_that_may_not_be_read_is_a_missing_part(
+    open_path: Path, as_unprivileged: AsUnprivileged, closed: str
+) -> None:
     """Permission is asked for, with exit code 3."""
     save(open_path / "train/c/a.jpg")
     (open_path / closed).chmod(0)
     try:
-        with as_nobody(), pytest.raises(MissingPart):
+        with as_unprivileged(), pytest.raises(MissingPart):
             scan(open_path)
     finally:
         (open_path / closed).chmod(0o755)
 
 
-def test_files_and_directories_that_may_not_be_read_are_skipped(open_path: Path, as_nobody: AsNobody) -> None:
+def test_files_and_directories_that_may_not_be_read_are_skipped(
+    open_path: Path, as_unprivileged: AsUnprivileged
+) -> None:
     """The rest of the set is used."""
     save(open_path / "c/good.jpg")
     save(open_path / "c/secret.jpg").chmod(0)
     save(open_path / "private/a.jpg")
     (open_path / "private").chmod(0)
     try:
-        with as_nobody():
+        with as_unprivileged():
             files = scan(open_path)
     finally:
         (open_path / "private").chmod(0o755)
@@ -289,7 +293,7 @@ def test_an_incomplete_generated_set_is_refused(tmp_path: Path, make: Make) -> N
 
 
 def test_only_our_own_manifest_marks_a_generated_set(tmp_path: Path, photographs: FileSet) -> None:
-    """Somebody else's `manifest.json` does not turn their folder into ours."""
+    """Another program's `manifest.json` does not turn their folder into ours."""
     assert is_generated(Path(photographs.root))
     (tmp_path / "manifest.json").write_text('{"name": "a web app"}')
     assert not is_generated(tmp_path)

@@ -21,7 +21,7 @@ READINGS = 5
 
 
 def run(environment: dict[str, str]) -> dict[str, Any]:
-    """Series and reasons of one scenario, and what is left open in the library after it."""
+    """Series and reasons of one scenario, and what stays open in the library after it."""
     os.environ.update(environment)
     clock = FakeClock()
     with NvmlSampler(clock, environment.get("UUID", UUID)) as sampler:
@@ -34,7 +34,7 @@ def run(environment: dict[str, str]) -> dict[str, Any]:
         "values": {item.name: item.values for item in found if isinstance(item, Series)},
         "missing": {item.name: item.reason for item in found if not isinstance(item, Series)},
         "left": [library.stub_open(), library.stub_samples()],
-        "doctor": [(ability.name, ability.state, ability.why) for ability in gpu_counters(FakeClock())],
+        "doctor": [(capability.name, capability.state, capability.why) for capability in gpu_counters(FakeClock())],
     }
     for name in environment:
         del os.environ[name]

@@ -11,7 +11,7 @@ from PIL import Image, JpegImagePlugin
 from loaderprobe.datasets.generate.jpeg.encoder import encoded_size, scan_tokens, stuffed
 from loaderprobe.datasets.generate.jpeg.frame import DCT, Frame, quantised, spectra
 from loaderprobe.datasets.generate.jpeg.tables import CHROMINANCE, LUMINANCE, ZIGZAG, scaled
-from tests.datasets.generate.jpeg.pictures import encode, frames, opened, planes
+from tests.datasets.generate.jpeg.images import encode, frames, opened, planes
 
 
 @settings(max_examples=60, deadline=None)
@@ -28,8 +28,8 @@ def test_every_frame_decodes_to_what_was_encoded(frame: Frame, seed: int, streng
 
 
 @pytest.mark.parametrize("sampling", [(1, 1), (2, 1), (2, 2)])
-def test_pixels_are_those_of_the_picture(sampling: tuple[int, int]) -> None:
-    """At quality 95 a smooth picture comes back within a few levels, in each of its planes."""
+def test_pixels_are_those_of_the_image(sampling: tuple[int, int]) -> None:
+    """At quality 95 a smooth image comes back within a few levels, in each of its planes."""
     frame = Frame(width=83, height=61, quality=95, sampling=sampling)
     image = opened(encode(frame, strength=0).file())
     found = np.asarray(image.convert("YCbCr"), np.float32) - 128
@@ -48,7 +48,7 @@ def test_tables_are_those_of_the_independent_jpeg_group(quality: int) -> None:
 
 
 def test_files_are_as_small_as_libjpeg_makes_them() -> None:
-    """The same picture, quality and sampling with optimised tables: within 3 % of Pillow's file."""
+    """The same image, quality and sampling with optimised tables: within 3 % of Pillow's file."""
     frame = Frame(width=200, height=150, quality=90)
     ours = encode(frame, strength=20).file()
     out = io.BytesIO()
@@ -86,7 +86,7 @@ def test_the_transform_keeps_the_energy() -> None:
 
 
 def test_values_beyond_baseline_are_clipped() -> None:
-    """No coefficient has more than 10 bits (T.81 F.1.2.2), whatever the picture."""
+    """No coefficient has more than 10 bits (T.81 F.1.2.2), whatever the image."""
     frame = Frame(width=8, height=8, quality=100, components=1)
     assert int(np.abs(quantised((np.full((1, 1, 64), 5000, np.float32),), frame)).max()) == 1023
 

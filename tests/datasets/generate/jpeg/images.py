@@ -39,12 +39,12 @@ def planes(frame: Frame, seed: int, strength: float = 40.0) -> list[Plane]:
 
 
 def encode(frame: Frame, seed: int = 0, strength: float = 40.0) -> Encoded:
-    """A picture in that frame."""
+    """An image in that frame."""
     return encoded(scan_tokens(spectra(planes(frame, seed, strength), frame), frame), frame)
 
 
 def opened(data: bytes) -> Any:
-    """The picture as Pillow decodes it; a warning is an error."""
+    """The image as Pillow decodes it; a warning is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         image = Image.open(io.BytesIO(data))

@@ -1,7 +1,0 @@
-"""`python -m loaderprobe.cli`: the command without its script."""
-
-import sys
-
-from loaderprobe.cli import main
-
-sys.exit(main())

@@ -1,0 +1,164 @@
+"""The files that a run reads: a data set, or what the batches of a user's loader read."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import msgspec
+
+from loaderprobe.errors import BadValue
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
+
+
+def content_hash(value: object) -> str:
+    """16 hex digits that depend on the content of `value` (JSON with sorted keys) and on nothing else."""
+    encoded = msgspec.json.encode(value, order="sorted")
+    return hashlib.blake2b(encoded, digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedFile:
+    """A file in a data set that cannot be used, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSet:
+    """Exactly the files that one data set contributes to a run, in the order in which they are read.
+
+    The order is drawn at random once, when the set is made, and read round and round: image `k` of a
+    run is file `k % len(paths)`. A large data set contributes a random sample of itself.
+    """
+
+    label: str
+    """`500x375`, or `as-found` for a data set with resolutions of its own."""
+    root: str
+    """Absolute path; `paths` are relative to it."""
+    generated: bool
+    paths: tuple[str, ...]
+    classes: tuple[int, ...]
+    size_bytes: tuple[int, ...]
+    images_found: int
+    """Usable images in the whole data set, of which `paths` may be a sample."""
+    skipped_count: int = 0
+    skipped: tuple[SkippedFile, ...] = ()
+    """The first few of the skipped files."""
+
+    def __post_init__(self) -> None:
+        if not len(self.paths) == len(self.classes) == len(self.size_bytes):
+            raise BadValue(f"file set {self.label}: paths, classes and sizes differ in number")
+        if not self.paths:
+            raise BadValue(f"file set {self.label}: it has no file")
+        if min(*self.size_bytes, self.images_found, self.skipped_count, 0) < 0:
+            raise BadValue(f"file set {self.label}: a size or a count is below 0")
+
+    @property
+    def fingerprint(self) -> str:
+        """Depends on where the files are, on their names, sizes and order."""
+        return content_hash([self.root, self.paths, self.size_bytes])
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return Path(self.root)
+
+    @property
+    def mean_size_bytes(self) -> float:
+        return sum(self.size_bytes) / len(self.size_bytes)
+
+    @property
+    def count(self) -> int:
+        """Images before the first comes again."""
+        return len(self.paths)
+
+    def absolute(self, first: int, count: int) -> list[Path]:
+        """The files of `count` images from image `first` on, going round at the end of the set."""
+        root = Path(self.root)
+        return [root / self.paths[k % len(self.paths)] for k in range(first, first + count)]
+
+    def delivered_bytes(self, first: int, count: int) -> int:
+        """The bytes of the files of `count` images from image `first` on."""
+        sums = [0, *accumulate(self.size_bytes)]
+        laps, rest = divmod(first + count, len(self.paths))
+        before_laps, before = divmod(first, len(self.paths))
+        return (laps - before_laps) * sums[-1] + sums[rest] - sums[before]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFiles:
+    """The files behind the batches of a loader that goes round in a pool of batches, as its workers opened them.
+
+    Speaks of images (samples) like a `FileSet`, but knows only whole batches.
+    """
+
+    batch_size: int
+    paths: tuple[tuple[str, ...], ...]
+    """Absolute paths of each batch of the pool."""
+    file_bytes: dict[str, int]
+    """Of every file."""
+    in_order: bool = True
+    """False for an iterable, of which any batch of the pool may be next."""
+
+    @property
+    def count(self) -> int:
+        """Samples before the first comes again."""
+        return len(self.paths) * self.batch_size
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all batches of the pool; a file that is read for several of them counts in each."""
+        return sum(self.file_bytes[path] for batch in self.paths for path in batch)
+
+    def _batches(self, first: int, count: int) -> list[int]:
+        last = -(-(first + count) // self.batch_size)
+        return [number % len(self.paths) for number in range(first // self.batch_size, last)]
+
+    def absolute(self, first: int, count: int) -> list[Path]:
+        """The files of the batches that hold `count` samples from sample `first` on; each once."""
+        wanted = dict.fromkeys(
+            self._batches(first, min(count, self.count)) if self.in_order else range(len(self.paths))
+        )
+        return [Path(path) for path in dict.fromkeys(path for number in wanted for path in self.paths[number])]
+
+    def delivered_bytes(self, first: int, count: int) -> int:
+        """The bytes of the files of those batches; a file that is read for several of them counts in each."""
+        return sum(self.file_bytes[path] for number in self._batches(first, count) for path in self.paths[number])
+
+    def distinct_bytes(self, since: int, first: int, count: int) -> int:
+        """The same, without files that a batch from sample `since` on has read: a sampler may draw a file twice.
+
+        A batch that comes round again ought to have been cold, so its files count again.
+        """
+        before, wanted = self._batches(since, first - since), self._batches(first, count)
+        once = max(0, len(self.paths) - len(before))
+        read = {path for number in before for path in self.paths[number]}
+        total = 0
+        for number in wanted[:once]:
+            new = [path for path in self.paths[number] if path not in read]
+            total += sum(self.file_bytes[path] for path in new)
+            read.update(new)
+        return total + sum(self.file_bytes[path] for number in wanted[once:] for path in self.paths[number])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartFiles:
+    """Files that a loader reads in parts that are not known batch by batch: shards, databases, mapped files.
+
+    So are files that are opened below Python, where only the data set's own lists name them.
+    """
+
+    file_bytes: dict[str, int]
+    """By absolute path."""
+    why: str
+    """Why it is not known what a batch reads."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files."""
+        return [Path(path) for path in self.file_bytes]

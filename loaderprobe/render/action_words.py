@@ -1,0 +1,60 @@
+"""What is advised, in words."""
+
+from __future__ import annotations
+
+from loaderprobe.records.verdict import Action
+from loaderprobe.units import format_bytes, format_rate, significant
+
+_TEXTS = {
+    "prefetch": "prefetch {batches} batches in each worker",
+    "faster_storage": "use storage {factor} times as fast{bytes_per_s}",
+    "accelerator": "train on an accelerator of {images_per_s} images/s{name}",
+    "decoder": "decode with {decoder}",
+    "tensor": "deliver uint8 tensors and normalise on the device",
+    "requests_in_flight": (
+        "keep more requests{subject} in flight: num_workers={workers}, or asynchronous reads in the data set; "
+        "larger objects or a local cache need fewer requests"
+    ),
+    "shorter_lock": "hold the lock{subject} for less time, or give each worker its own",
+    "no_wait": "remove the wait{subject} from the data set, or overlap it with work",
+    "accelerator_gains_nothing": (
+        "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s} images/s."
+    ),
+    "input_gains_nothing": "A faster input gains nothing: training reaches {share} % of compute alone.",
+}
+# Facts that a text may lack.
+_OPTIONAL = ("subject", "name", "bytes_per_s")
+_LIBRARY = {"torchvision": "torchvision.io", "pillow": "Pillow"}
+
+
+def action_words(action: Action) -> str:
+    """`use 4 workers`; for a change that gains nothing, the whole sentence."""
+    facts = action.facts
+    if action.code == "workers":
+        count = facts["workers"]
+        return f"use {count} worker{'' if count == 1 else 's'}" if count else "load in the training process"
+    if action.code == "files_in_memory":
+        share = float(facts["share"])
+        part = f"{100 * share:.0f} % of the files in memory ({format_bytes(float(facts['bytes']))})"
+        return "keep the files in memory" if share == 1 else f"keep {part}"
+    words = dict.fromkeys(_OPTIONAL, "") | {name: _shown(name, value) for name, value in facts.items()}
+    return _TEXTS[action.code].format(**words)
+
+
+def _shown(name: str, value: float | str) -> str:
+    match name:
+        case "subject":
+            return f" ({value})"
+        case "name":
+            return f" ({value}, specified)"
+        case "decoder":
+            return _LIBRARY[str(value)]
+        case "bytes_per_s":
+            return f" ({format_rate(float(value))})"
+        case "factor":
+            return significant(float(value), 2)
+        case "share":
+            return f"{100 * float(value):.0f}"
+        case "images_per_s" | "until_images_per_s":
+            return significant(float(value))
+    return str(value)

@@ -1,0 +1,115 @@
+"""The rows of a report by device and cache state, with the words for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loaderprobe.records.options import OPTIONS
+from loaderprobe.records.report import ConfigurationRow, Detail, Report
+from loaderprobe.render.wording import differing, label, option_words, rate, unusual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Configurations that share a device and a cache state, so that their figures compare."""
+
+    compute: str
+    cache: str
+    emulated: bool
+    seen: str
+    """The device as the measurements name it; empty when none succeeded."""
+    source: str
+    """Where the rate of the device comes from."""
+    rows: tuple[ConfigurationRow, ...]
+
+    @property
+    def device(self) -> str:
+        """The device in words; an emulated one always says so."""
+        if not self.emulated:
+            return self.seen or self.compute
+        kind, _, name = self.compute.partition(":")
+        synchronous = " (synchronous)" if kind.endswith("-sync") else ""
+        return f"emulated accelerator{synchronous}{'' if _is_number(name) else f': {name}'}"
+
+    @property
+    def ceiling_images_per_s(self) -> float | None:
+        """Images/s of compute alone: the highest seen in the group, since the device is the same."""
+        rates = [row.verdict.rates_images_per_s.compute for row in self.rows if row.verdict]
+        return max((value for value in rates if value is not None), default=None)
+
+    @property
+    def ceiling(self) -> str:
+        """The rate of compute alone in words, with its origin."""
+        ceiling = self.ceiling_images_per_s
+        if ceiling is None:
+            return "not measured"
+        origin = "specified, not measured" if self.emulated else "measured"
+        return f"{rate(ceiling)} images/s ({origin})"
+
+    @property
+    def title(self) -> str:
+        """Device and cache state, as a heading, and the options that are not as usual in any row."""
+        return ", ".join((self.heading, f"{self.cache} files", *self.common))
+
+    @property
+    def common(self) -> list[str]:
+        """The options, in words, that have another value than usual, and the same in all rows."""
+        first = self.rows[0]
+        apart = differing(first, self.rows)
+        return [option_words(first.config, name) for name in unusual(first) if name not in apart]
+
+    @property
+    def heading(self) -> str:
+        """The device, as a heading."""
+        return self.device.replace("emulated", "Emulated", 1) if self.emulated else self.device
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit()
+
+
+def _group_of(row: ConfigurationRow) -> tuple[str, str]:
+    return row.config.compute.name, row.config.cache
+
+
+def groups(report: Report) -> tuple[Group, ...]:
+    """The rows by device and cache state, in the order in which each first appears."""
+    found: dict[tuple[str, str], list[ConfigurationRow]] = {}
+    for row in report.summary.configurations:
+        found.setdefault(_group_of(row), []).append(row)
+    return tuple(_group(report, tuple(rows)) for rows in found.values())
+
+
+def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:
+    details = [detail for row in rows if (detail := detail_of(report, row))]
+    return Group(
+        compute=rows[0].config.compute.name,
+        cache=rows[0].config.cache,
+        emulated=any(row.emulated for row in rows),
+        seen=details[0].compute_device if details else "",
+        source=details[0].compute_source if details else "",
+        rows=rows,
+    )
+
+
+def full_label(row: ConfigurationRow, report: Report) -> str:
+    """The label of a row out of its group: with device and cache state where the report has several."""
+    found = groups(report)
+    group = next(group for group in found if (group.compute, group.cache) == _group_of(row))
+    parts = [label(row, report.summary.configurations)]
+    if group.emulated or len(found) > 1:
+        parts.append(group.device)
+    if len({group.cache for group in found}) > 1 or not OPTIONS["cache"].usual(row.config):
+        parts.append(row.config.cache)
+    return ", ".join(parts)
+
+
+def measured(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
+    """The rows that have figures."""
+    return [row for row in rows if row.status == "measured"]
+
+
+def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
+    """What the report draws for a row; None when the row was not measured."""
+    return next((detail for detail in report.details if detail.key == row.key), None)
