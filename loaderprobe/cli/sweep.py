@@ -50,7 +50,7 @@ def sweep(
         bool, typer.Option("--no-serial", help="Do not measure the serial loader.", rich_help_panel=LOADER)
     ] = False,
     loader: Annotated[
-        str, typer.Option(help="torch, or a class of your own as package.module:Class.", rich_help_panel=LOADER)
+        str, typer.Option(help="torch, a plug-in, or package.module:Class (explain plug-ins).", rich_help_panel=LOADER)
     ] = "torch",
     prefetch_factor: Annotated[
         int, typer.Option(min=1, help="Batches loaded ahead by each worker.", rich_help_panel=LOADER)
