@@ -6,6 +6,8 @@ measured, and only of resources that may be the cause.
 
 from __future__ import annotations
 
+import math
+
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segments_of
@@ -13,6 +15,7 @@ from loaderprobe.analyze.verdict.rule import (
     CLEAR_LEAD,
     MOST_NOISE,
     OPEN_LEAD,
+    RESIDUAL_FLOOR,
     WORTH,
     beyond_noise,
     contenders,
@@ -45,7 +48,7 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     if not trained:
         return (*screening, *_loader_only(possible if thorough else ()))
     found = run_experiments(measurement)
-    again = _doubt_of_the_whole(found) >= 1
+    again = _doubt_of_the_whole(found) >= 1 or _doubted_twice(found)
     modes = _in_training(measurement, found) if again or found.in_training else ()
     if not thorough and _settled(found):
         return ()
@@ -175,6 +178,17 @@ def _doubt_of_the_whole(found: Experiments) -> float:
         return 0.0
     # Rounds that differ too much are worth repeating, as is a whole a little away from its parts.
     return max(abs(prediction_error) / tolerance, 1.0 if noise_of(found) > MOST_NOISE else 0.0)
+
+
+def _doubted_twice(found: Experiments) -> bool:
+    """True when each of two or more rounds of training is off its prediction to the same side.
+
+    Two rounds have no useful interval, by which a third would be measured first.
+    """
+    logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
+    nearest = min((abs(each) for each in logs), default=0.0)
+    one_side = all(each > 0 for each in logs) or all(each < 0 for each in logs)
+    return len(logs) == DOUBTED_ROUNDS and one_side and nearest > math.log1p(RESIDUAL_FLOOR)
 
 
 def _ambiguous(found: Experiments) -> bool:

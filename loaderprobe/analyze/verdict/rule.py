@@ -238,7 +238,9 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
 def is_clear(found: Experiments, top: str, second: str) -> bool:
     """True when the lead of one speed-up over the other, round by round, is large and beyond noise."""
     ratios = found.ratios[second]
-    if top in found.at_most and second in ("storage", "network") and max(ratios.values(), default=1.0) >= CLEAR_LEAD:
+    # One of three rounds or more may be an outlier.
+    largest = sorted(ratios.values())[-2 if len(ratios) >= LEAST_ROUNDS else -1 :][0] if ratios else 1.0
+    if top in found.at_most and second in ("storage", "network") and largest >= CLEAR_LEAD:
         # Were the storage at its limit, the workers would wait as they do, and the estimate would be of no speed-up.
         return False
     least, _ = found.ranges.get(top, (found.speedups[top].value, 0.0))
