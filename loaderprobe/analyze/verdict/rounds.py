@@ -13,9 +13,9 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.analyze.verdict.rule import (
     CLEAR_LEAD,
+    LEAST_PREDICTION_ERROR,
     MOST_NOISE,
     OPEN_LEAD,
-    RESIDUAL_FLOOR,
     WORTH,
     beyond_noise,
     contenders,
@@ -188,7 +188,7 @@ def _doubted_twice(found: Experiments) -> bool:
     logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
     nearest = min((abs(each) for each in logs), default=0.0)
     one_side = all(each > 0 for each in logs) or all(each < 0 for each in logs)
-    return len(logs) == DOUBTED_ROUNDS and one_side and nearest > math.log1p(RESIDUAL_FLOOR)
+    return len(logs) == DOUBTED_ROUNDS and one_side and nearest > math.log1p(LEAST_PREDICTION_ERROR)
 
 
 def _ambiguous(found: Experiments) -> bool:
