@@ -13,7 +13,7 @@ from typing import Any, Literal
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.units import join_words
 
-Kind = Literal["loader", "compute", "sampling", "rounds", "alternatives"]
+Kind = Literal["loader", "compute", "sampling", "rounds", "alternatives", "catalogue"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "loader": {"torch": "loaderprobe.loaders.torch:TorchLoader"},
@@ -26,6 +26,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "sampling": {"standard": "loaderprobe.samplers:sampling"},
     "alternatives": {"torch": "loaderprobe.loaders.alternatives:alternatives"},
     "rounds": {"standard": "loaderprobe.analyze.verdict.rounds:next_round"},
+    "catalogue": {},
 }
 
 
@@ -57,6 +58,11 @@ def resolve(kind: Kind, name: str) -> Callable[..., Any]:
 def foreign_module(kind: Kind, name: str) -> str | None:
     """The module outside loaderprobe that `resolve` would import; None for a built-in name. Raises BadValue."""
     return None if name in BUILT_IN[kind] else _target(kind, name)[0]
+
+
+def installed(kind: Kind) -> tuple[str, ...]:
+    """The names that installed plug-ins add to the built-in ones. Imports nothing."""
+    return tuple(sorted({point.name for point in entry_points(group=f"loaderprobe.{kind}s")} - set(BUILT_IN[kind])))
 
 
 def _target(kind: Kind, name: str) -> tuple[str, str]:
