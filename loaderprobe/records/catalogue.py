@@ -106,7 +106,7 @@ class CatalogueEntry:
         return next((tier for tier in self.tiers if name == f"{self.name}-{tier.name}"), None)
 
     def stale(self, today: date) -> bool:
-        """True when the source was read more than twelve months ago."""
+        """True when the source was read twelve months ago or longer."""
         read = date.fromisoformat(self.read_on)
         return (today.year - read.year) * 12 + today.month - read.month - (today.day < read.day) >= STALE_AFTER_MONTHS
 

@@ -85,7 +85,7 @@ def _source(entry: CatalogueEntry, today: date) -> str:
     if entry.tiers:
         parts.append(f"TIER is {join_words([tier.name for tier in entry.tiers], 'or')}")
     if entry.stale(today):
-        parts.append("more than 12 months ago: check it")
+        parts.append("12 months ago or longer: check it")
     if entry.second_hand:
         parts.append(f"second hand: {entry.second_hand}")
     if entry.note:

@@ -223,7 +223,7 @@ def supply_notes(supply: Supply, nodes: int) -> list[str]:
     if supply.read_on:
         told.append(f"{supply.source}, read {supply.read_on}")
     if supply.stale:
-        told.append("that was more than 12 months ago: check it")
+        told.append("that was 12 months ago or longer: check it")
     return told
 
 
