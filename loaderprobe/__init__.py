@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.doctor import Capabilities, doctor
     from loaderprobe.api.generate import DataSets, generate
     from loaderprobe.api.load import Run, load
+    from loaderprobe.api.plan import Plan, plan
     from loaderprobe.api.sweep import resume, sweep
     from loaderprobe.errors import LoaderprobeError
 
@@ -19,6 +20,7 @@ __all__ = [
     "DataSets",
     "Diagnosis",
     "LoaderprobeError",
+    "Plan",
     "Run",
     "__version__",
     "bandwidth",
@@ -26,6 +28,7 @@ __all__ = [
     "doctor",
     "generate",
     "load",
+    "plan",
     "resume",
     "sweep",
 ]
@@ -35,12 +38,14 @@ _MODULES = {
     "DataSets": "api.generate",
     "Diagnosis": "api.diagnose",
     "LoaderprobeError": "errors",
+    "Plan": "api.plan",
     "Run": "api.load",
     "bandwidth": "api.bandwidth",
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",
     "generate": "api.generate",
     "load": "api.load",
+    "plan": "api.plan",
     "resume": "api.sweep",
     "sweep": "api.sweep",
 }

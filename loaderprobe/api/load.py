@@ -37,6 +37,11 @@ class Run(Shown):
         """The directory of the run."""
         return self._directory.path
 
+    @property
+    def directory(self) -> RunDirectory:
+        """The files of the run."""
+        return self._directory
+
     def report(self) -> Report:
         """The verdict on every configuration, with its figures and reasons: what every format shows."""
         if self._report is None:

@@ -11,6 +11,7 @@ from loaderprobe.cli.bandwidth import bandwidth
 from loaderprobe.cli.doctor import doctor
 from loaderprobe.cli.explain import explain
 from loaderprobe.cli.generate import generate
+from loaderprobe.cli.plan import plan
 from loaderprobe.cli.report import report
 from loaderprobe.cli.sweep import sweep
 
@@ -25,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sweep, bandwidth, generate, report, doctor, explain):
+for command in (sweep, bandwidth, generate, report, plan, doctor, explain):
     app.command()(command)
 
 

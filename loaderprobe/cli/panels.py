@@ -3,5 +3,6 @@
 DATA = "Data"
 LOADER = "Loader"
 COMPUTE = "Compute"
+STORAGE = "Storage"
 MEASURING = "Measuring"
 OUTPUT = "Output"

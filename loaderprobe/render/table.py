@@ -11,6 +11,8 @@ from loaderprobe.records.verdict import Advice
 from loaderprobe.render.figures import Cell, flat, shown
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, full_label, groups
+from loaderprobe.render.markdown import escaped as _escaped
+from loaderprobe.render.markdown import pipe_table as _pipe_table
 from loaderprobe.render.overview import (
     EMULATED_NOTE,
     HOW_TO_READ,
@@ -32,7 +34,6 @@ from loaderprobe.render.wording import (
     label,
     main_speedups,
     speed,
-    visible,
 )
 from loaderprobe.units import format_bytes
 
@@ -143,16 +144,3 @@ def _data_table(report: Report) -> str:
         for data in report.summary.run.data
     ]
     return _pipe_table(["data", "path", "images used", "mean size", "skipped files"], lines, right=range(2, 4))
-
-
-def _pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: range) -> str:
-    rule = ["---:" if column in right else "---" for column in range(len(head))]
-    rows = [head, rule, *([_escaped(cell) for cell in line] for line in lines)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _escaped(text: str) -> str:
-    """`text` with everything that Markdown or HTML would act on made harmless, on one line."""
-    text = visible(text).replace("\n", " ")
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "".join(f"\\{char}" if char in "\\`*_[]|#" else char for char in text)

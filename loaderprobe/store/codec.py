@@ -47,7 +47,7 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
         reason = f"is {shown}, not loaderprobe/{kind} version {SCHEMA_VERSION}"
         raise DamagedRun(source, reason, hint="render it with the loaderprobe that wrote it")
     try:
-        _check_numbers(envelope)
+        check_numbers(envelope)
         return msgspec.convert(envelope[kind], type_)
     except (msgspec.DecodeError, BadValue) as error:
         # BadValue: the types are right, but the record refuses such values.
@@ -91,7 +91,7 @@ def _shortened(value: object) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-def _check_numbers(tree: Any) -> None:
+def check_numbers(tree: Any) -> None:
     """Raises BadValue for a number that no counter or clock gives: arithmetic with it would overflow."""
     todo = [tree]
     while todo:

@@ -1,0 +1,1 @@
+"""The arithmetic of the storage plan: pure functions on figures with labels."""

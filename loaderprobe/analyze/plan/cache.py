@@ -1,0 +1,74 @@
+"""What caches answer: hits by epoch for one node and several, with a part of the set or all of it in memory.
+
+Every epoch reads each image once, in a random order, and every node gets a random part of it (a shuffle over all
+images, as `DistributedSampler` with `set_epoch` makes it). A node's cache holds a share c of the set.
+
+LRU: an image is found again when fewer than c of the set were read by this node since. For a node that last read it
+k epochs ago at position x, and reads it now at y, the part of the set that it did not read in between is
+U q^(k-1) V, with q = 1 - 1/M, U = 1 - (1-x)/M and V = 1 - y/M; a hit is U V q^(k-1) >= 1 - c. With one node that
+is c + (1-c) ln(1-c); with c = 1 it is 1 - q^(e-1) in epoch e.
+"""
+
+from __future__ import annotations
+
+import math
+
+_STEPS = 60
+"""Halvings of an interval of 1: beyond the precision of a float."""
+
+
+def lru_hits(share: float, nodes: int, epoch: int | None = None) -> float:
+    """Share of reads that a cache with the least recently used files dropped answers, in one epoch or in the end."""
+    before = math.inf if epoch is None else epoch - 1
+    if share <= 0 or before <= 0:
+        return 0.0
+    if share >= 1:
+        return _seen_again(nodes, before)
+    if nodes == 1:
+        return share + (1 - share) * math.log1p(-share)
+    return _partly(share, nodes, before)
+
+
+def pinned_hits(share: float) -> float:
+    """The same where a fixed part of the set stays, from the epoch after the one that fills it."""
+    return min(1.0, max(0.0, share))
+
+
+def lru_share_for(hits: float, nodes: int) -> float:
+    """The share of the set that a node's cache must hold for so many hits in the end; inverse of `lru_hits`."""
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if lru_hits(middle, nodes) >= hits else (middle, high)
+    return high
+
+
+def _seen_again(nodes: int, epochs_before: float) -> float:
+    """Share of images that this node read in one of the epochs before."""
+    if nodes == 1 or epochs_before == math.inf:
+        return 1.0
+    return -math.expm1(epochs_before * math.log1p(-1 / nodes))
+
+
+def _partly(share: float, nodes: int, epochs_before: float) -> float:
+    decay = math.log1p(-1 / nodes)
+    # Up to `sure` epochs ago, whatever was read is still there.
+    sure = max(0.0, min(epochs_before, math.floor(math.log1p(-share) / decay - 1)))
+    hits, epochs_ago = _seen_again(nodes, sure) if sure else 0.0, sure + 1
+    while epochs_ago <= epochs_before:
+        left = (1 - share) / math.exp((epochs_ago - 1) * decay)
+        if left >= 1:
+            break
+        hits += math.exp((epochs_ago - 1) * decay) / nodes * _product_above(left, nodes)
+        epochs_ago += 1
+    return min(hits, share)
+
+
+def _product_above(least: float, nodes: int) -> float:
+    """Probability that the product of two numbers, each at random between 1 - 1/nodes and 1, is at least that."""
+    q = 1 - 1 / nodes
+    if least <= q * q:
+        return 1.0
+    if least >= q:
+        return nodes**2 * (1 - least + least * math.log(least))
+    return 1 - nodes**2 * (least * math.log(least / q**2) - least + q * q)

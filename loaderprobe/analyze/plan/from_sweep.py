@@ -1,0 +1,144 @@
+"""A workload from one measured configuration of a sweep."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+
+from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.plan.storage import storage_of
+from loaderprobe.analyze.plan.workload import MeasuredStorage, Stalls, Workload, requests
+from loaderprobe.analyze.verdict.disk import NEAR_CEILING
+from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round, segments_of
+from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import FileSet
+from loaderprobe.records.measurement import Measurement, Missing
+from loaderprobe.records.plan import Quantity
+from loaderprobe.records.verdict import Verdict
+
+WIDE = 1.96
+"""Standard errors on either side of a mean that hold it with 95 % probability."""
+
+
+def workload_of(
+    measurement: Measurement,
+    verdict: Verdict,
+    files: FileSet,
+    ceiling: StorageCeiling | None,
+    other: tuple[str, Quantity] | None = None,
+) -> Workload:
+    """The figures of one configuration; `other` names an accelerator that is planned instead, and its rate.
+
+    Raises BadValue where bytes an image or the rate of compute are not known.
+    """
+    if not files.mean_size_bytes > 0:
+        raise BadValue(f"the files of {files.label} are empty: they need nothing of storage")
+    refused: list[Missing] = []
+    rate = other[1] if other else _rate(measurement, verdict)
+    storage = storage_of(measurement, files, ceiling)
+    if isinstance(storage, str):
+        refused.append(Missing(name="measured storage", reason=storage))
+    own = storage if isinstance(storage, MeasuredStorage) else None
+    times = _worker_times(measurement, verdict, own)
+    if isinstance(times, str):
+        refused += [Missing(name=name, reason=times) for name in ("workers", "cores")]
+    cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, str) else times
+    if cpu_s is not None and wait_s is None:
+        reason = "how long a worker waits for a file on storage that keeps up is not known"
+        refused.append(Missing(name="workers", reason=reason))
+    stalls = _stalls(measurement, rate.value)
+    if other:
+        refused.append(Missing(name="steps", reason="the steps of this accelerator were not measured"))
+    emulated = measurement.compute.specified_images_per_s is not None
+    return Workload(
+        accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
+        compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
+        rate=rate,
+        file_bytes=_file_bytes(files),
+        requests_per_file=requests(files.size_bytes, exact=True),
+        amplification=_amplification(verdict),
+        images=known(files.images_found, "images", "measured", "files found"),
+        cpu_s=cpu_s,
+        other_s=other_s,
+        wait_s=wait_s,
+        stalls=None if other else stalls,
+        storage=own,
+        refused=tuple(refused),
+    )
+
+
+def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
+    compute = measurement.compute
+    if compute.specified_images_per_s is not None:
+        return known(compute.specified_images_per_s, "images/s", "given", compute.source or "emulated accelerator")
+    rounds = [rate for rate in rates_by_round(measurement, "resident", "train").values() if math.isfinite(rate)]
+    if not rounds or verdict.rates_images_per_s.compute is None:
+        raise BadValue(
+            "the rate of compute alone was not measured in this configuration",
+            hint="name an accelerator: --kind mlperf-h100",
+        )
+    found = interval(rounds)
+    source = f"one batch that stays on the device, {len(rounds)} rounds"
+    return known(found.value, "images/s", "measured", source, half=found.high - found.value)
+
+
+def _file_bytes(files: FileSet) -> Quantity:
+    """The mean size, with the error of a sample from a finite set."""
+    used, found = len(files.size_bytes), max(files.images_found, len(files.size_bytes))
+    half = 0.0
+    if 1 < used < found:
+        half = WIDE * statistics.stdev(files.size_bytes) / math.sqrt(used) * math.sqrt((found - used) / (found - 1))
+    return known(files.mean_size_bytes, "B", "measured", f"{used} of {found} files", half=half)
+
+
+def _amplification(verdict: Verdict) -> Quantity:
+    if verdict.read_amplification is None:
+        return known(1.0, "x", "assumed", "bytes from storage were not counted")
+    return known(verdict.read_amplification, "x", "measured", "storage bytes over bytes handed over")
+
+
+def _worker_times(
+    measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None
+) -> tuple[Quantity, Quantity, Quantity | None] | str:
+    """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known."""
+    times, loader = verdict.worker_time, verdict.rates_images_per_s.loader
+    if times is None or not loader:
+        return "the workers left no record of their time"
+    source = measurement.config.title()
+    spent = max(measurement.config.loader.workers, 1) / loader
+    other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
+    return (
+        known(times.cpu_s, "s", "measured", source),
+        known(other, "s", "measured", source),
+        _wait(measurement, verdict, storage),
+    )
+
+
+def _wait(measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None) -> Quantity | None:
+    """Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up."""
+    assert verdict.worker_time is not None
+    from_memory = verdict.files_were in ("warm", "partly warm") or measurement.config.cache == "warm"
+    starved = (verdict.disk_ceiling_fraction or 0.0) >= NEAR_CEILING
+    seen = [] if from_memory or starved else [verdict.worker_time.blocked_s]
+    if storage is not None:
+        seen.append(storage.file_s.low)
+    if not seen:
+        return None
+    middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
+    return known(middle, "s", "measured", "one file at low load", half=half)
+
+
+def _stalls(measurement: Measurement, images_per_s: float) -> Stalls | None:
+    """From the end of one step to the end of the next, beyond the time of compute alone."""
+    late: list[float] = []
+    step_s = measurement.config.compute.batch_size / images_per_s
+    for segment in segments_of(measurement, "baseline", "train"):
+        late += [max(0.0, spent - step_s) for spent in _between(segment.finished_ns)]
+    return Stalls(step_s=step_s, late_s=tuple(late)) if late else None
+
+
+def _between(finished_ns: Sequence[int]) -> list[float]:
+    return [(after - before) / NS for before, after in pairwise(finished_ns)]

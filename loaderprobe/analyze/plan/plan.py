@@ -1,0 +1,165 @@
+"""From what is asked, a workload and the storages on offer to the plan. Pure; words are made where it is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from loaderprobe.analyze.plan.cache import lru_hits, pinned_hits
+from loaderprobe.analyze.plan.demand import BUSY_CORES, TRAINING_CORES, demand, needs, workers_of
+from loaderprobe.analyze.plan.levers import levers
+from loaderprobe.analyze.plan.quantities import known, product
+from loaderprobe.analyze.plan.stragglers import stragglers
+from loaderprobe.analyze.plan.supply import Offer, judge_supplies, judge_supply, measured_offer
+from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.plan import (
+    Acceptance,
+    Asked,
+    EpochPlan,
+    EpochShare,
+    LedgerEntry,
+    Need,
+    PlanReport,
+    PlanSource,
+    Quantity,
+    Scenario,
+    Stragglers,
+)
+
+SHOWN_EPOCHS = (1, 2, 3, 5, 10, 20, 50)
+USES = (0.7, 0.9)
+"""Other shares of a limit that one may dare to use."""
+READERS = 8
+"""A node, for the acceptance test, where nothing says how many it needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """By what and when."""
+
+    loaderprobe: str
+    created_utc: str
+
+
+def make_plan(workload: Workload, asked: Asked, offers: Sequence[Offer], source: PlanSource, made: Made) -> PlanReport:
+    """The plan. `offers` are beside the storage that the run measured."""
+    measured = measured_offer(workload)
+    every = (*((measured,) if measured else ()), *offers)
+    one = demand(workload, asked.utilization, asked.images_per_file)
+    supplies = judge_supplies(every, one, asked)
+    found, refused = needs(workload, asked)
+    late = _stragglers(workload, asked)
+    reasons = [each for each in workload.refused if each.name not in ("workers", "cores", "steps")]
+    return PlanReport(
+        loaderprobe=made.loaderprobe,
+        created_utc=made.created_utc,
+        source=source,
+        asked=asked,
+        needs=found,
+        supplies=supplies,
+        epochs=epoch_plan(workload, asked),
+        stragglers=late if isinstance(late, Stragglers) else None,
+        levers=levers(workload, asked, every, supplies),
+        ledger=_ledger(workload, asked, every[0] if every else None, found),
+        acceptance=_acceptance(workload, asked, found),
+        refused=(*reasons, *refused, *([Missing(name="stragglers", reason=late)] if isinstance(late, str) else [])),
+        notes=workload.notes,
+    )
+
+
+def _stragglers(workload: Workload, asked: Asked) -> Stragglers | str:
+    if workload.stalls is None:
+        return next((each.reason for each in workload.refused if each.name == "steps"), "no single steps were measured")
+    return stragglers(workload.stalls, asked.accelerators, asked.utilization)
+
+
+def epoch_plan(workload: Workload, asked: Asked) -> EpochPlan:
+    """How long an epoch takes, and what of it reaches the shared storage."""
+    if workload.images is None:
+        return EpochPlan(seconds=None, cache_share=None, shares=(), sets_read=None)
+    seconds = product(
+        [workload.images], "s", "images / (N G u)", factor=1 / (asked.accelerators * asked.utilization),
+        over=[workload.rate],
+    )  # fmt: skip
+    if asked.cache.kind == "none":
+        return EpochPlan(seconds=seconds, cache_share=None, shares=(), sets_read=None)
+    share = min(1.0, asked.cache.bytes / (workload.images.value * workload.file_bytes.value))
+    shown = sorted({epoch for epoch in (*SHOWN_EPOCHS, asked.epochs) if epoch <= asked.epochs})
+    epochs = [_epoch_share(asked, share, epoch) for epoch in shown]
+    return EpochPlan(
+        seconds=seconds,
+        cache_share=share,
+        shares=tuple(epochs),
+        sets_read=_sets_read(asked, share),
+    )
+
+
+def _epoch_share(asked: Asked, share: float, epoch: int) -> EpochShare:
+    if asked.cache.kind == "pinned":
+        cold = 1 - (pinned_hits(share) if epoch > 1 else 0.0)
+        return EpochShare(epoch=epoch, cold_low=cold, cold_high=cold)
+    least = lru_hits(share, asked.nodes, epoch)
+    # The page cache keeps what is used often longer than LRU does, and never more than it holds.
+    most = least if share >= 1 else min(pinned_hits(share), lru_hits(1.0, asked.nodes, epoch))
+    return EpochShare(epoch=epoch, cold_low=1 - max(least, most), cold_high=1 - least)
+
+
+def _sets_read(asked: Asked, share: float) -> tuple[float, float]:
+    shares = [_epoch_share(asked, share, epoch) for epoch in range(1, asked.epochs + 1)]
+    return math.fsum(each.cold_low for each in shares), math.fsum(each.cold_high for each in shares)
+
+
+def _ledger(workload: Workload, asked: Asked, first: Offer | None, found: Sequence[Need]) -> tuple[LedgerEntry, ...]:
+    """Everything that the plan rests on: first what the run tells, then what was given, then what is assumed."""
+    entries: list[tuple[str, Quantity | None]] = [
+        ("rate", workload.rate),
+        ("file_bytes", workload.file_bytes),
+        ("amplification", workload.amplification),
+        ("images", workload.images),
+        ("cpu_s", workload.cpu_s),
+        ("wait_s", workload.wait_s),
+        ("other_s", workload.other_s),
+        ("utilization", known(asked.utilization, "", "given", "--utilization")),
+        ("requests_per_file", workload.requests_per_file if asked.images_per_file == 1 else None),
+        ("request_bytes", known(REQUEST_BYTES, "B", "assumed", "read-ahead of most Linux systems")),
+    ]
+    if workload.cpu_s is not None:
+        entries.append(("busy_cores", known(BUSY_CORES, "", "assumed", "busier cores make workers wait")))
+        entries.append(("training_cores", known(TRAINING_CORES, "cores", "assumed", "one training thread")))
+    use = known(asked.use, "", "given" if asked.use_given else "assumed", "--use" if asked.use_given else "default")
+    scenarios = tuple(_scenario(value, workload, asked, first) for value in USES if value != asked.use)
+    return (
+        *(LedgerEntry(name=name, quantity=quantity) for name, quantity in entries if quantity is not None),
+        LedgerEntry(name="use", quantity=use, scenarios=scenarios),
+    )
+
+
+def _scenario(use: float, workload: Workload, asked: Asked, first: Offer | None) -> Scenario:
+    daring = replace(asked, use=use)
+    one = demand(workload, asked.utilization, asked.images_per_file)
+    return Scenario(
+        value=use,
+        read_bytes_to_buy=asked.accelerators * one.read_bytes.value / use,
+        feeds=judge_supply(first, one, daring).feeds if first else None,
+    )
+
+
+def _acceptance(workload: Workload, asked: Asked, found: Sequence[Need]) -> Acceptance:
+    """What one node must read, all nodes at once, with the headroom that is bought."""
+    node = min(asked.per_node, asked.accelerators)
+    images_per_s = node * workload.rate.value * asked.utilization / asked.use
+    workers = workers_of(workload, asked.utilization)
+    flying = next((need.node for need in found if need.name == "reads_in_flight"), None)
+    count = math.ceil(workers.value) if isinstance(workers, Quantity) else None
+    readers = node * count if count else math.ceil(flying.high) if flying else READERS * node
+    return Acceptance(
+        nodes=asked.nodes,
+        readers=max(1, readers),
+        readers_from="workers" if count else "reads_in_flight" if flying else "assumed",
+        bytes_per_s=images_per_s * workload.file_bytes.value,
+        files_per_s=images_per_s if asked.images_per_file == 1 else None,
+        compute=workload.compute,
+        workers=count,
+    )

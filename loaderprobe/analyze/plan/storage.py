@@ -1,0 +1,93 @@
+"""The storage that a run measured: the best step of its ladder, if that came from storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.plan.workload import MeasuredStorage
+from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
+from loaderprobe.records.config import FileSet
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.plan import Quantity
+from loaderprobe.units import format_rate
+
+HERE = "measured here"
+FOREIGN_FROM = 0.05
+"""Other processes' reads from this share of the own rate on are worth a word."""
+RISING = 1.05
+"""A last step that gains more than this is no end of the ladder."""
+
+
+def storage_of(measurement: Measurement, files: FileSet, ceiling: StorageCeiling | None) -> MeasuredStorage | str:
+    """What the ceiling of a sweep says, or why it says nothing."""
+    if measurement.storage_kind == "memory":
+        return "the files were in memory, so no storage was measured"
+    if ceiling is None or not ceiling.phases:
+        return (ceiling.missing if ceiling else None) or "the ceiling of the storage was not measured"
+    return best_of(ceiling.phases, files.mean_size_bytes)
+
+
+def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStorage | str:
+    """The fastest step of a ladder over files of this mean size, or why it is no storage's rate."""
+    best = max(ladder, key=lambda phase: phase.bw_bytes, default=None)
+    if best is None or not best.bw_bytes > 0:
+        return "no step of the ladder was measured"
+    if best.cache != "cold":
+        came = (
+            "cannot be proved to have come from storage" if best.cache == "unproved" else f"were {best.cache}, not cold"
+        )
+        return f"its reads {came}"
+    first = min(ladder, key=lambda phase: phase.readers)
+    return MeasuredStorage(
+        name=HERE,
+        source=f"{best.readers} readers of whole files",
+        read_bytes_per_s=_read_rate(best),
+        files_per_s=known(
+            best.files_per_s, "1/s", "measured", f"{best.readers} readers", half=_half(best) / file_bytes
+        ),
+        file_s=_file_s(first, best),
+        readers=best.readers,
+        at_least=best.at_least or _still_rising(ladder),
+        notes=_notes(best),
+    )
+
+
+def _still_rising(ladder: Sequence[BandwidthPhase]) -> bool:
+    """True when more readers than were tried would get more."""
+    rates = [phase.bw_bytes for phase in sorted(ladder, key=lambda phase: phase.readers)]
+    return len(rates) == 1 or rates[-1] > RISING * max(rates[:-1])
+
+
+def _read_rate(phase: BandwidthPhase) -> Quantity:
+    """What the storage delivered, read-ahead included."""
+    factor = phase.storage_bytes / phase.io_bytes if phase.storage_bytes and phase.io_bytes else 1.0
+    source = f"{phase.readers} readers of whole files"
+    return known(phase.bw_bytes * factor, "B/s", "measured", source, half=_half(phase) * factor)
+
+
+def _half(phase: BandwidthPhase) -> float:
+    return max(0.0, phase.bw_high - phase.bw_bytes)
+
+
+def _file_s(first: BandwidthPhase, best: BandwidthPhase) -> Quantity:
+    low, high = sorted((_mean_s(first), _mean_s(best)))
+    source = f"{first.readers} and {best.readers} readers" if first is not best else f"{best.readers} readers"
+    return known(high, "s", "measured", source, low=low)
+
+
+def _mean_s(phase: BandwidthPhase) -> float:
+    """Seconds of one whole file; by Little's law where the engine does not time files."""
+    if phase.file_ns is not None:
+        return phase.file_ns.mean / 1e9
+    return phase.readers / phase.files_per_s if phase.files_per_s else 0.0
+
+
+def _notes(phase: BandwidthPhase) -> tuple[str, ...]:
+    found: list[str] = []
+    foreign = phase.foreign_bytes_per_s or 0.0
+    if foreign > FOREIGN_FROM * phase.bw_bytes:
+        found.append(f"other processes read {format_rate(foreign)} from it meanwhile")
+    if not phase.settled:
+        found.append("the rate had not settled")
+    return tuple(found)

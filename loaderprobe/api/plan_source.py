@@ -1,0 +1,131 @@
+"""What a plan is made from: the configuration of a sweep that fits, or a bandwidth result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
+from loaderprobe.analyze.plan.from_sweep import workload_of
+from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.plan.workload import Workload
+from loaderprobe.api.load import Run, load
+from loaderprobe.api.values import PathLike
+from loaderprobe.compute.emulated import parse_rate
+from loaderprobe.errors import BadValue, DamagedRun
+from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.plan import PlanSource, Quantity
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.store.results import read_bandwidth
+from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.units import join_words
+
+IMAGENET_BYTES = 110_000.0
+"""Mean size of ImageNet's training images: without a choice, the data set nearest to it is planned for."""
+MEASURED = "measured"
+Accelerator = tuple[str, Quantity]
+"""Its name and its rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the plan's figures come from."""
+
+    workload: Workload
+    source: PlanSource
+
+
+def find(run: Run | BandwidthReport | PathLike, data: str | None, kind: str | None) -> Found:
+    """The workload in a run or in a bandwidth result. Raises BadValue where there is none that fits."""
+    if isinstance(run, BandwidthReport):
+        return _of_bandwidth(run, run.path, data, kind)
+    if isinstance(run, Run):
+        return _of_sweep(run, data, kind)
+    path = Path(run)
+    if path.is_dir():
+        return _of_sweep(load(path), data, kind)
+    return _of_bandwidth(read_bandwidth(path), str(path), data, kind)
+
+
+def accelerator_of(kind: str) -> Accelerator:
+    """An accelerator by its name, or by its images/s. Raises BadValue."""
+    name = kind.removeprefix("emulated:")
+    rate, source = parse_rate(name)
+    return name, known(rate, "images/s", "given", source)
+
+
+def _of_bandwidth(report: BandwidthReport, path: str, data: str | None, kind: str | None) -> Found:
+    if kind in (None, MEASURED):
+        raise BadValue("a bandwidth result has no accelerator", hint="name one: --kind mlperf-h100, or its images/s")
+    if data is not None:
+        raise BadValue("a bandwidth result has no data sets to choose from", hint="leave --data out")
+    assert kind is not None
+    name, rate = accelerator_of(kind)
+    workload = workload_of_bandwidth(report, name, rate)
+    source = PlanSource(
+        kind="bandwidth", path=path, data=report.path, other_data=(), accelerator=name, configuration=""
+    )
+    return Found(workload=workload, source=source)
+
+
+def _of_sweep(run: Run, data: str | None, kind: str | None) -> Found:
+    rows = [row for row in run.report().summary.configurations if row.verdict is not None]
+    if not rows:
+        raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
+    label, others = _choose_data(run, rows, data)
+    rows = [row for row in rows if row.config.resolution == label]
+    other = None if kind in (None, MEASURED) else accelerator_of(str(kind))
+    row = _choose_row(rows, kind, other)
+    measurement = run.directory.result(row.key)
+    assert isinstance(measurement, Measurement) and row.verdict is not None
+    ceiling = _ceiling(run.directory, row.config.data)
+    files = run.directory.files(row.config.data)
+    own = row.config.compute.name.removeprefix("emulated:")
+    planned = None if other is None or (row.emulated and own == other[0]) else other
+    workload = workload_of(measurement, row.verdict, files, ceiling, planned)
+    source = PlanSource(
+        kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
+        configuration=row.config.title(),
+    )  # fmt: skip
+    return Found(workload=workload, source=source)
+
+
+def _choose_data(run: Run, rows: Sequence[ConfigurationRow], data: str | None) -> tuple[str, tuple[str, ...]]:
+    """(label, the other labels); without a choice, the set whose files are nearest to ImageNet's in size."""
+    labels = list(dict.fromkeys(row.config.resolution for row in rows))
+    if data is None:
+        sizes = {each.label: each.mean_size_bytes for each in run.report().summary.run.data}
+        chosen = min(labels, key=lambda label: abs(math.log(max(sizes.get(label, 1.0), 1.0) / IMAGENET_BYTES)))
+    elif data in labels:
+        chosen = data
+    else:
+        raise BadValue(f"the run has no measured data set '{data}'", hint=f"use --data {join_words(labels, 'or')}")
+    return chosen, tuple(label for label in labels if label != chosen)
+
+
+def _choose_row(rows: Sequence[ConfigurationRow], kind: str | None, other: Accelerator | None) -> ConfigurationRow:
+    """The fastest training, cold if there is one, on the accelerator that is asked for or on the fastest."""
+    if kind == MEASURED:
+        rows = [row for row in rows if not row.emulated]
+        if not rows:
+            raise BadValue("no accelerator was measured in this run", hint="name one: --kind mlperf-h100")
+    if other is not None:
+        rows = [row for row in rows if row.config.compute.name == f"emulated:{other[0]}"] or list(rows)
+    else:
+        fastest = max(rows, key=_compute_rate).config.compute.name
+        rows = [row for row in rows if row.config.compute.name == fastest]
+    return max(rows, key=lambda row: (row.config.cache != "warm", row.images_per_s.value if row.images_per_s else 0.0))
+
+
+def _compute_rate(row: ConfigurationRow) -> float:
+    return (row.verdict.rates_images_per_s.compute if row.verdict else None) or 0.0
+
+
+def _ceiling(run: RunDirectory, fingerprint: str) -> StorageCeiling | None:
+    try:
+        return run.ceiling(fingerprint)
+    except DamagedRun as error:
+        return StorageCeiling(data=fingerprint, phases=(), missing=f"{error.file} {error.reason}")

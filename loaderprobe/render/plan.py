@@ -1,0 +1,212 @@
+"""The storage plan as a page: the answer and the test first, then what they rest on; and as JSON with its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from loaderprobe.records.plan import (
+    PLAN_SCHEMA,
+    PLAN_VERSION,
+    CacheSize,
+    LedgerEntry,
+    Lever,
+    Need,
+    PlanReport,
+    Quantity,
+    Supply,
+)
+from loaderprobe.render import plan_words as words
+from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.wording import MISSING, percent
+from loaderprobe.units import format_bytes, format_rate
+
+
+def plan_json(plan: PlanReport) -> str:
+    """The plan, indented, ending with a newline. What is not known is null, or refused with a reason."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n"
+
+
+def plan_schema() -> str:
+    """The JSON Schema (2020-12) of `plan --json`."""
+    _, definitions = msgspec.json.schema_components([PlanReport], ref_template="#/$defs/{name}")
+    whole: dict[str, Any] = definitions.pop("PlanReport")
+    whole["title"] = f"{PLAN_SCHEMA} {PLAN_VERSION}"
+    whole["properties"]["schema"] = {"const": PLAN_SCHEMA}
+    whole["properties"]["schema_version"] = {"const": PLAN_VERSION}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions}
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
+
+
+def need_columns(plan: PlanReport) -> dict[str, list[object]]:
+    """Columns by name, an entry for each need."""
+
+    def value(quantity: Quantity | None) -> float | None:
+        return None if quantity is None else quantity.value
+
+    return {
+        "need": [need.name for need in plan.needs],
+        "unit": [need.at_utilization.unit for need in plan.needs],
+        "at_utilization": [need.at_utilization.value for need in plan.needs],
+        "low": [need.at_utilization.low for need in plan.needs],
+        "high": [need.at_utilization.high for need in plan.needs],
+        "at_most": [need.at_most.value for need in plan.needs],
+        "to_buy": [value(need.to_buy) for need in plan.needs],
+        "node": [value(need.node) for need in plan.needs],
+        "label": [words.label(need.at_utilization) for need in plan.needs],
+    }
+
+
+def plan_document(plan: PlanReport) -> Document:
+    """The page."""
+    return Document(
+        title=f"Storage plan for {words.accelerators(plan)}",
+        sections=tuple(section for section in _sections(plan) if section.parts),
+    )
+
+
+def _sections(plan: PlanReport) -> Iterator[Section]:
+    test = Item(subject="Test on delivery", text=words.delivery_words(plan))
+    first = tuple(Paragraph(text=sentence, strong=True) for sentence in words.answer(plan))
+    yield Section(parts=(*first, test, Command(text=words.delivery_command(plan))))
+    yield Section(title=f"What {plan.asked.accelerators:,} accelerators need", parts=(_needs(plan),))
+    yield Section(title="What storage gives", parts=tuple(_supplies(plan)))
+    yield Section(title="Epochs and caches", parts=tuple(_epochs(plan)))
+    late = words.late_words(plan)
+    yield Section(title="Stragglers", parts=(Paragraph(text=f"{late[0].upper()}{late[1:]}."),) if late else ())
+    yield Section(title="What lowers the need", parts=tuple(_levers(plan)))
+    yield Section(title="What this rests on", parts=tuple(_ledger(plan)))
+    yield Section(title="The test on delivery", parts=tuple(_test(plan)))
+    refused = tuple(Item(subject=each.name.replace("_", " "), text=each.reason) for each in plan.refused)
+    yield Section(title="Not said, and why", parts=refused)
+    uncovered = [Item(subject=subject, text=text) for subject, text in words.NOT_COVERED]
+    yield Section(title="Not covered", parts=tuple(uncovered))
+    notes = tuple(Paragraph(text=note) for note in plan.notes)
+    made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {words.from_words(plan)}"
+    yield Section(parts=(*notes, Paragraph(text=made)))
+
+
+def _needs(plan: PlanReport) -> Table:
+    node = min(plan.asked.per_node, plan.asked.accelerators)
+    head = ("", f"at {percent(plan.asked.utilization)}", "at most", "to buy", f"node of {node}", "derived from")
+    return Table(head=head, lines=tuple(_need_line(need) for need in plan.needs), right=frozenset({1, 2, 3, 4}))
+
+
+def _need_line(need: Need) -> tuple[str, ...]:
+    cells = [
+        MISSING if each is None else words.plain(each)
+        for each in (need.at_utilization, need.at_most, need.to_buy, need.node)
+    ]
+    return words.NEED[need.name], cells[0] + words.spread(need.at_utilization), *cells[1:], need.at_utilization.weakest
+
+
+def _supplies(plan: PlanReport) -> Iterator[Part]:
+    lines = [line for supply in plan.supplies for line in _supply_lines(supply)]
+    if lines:
+        head = ("storage", "first to give out", "limit", "need", "feeds", "label")
+        yield Table(head=head, lines=tuple(lines), right=frozenset({2, 3, 4}))
+    for supply in plan.supplies:
+        notes = words.supply_notes(supply, plan.asked.nodes)
+        if notes:
+            yield Item(subject=supply.name, text="; ".join(notes))
+
+
+def _supply_lines(supply: Supply) -> Iterator[tuple[str, ...]]:
+    for place, limit in enumerate(supply.limits):
+        least = ">= " if limit.at_least else ""
+        yield (
+            "" if place else supply.name,
+            words.RESOURCE[limit.resource],
+            f"{least}{words.amount(limit.limit)}",
+            words.amount(limit.need),
+            f"{least}{words.grouped(limit.feeds)}",
+            limit.limit.label,
+        )
+
+
+def _epochs(plan: PlanReport) -> Iterator[Part]:
+    for subject, text in words.epochs_words(plan):
+        yield Item(subject=subject, text=text)
+    if plan.epochs.shares:
+        need = plan.need("read_bytes")
+        assert need
+        rate = need.at_utilization.value
+        lines = tuple(
+            (
+                str(each.epoch),
+                _share(each.cold_low, each.cold_high, percent),
+                _share(each.cold_low * rate, each.cold_high * rate, format_rate),
+            )
+            for each in plan.epochs.shares
+        )
+        yield Table(head=("epoch", "from storage", "need"), lines=lines, right=frozenset({0, 1, 2}))
+
+
+def _share(low: float, high: float, shown: Any) -> str:
+    ends = shown(low), shown(high)
+    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def _levers(plan: PlanReport) -> Iterator[Part]:
+    for lever in plan.levers:
+        if lever.name == "cache":
+            for size in lever.caches:
+                yield Item(subject=f"A cache on each node for {size.supply}", text=_cache(size))
+            continue
+        yield Item(subject=_lever_title(lever), text=_lever_text(lever))
+
+
+def _lever_title(lever: Lever) -> str:
+    shown = percent(lever.to) if lever.name == "utilization" else lever.to
+    return words.LEVER[lever.name].format(shown)
+
+
+def _lever_text(lever: Lever) -> str:
+    fed = [
+        f"{each.supply} feeds {words.grouped(each.feeds)}, then {words.RESOURCE[each.first_limit]} gives out"
+        for each in lever.feeds
+        if each.feeds is not None and each.first_limit is not None
+    ]
+    return "; ".join([f"{words.amount(lever.read_bytes)} and {words.grouped(lever.opens.value)} opens/s", *fed])
+
+
+def _cache(size: CacheSize) -> str:
+    need = f"it feeds all of them from the second epoch on with {percent(size.hits)} hits"
+    if size.pinned_bytes is None or size.page_bytes is None:
+        return f"{need}; for its size add --images"
+    return f"{need}: {format_bytes(size.pinned_bytes)} pinned, up to {format_bytes(size.page_bytes)} of page cache"
+
+
+def _ledger(plan: PlanReport) -> Iterator[Part]:
+    lines = tuple(_ledger_line(entry) for entry in plan.ledger)
+    yield Table(head=("figure", "value", "label", "source"), lines=lines, right=frozenset())
+    for entry in plan.ledger:
+        for scenario in entry.scenarios:
+            fed = "" if scenario.feeds is None else f"; {plan.supplies[0].name} feeds {words.grouped(scenario.feeds)}"
+            yield Item(
+                subject=f"With {percent(scenario.value)} of a limit in use",
+                text=f"buy {format_rate(scenario.read_bytes_to_buy)}{fed}",
+            )
+
+
+def _ledger_line(entry: LedgerEntry) -> tuple[str, ...]:
+    quantity = entry.quantity
+    return words.LEDGER[entry.name], words.ranged(quantity), words.label(quantity), quantity.source
+
+
+def _test(plan: PlanReport) -> Iterator[Part]:
+    test = plan.acceptance
+    yield Item(subject="Storage", text=words.delivery_words(plan))
+    yield Command(text=words.delivery_command(plan))
+    yield Paragraph(
+        text=f"{words.readers_words(plan)}. PATH: images of the planned size on the delivered storage, more than its "
+        "caches hold. Compare MB/s and files/s of the line with that number of readers; its cache must be cold."
+    )
+    if test.compute and test.workers:
+        yield Item(
+            subject="One accelerator on each node",
+            text=f"training must reach {percent(plan.asked.utilization)} of its rate (column used)",
+        )
+        yield Command(text=f"loaderprobe sweep PATH --workers {test.workers} --compute {test.compute}")

@@ -1,0 +1,184 @@
+"""`plan` on stored runs and bandwidth results: what is taken from them, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import loaderprobe
+from loaderprobe.api.bandwidth import Bandwidth
+from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.testing import example_location
+from tests.examples.bandwidth import example_bandwidth, example_phase
+from tests.stored import SMALL_FILES, stored_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """Emulated accelerators of 100,000 images/s on a disk of 20 MB/s; files of 100 kB."""
+    return stored_run(tmp_path / "run")
+
+
+def cold_bandwidth(**changes: Any) -> BandwidthReport:
+    """A ladder whose best step came from storage, below the limit of the probe."""
+    phases = (example_phase(1, 60e6), example_phase(8, 290e6), example_phase(16, 288e6))
+    return replace(example_bandwidth(), **({"phases": phases} | changes))
+
+
+def test_a_sweep_gives_its_rate_its_files_and_its_storage(run: RunDirectory) -> None:
+    """And is not touched: nothing is measured, nothing written."""
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    plan = loaderprobe.plan(run.path, accelerators=4)
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+    ledger = {entry.name: entry.quantity for entry in plan.ledger}
+    assert (ledger["rate"].value, ledger["rate"].label) == (100_000.0, "given")
+    assert (ledger["file_bytes"].value, ledger["file_bytes"].label) == (100_000.0, "measured")
+    assert ledger["cpu_s"].value == pytest.approx(0.004)
+    opens = plan.need("opens")
+    assert opens is not None and opens.at_utilization.value == pytest.approx(4 * 0.9 * 100_000)
+    # What the ladder handed over, times the 1.02 bytes that were read for each.
+    (supply,) = plan.supplies
+    assert supply.limits[0].limit.value == pytest.approx(20e6 * 1.02)
+    assert supply.feeds == pytest.approx(0.8 * 20e6 * 1.02 / (0.9 * 100_000 * 100_000 * 1.0), rel=0.05)
+
+
+def test_a_run_in_memory_and_its_path_are_planned_alike(run: RunDirectory) -> None:
+    """`load` first, or not."""
+    by_path, by_run = (loaderprobe.plan(each) for each in (run.path, loaderprobe.load(run.path)))
+    assert replace(by_path, created_utc="") == replace(by_run, created_utc="")
+
+
+def test_another_accelerator_replaces_the_rate_and_its_steps_are_unknown(run: RunDirectory) -> None:
+    """By name or by images/s; late steps of the measured one say nothing of it."""
+    plan = loaderprobe.plan(run.path, kind="mlperf-h100")
+    assert plan.source.accelerator == "mlperf-h100"
+    assert plan.ledger[0].quantity.value == pytest.approx(400 / 0.224)
+    assert "steps of this accelerator" in {each.name: each.reason for each in plan.refused}["stragglers"]
+    assert loaderprobe.plan(run.path, kind=2500).ledger[0].quantity.value == 2500
+    assert loaderprobe.plan(run.path, kind="emulated:2500").ledger[0].quantity.value == 2500
+
+
+def test_what_was_not_measured_is_a_bad_value(run: RunDirectory) -> None:
+    """A real accelerator in an emulated run; a data set that the run does not have."""
+    with pytest.raises(BadValue, match="no accelerator was measured"):
+        loaderprobe.plan(run.path, kind="measured")
+    with pytest.raises(BadValue, match="no measured data set '64x48'") as caught:
+        loaderprobe.plan(run.path, data="64x48")
+    assert "500x375" in caught.value.hint
+
+
+def test_a_measured_rate_has_the_interval_of_its_rounds(tmp_path: Path) -> None:
+    """From the segments whose batch stays on the device."""
+    run = stored_run(tmp_path / "run")
+    config = run.record.spec.configs[2]
+    made = run.result(config.key)
+    assert isinstance(made, Measurement)
+    trained = [segment for segment in made.segments if segment.activity == "train"]
+    resident = [
+        replace(segment, mode="resident", first_batch=-1, finished_ns=tuple(ns + ns * number // 100 for ns in stamps))
+        for number, segment in enumerate(trained)
+        if (stamps := segment.finished_ns)
+    ]
+    compute = replace(made.compute, specified_images_per_s=None, source="resident batch")
+    run.save(replace(made, segments=(*made.segments, *resident), compute=compute))
+    plan = loaderprobe.plan(run.path, kind="measured")
+    rate = plan.ledger[0].quantity
+    assert rate.label == "measured" and rate.low < rate.value < rate.high
+    opens = plan.need("opens")
+    assert opens is not None and opens.at_utilization.high > opens.at_utilization.value
+
+
+@pytest.mark.parametrize("cache", ["warm", "unproved", "mixed"])
+def test_a_ceiling_that_was_not_cold_feeds_nothing(run: RunDirectory, cache: str) -> None:
+    """The need stands; what the storage feeds is refused."""
+    phases = (example_phase(1, 20e6, cache=cache), example_phase(2, 20e6, cache=cache))
+    run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
+    plan = loaderprobe.plan(run.path)
+    assert plan.supplies == () and plan.need("read_bytes") is not None
+    assert "measured storage" in {each.name for each in plan.refused}
+
+
+def test_a_missing_or_damaged_ceiling_is_a_reason(run: RunDirectory) -> None:
+    """As a run that never measured one."""
+    path = run.path / "ceilings" / f"{SMALL_FILES.fingerprint}.json"
+    path.write_text("{")
+    reasons = {each.name: each.reason for each in loaderprobe.plan(run.path).refused}
+    assert "is damaged" in reasons["measured storage"]
+    path.unlink()
+    reasons = {each.name: each.reason for each in loaderprobe.plan(run.path).refused}
+    assert reasons["measured storage"] == "the ceiling of the storage was not measured"
+
+
+def test_a_ladder_that_still_rises_is_a_lower_bound(run: RunDirectory) -> None:
+    """More readers than the sweep had might get more."""
+    assert not loaderprobe.plan(run.path).supplies[0].at_least
+    phases = (example_phase(1, 20e6), example_phase(2, 40e6))
+    run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
+    assert loaderprobe.plan(run.path).supplies[0].at_least
+
+
+def test_a_bandwidth_result_is_planned_from_its_file_and_as_it_is(tmp_path: Path) -> None:
+    """Its files and its storage; workers and late steps are refused, and an accelerator must be named."""
+    file = tmp_path / "bandwidth.json"
+    file.write_text(bandwidth_json(cold_bandwidth()))
+    plan = loaderprobe.plan(file, kind="mlperf-h100", accelerators=16)
+    own = loaderprobe.plan(Bandwidth.of(cold_bandwidth()), kind="mlperf-h100", accelerators=16)
+    assert plan.needs == own.needs and plan.supplies == own.supplies
+    assert plan.supplies[0].limits[0].limit.value == pytest.approx(290e6 * 1.02, rel=1e-3)
+    assert {"workers", "cores", "stragglers"} <= {each.name for each in plan.refused}
+    with pytest.raises(BadValue, match="no accelerator"):
+        loaderprobe.plan(file)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"scratch": True}, "read in blocks"),
+        ({"mean_size_bytes": 0.0}, "are empty"),
+        ({"phases": (example_phase(1, 60e6, block_bytes=1 << 20),)}, "read in blocks"),
+    ],
+)
+def test_a_bandwidth_result_without_bytes_an_image_is_refused(changes: dict[str, Any], why: str) -> None:
+    """A scratch file, empty files, shards."""
+    with pytest.raises(BadValue, match=why):
+        loaderprobe.plan(cold_bandwidth(**changes), kind="mlperf-h100")
+
+
+def test_a_bandwidth_result_from_memory_feeds_nothing() -> None:
+    """tmpfs; and one in which nothing was measured."""
+    memory = replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")
+    for report in (cold_bandwidth(location=memory), cold_bandwidth(phases=())):
+        plan = loaderprobe.plan(report, kind="mlperf-h100")
+        assert plan.supplies == ()
+        assert "measured storage" in {each.name for each in plan.refused}
+
+
+def test_options_replace_what_was_measured(run: RunDirectory) -> None:
+    """Size, number and layout of the files, growth, and storages to compare, in the order given."""
+    plan = loaderprobe.plan(
+        run.path, accelerators=10, growth=1.1, mean_size="50kB", images="1.28M", layout="shards:100",
+        storage=["5GB/s,2ms", "fsx-lustre-250:24TiB"], cache="pinned:32GB", use="70%", nic="100Gb/s",
+    )  # fmt: skip
+    assert (plan.asked.accelerators, plan.asked.nic_bytes_per_s, plan.asked.use_given) == (11, 12.5e9, True)
+    opens = plan.need("opens")
+    assert opens is not None and opens.at_utilization.value == pytest.approx(11 * 0.9 * 100_000 / 100)
+    assert [supply.label for supply in plan.supplies] == ["measured", "given", "published"]
+    assert plan.epochs.cache_share == pytest.approx(0.5)
+
+
+def test_a_plan_shows_itself(run: RunDirectory) -> None:
+    """One line at the prompt, the page when printed, a frame of its needs, HTML in a notebook."""
+    plan = loaderprobe.plan(run.path)
+    assert repr(plan).startswith("<Plan: 8 ") and "\n" not in repr(plan)
+    assert str(plan).startswith("Storage plan for ") and plan.markdown().startswith("# Storage plan for ")
+    table = plan.to_frame()
+    assert list(table["need"]) == [need.name for need in plan.needs]
+    assert table["at_utilization"][0] == plan.needs[0].at_utilization.value
+    assert plan._repr_html_().count("<table>") >= 2

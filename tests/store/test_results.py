@@ -1,0 +1,68 @@
+"""Results in single JSON files: read back as they were written, and refused when they are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaderprobe.errors import BadValue
+from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.store.results import read_bandwidth
+from tests.examples.bandwidth import example_bandwidth
+
+
+def test_a_bandwidth_result_comes_back(tmp_path: Path) -> None:
+    """Equal to what was printed."""
+    file = tmp_path / "found.json"
+    file.write_text(bandwidth_json(example_bandwidth()))
+    assert read_bandwidth(file) == example_bandwidth()
+
+
+def _with(*path: str | int, value: Any) -> str:
+    tree = json.loads(bandwidth_json(example_bandwidth()))
+    place = tree
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return json.dumps(tree)
+
+
+BAD = {
+    "empty": "",
+    "no JSON": "MB/s",
+    "a list": "[]",
+    "another schema": '{"schema": "loaderprobe/summary", "schema_version": 6}',
+    "another version": _with("schema_version", value=1),
+    "a missing field": '{"schema": "loaderprobe/bandwidth", "schema_version": 2}',
+    "a wrong type": _with("mean_size_bytes", value="big"),
+    "a negative size": _with("mean_size_bytes", value=-1.0),
+    "a number beyond all": _with("phases", 0, "bw_bytes", value=1e300),
+    "infinity": _with("phases", 0, "bw_bytes", value=float("inf")),
+    "a negative rate": _with("phases", 0, "bw_bytes", value=-5.0),
+    "no readers": _with("phases", 0, "readers", value=0),
+    "a negative time": _with("phases", 0, "file_ns", "mean", value=-1.0),
+    "no amplification": _with("phases", 0, "amplification", value=0.0),
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_anything_else_is_a_bad_value_that_names_the_file(case: str, tmp_path: Path) -> None:
+    """With the command that writes such a file."""
+    file = tmp_path / "found.json"
+    file.write_text(BAD[case])
+    with pytest.raises(BadValue, match=r"found\.json") as caught:
+        read_bandwidth(file)
+    assert "bandwidth PATH --json" in caught.value.hint
+
+
+def test_a_file_that_is_not_there_is_a_bad_value(tmp_path: Path) -> None:
+    """And so is no text."""
+    with pytest.raises(BadValue, match="does not exist"):
+        read_bandwidth(tmp_path / "none.json")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadValue, match="no JSON"):
+        read_bandwidth(tmp_path / "bytes.json")
