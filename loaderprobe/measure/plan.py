@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.units import format_duration
 
-# What a configuration is given where nobody sets a budget: 15 of them then take less than 5 minutes.
+# What a configuration is given without --budget: 15 of them then take less than 5 minutes.
 USUAL_SECONDS = 18.0
 # Starting CUDA and ten batches of 256 images take longer.
 USUAL_SECONDS_ON_GPU = 40.0

@@ -237,7 +237,7 @@ class Acceptance:
     readers: int
     readers_from: Literal["workers", "reads_in_flight", "assumed"]
     bytes_per_s: float
-    """Handed over to the readers of one node."""
+    """Delivered to the readers of one node."""
     files_per_s: float | None
     """None for shards, of which blocks are read."""
     compute: str

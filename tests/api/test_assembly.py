@@ -112,6 +112,6 @@ def test_only_a_loader_that_knows_other_ways_is_asked_for_them() -> None:
 
 @pytest.mark.parametrize("changes", [{"decoder": "torchvision"}, {"pipeline": "crop"}])
 def test_the_gpu_decodes_in_its_own_way(changes: dict[str, str]) -> None:
-    """What tells the CPU how to decode is refused beside it."""
+    """The choice of a decoder on the CPU is refused beside it."""
     with pytest.raises(BadValue, match="gpu_decode"):
         example_config(gpu_decode=True, **changes)

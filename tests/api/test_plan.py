@@ -43,7 +43,7 @@ def test_a_sweep_gives_its_rate_its_files_and_its_storage(run: RunDirectory) -> 
     assert ledger["cpu_s"].value == pytest.approx(0.004)
     opens = plan.need("opens")
     assert opens is not None and opens.at_utilization.value == pytest.approx(4 * 0.9 * 100_000)
-    # What the ladder handed over, times the 1.02 bytes that were read for each.
+    # What the ladder delivered, times the 1.02 bytes that were read for each.
     (supply,) = plan.supplies
     assert supply.limits[0].limit.value == pytest.approx(20e6 * 1.02)
     assert supply.feeds == pytest.approx(0.8 * 20e6 * 1.02 / (0.9 * 100_000 * 100_000 * 1.0), rel=0.05)

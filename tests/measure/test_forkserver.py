@@ -65,7 +65,7 @@ def test_a_killed_child_is_told_by_its_signal(fork_server: ForkServer, tmp_path:
 
 
 def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(photographs: FileSet) -> None:
-    """Its child has died with it and is told so; the next child has a new forkserver."""
+    """Its child has died with it and says so; the next child has a new forkserver."""
     with forkserver() as killed:
 
         def kill(_: Event) -> None:

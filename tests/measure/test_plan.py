@@ -30,7 +30,7 @@ def test_a_complete_run_has_nothing_to_plan() -> None:
 
 
 def test_without_a_budget_it_says_how_long_it_takes() -> None:
-    """Nobody starts a sweep without knowing whether it takes minutes or an hour."""
+    """The plan says whether a sweep takes minutes or an hour."""
     assert "about 5 min 40 s; --budget" in told(21)
     assert "about 11 min 54 s; --budget" in told(21, thorough=True)
 

@@ -53,4 +53,4 @@ def _amplification(found: BandwidthReport) -> Quantity:
     best = found.best
     if best is None or best.amplification is None:
         return known(1.0, "x", "assumed", "bytes from storage were not counted")
-    return known(best.amplification, "x", "measured", "storage bytes over bytes handed over")
+    return known(best.amplification, "x", "measured", "storage bytes over bytes delivered")

@@ -97,7 +97,7 @@ def _file_bytes(files: FileSet) -> Quantity:
 def _amplification(verdict: Verdict) -> Quantity:
     if verdict.read_amplification is None:
         return known(1.0, "x", "assumed", "bytes from storage were not counted")
-    return known(verdict.read_amplification, "x", "measured", "storage bytes over bytes handed over")
+    return known(verdict.read_amplification, "x", "measured", "storage bytes over bytes delivered")
 
 
 def _worker_times(
