@@ -32,7 +32,7 @@ from loaderprobe.records.verdict import Ablations
 LEAST_ROUNDS = 3
 # After so many rounds that do not fit the model, the rest train without each resource: a third shows nothing new.
 DOUBTED_ROUNDS = 2
-# Where compute is the bottleneck by so much, one round is enough: rounds differ by a factor of 2 at most on a busy machine.
+# Where compute leads by so much, one round is enough: rounds differ by a factor of 2 at most on a busy machine.
 SETTLED_LEAD = 5.0
 # What is still ambiguous then gets so many times the rounds, and after that stays what it is.
 MOST_TIMES = 2
@@ -157,7 +157,7 @@ def _cannot_matter(found: Experiments) -> bool:
 
 
 def _settled(found: Experiments) -> bool:
-    """True when compute is the bottleneck so clearly, and training is so near what the parts predict, that nothing is open."""
+    """True when compute leads so far, and training is so near what the parts predict, that nothing is open."""
     compute = found.speedups.get("compute")
     fits = _doubt_of_the_whole(found) < 1 and found.free_input_speedup < WORTH and not found.met_warm
     return fits and compute is not None and compute.value >= SETTLED_LEAD
