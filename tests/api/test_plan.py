@@ -17,13 +17,13 @@ from loaderprobe.render.bandwidth import bandwidth_json
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_location
 from tests.examples.bandwidth import example_bandwidth, example_phase
-from tests.stored import SMALL_FILES, stored_run
+from tests.stored import SMALL_FILES, full_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     """Emulated accelerators of 100,000 images/s on a disk of 20 MB/s; files of 100 kB."""
-    return stored_run(tmp_path / "run")
+    return full_run(tmp_path / "run")
 
 
 def cold_bandwidth(**changes: Any) -> BandwidthReport:
@@ -76,7 +76,7 @@ def test_what_was_not_measured_is_a_bad_value(run: RunDirectory) -> None:
 
 def test_a_measured_rate_has_the_interval_of_its_rounds(tmp_path: Path) -> None:
     """From the segments whose batch stays on the device."""
-    run = stored_run(tmp_path / "run")
+    run = full_run(tmp_path / "run")
     config = run.record.spec.configs[2]
     made = run.result(config.key)
     assert isinstance(made, Measurement)

@@ -14,13 +14,13 @@ from typer.testing import CliRunner, Result
 from loaderprobe.cli.app import app
 from loaderprobe.render.bandwidth import bandwidth_json
 from tests.examples.bandwidth import example_bandwidth
-from tests.stored import stored_run
+from tests.stored import full_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A stored run of three measured configurations."""
-    yield stored_run(tmp_path_factory.mktemp("stored") / "run").path
+    yield full_run(tmp_path_factory.mktemp("stored") / "run").path
 
 
 def plan(*arguments: object) -> Result:

@@ -14,7 +14,7 @@ from loaderprobe.analyze.verdict.disk import NEAR_CEILING
 from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round, segments_of
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.verdict import Verdict

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import MeasuredStorage
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
-from loaderprobe.records.config import FileSet
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import Quantity
 from loaderprobe.units import format_rate
@@ -85,7 +85,7 @@ def _mean_s(phase: BandwidthPhase) -> float:
 
 def _notes(phase: BandwidthPhase) -> tuple[str, ...]:
     found: list[str] = []
-    foreign = phase.foreign_bytes_per_s or 0.0
+    foreign = phase.other_bytes_per_s or 0.0
     if foreign > FOREIGN_FROM * phase.bw_bytes:
         found.append(f"other processes read {format_rate(foreign)} from it meanwhile")
     if not phase.settled:
