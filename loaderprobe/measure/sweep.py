@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,6 +16,8 @@ from loaderprobe.store.run_directory import RunDirectory
 
 # Of a budget; a round that has begun is ended, and the storage is measured after it.
 DEALT = 0.95
+# Of its usual time a configuration has this much in any case, whatever earlier ones took.
+LEAST_SHARE = 0.5
 # Seconds beyond the whole budget until a child runs into the timeout.
 GRACE_S = 30.0
 
@@ -48,15 +50,16 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
     """Measure the pending configurations of `run`, and store each result at once.
 
     The budget is divided evenly over the remaining configurations, so after a slow one the later ones get
-    shorter segments. Configurations that have not begun when it is spent stay pending. Without a budget each gets
-    its usual time, unless all is to be measured. On KeyboardInterrupt all results are kept.
+    shorter segments. Configurations that have not begun when it is spent stay pending. Without a budget the
+    usual times of all are divided so, and none is left out; nothing is divided where all is to be measured. On
+    KeyboardInterrupt all results are kept.
     """
     todo = pending(run)
     spec = run.record.spec
     start_ns = clock.now_ns()
     for index, config in enumerate(todo):
         spent_s = (clock.now_ns() - start_ns) / 1e9
-        budget_s = _dealt_s(spec, config, spent_s, len(todo) - index)
+        budget_s = _dealt_s(spec, todo, index, spent_s)
         if budget_s is not None and budget_s <= 0:
             return
         usual_s = spent_s / index if index else budget_s or expected_seconds(spec, config)
@@ -92,11 +95,15 @@ def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: 
         run.save(run_one(order, clock=clock, time_limit_s=limit_s, on_event=report))
 
 
-def _dealt_s(spec: SweepSpec, config: RunConfig, spent_s: float, left: int) -> float | None:
-    """Seconds for the next configuration, with it `left` of them; None where it may take all it needs."""
+def _dealt_s(spec: SweepSpec, todo: Sequence[RunConfig], index: int, spent_s: float) -> float | None:
+    """Seconds for the configuration of this index; None where it may take all it needs."""
+    left = len(todo) - index
     if spec.budget_s is not None:
         return (DEALT * spec.budget_s - spent_s) / left
-    return None if spec.thorough else usual_seconds(config)
+    if spec.thorough:
+        return None
+    usual_s = sum(usual_seconds(config) for config in todo)
+    return max(LEAST_SHARE * usual_s / len(todo), (usual_s - spent_s) / left)
 
 
 def _without_files(config: RunConfig, error: DamagedRun) -> RunFailure:

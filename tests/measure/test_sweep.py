@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.plan import USUAL_SECONDS
 from loaderprobe.measure.sweep import Progress, pending, sweep
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -37,15 +36,17 @@ def made_run(tmp_path: Path, **options: Any) -> RunDirectory:
 
 
 class Runner:
-    """Stands in for the child process; takes 10 s a configuration on the clock."""
+    """Stands in for the child process; takes `takes_s` a configuration on the clock."""
 
-    def __init__(self, clock: FakeClock, measure_fake: Measure, fails: tuple[int, ...] = ()) -> None:
-        self.clock, self.measure_fake, self.fails = clock, measure_fake, fails
+    def __init__(
+        self, clock: FakeClock, measure_fake: Measure, fails: tuple[int, ...] = (), takes_s: float = 10
+    ) -> None:
+        self.clock, self.measure_fake, self.fails, self.takes_s = clock, measure_fake, fails, takes_s
         self.orders: list[Order] = []
 
     def __call__(self, order: Order, *, on_event: Any, **_: Any) -> Measurement | RunFailure:
         self.orders.append(order)
-        self.clock.sleep(10)
+        self.clock.sleep(self.takes_s)
         on_event(Event(stage="half", done=1, total=2))
         config = order.config
         if config.loader.workers in self.fails:
@@ -94,13 +95,16 @@ def test_the_budget_is_dealt_out_over_what_is_left(run_directory: RunDirectory, 
     assert [order.budget_s for order in runner.orders] == pytest.approx([95 / 3, 85 / 2, 75])
 
 
-@pytest.mark.parametrize(("thorough", "budgets"), [(False, [USUAL_SECONDS] * 3), (True, [None] * 3)])
-def test_without_a_budget_each_has_its_usual_time(
-    tmp_path: Path, measure_fake: Measure, thorough: bool, budgets: list[float | None]
+@pytest.mark.parametrize(
+    ("thorough", "takes_s", "budgets"),
+    [(False, 10, [18, 22, 34]), (False, 40, [18, 9, 9]), (True, 10, [None, None, None])],
+)
+def test_without_a_budget_the_usual_times_are_dealt_out(
+    tmp_path: Path, measure_fake: Measure, thorough: bool, takes_s: float, budgets: list[float | None]
 ) -> None:
-    """And as much as it needs where everything is to be measured; none is left out."""
+    """None is left out, whatever the others took; where everything is to be measured, each has what it needs."""
     clock = FakeClock()
-    runner = Runner(clock, measure_fake)
+    runner = Runner(clock, measure_fake, takes_s=takes_s)
     sweep(made_run(tmp_path, budget_s=None, thorough=thorough), clock=clock, on_progress=lambda _: None, run_one=runner)
     assert [order.budget_s for order in runner.orders] == budgets
 
