@@ -46,7 +46,7 @@ def verdict(
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     return Verdict(
-        images_per_s=training_interval(found.end_to_end, trained),
+        images_per_s=training_interval(found.end_to_end, trained, measurement.config.loader.workers),
         rates_images_per_s=rates,
         speedups=Speedups(**{field.name: found.speedups.get(field.name) for field in fields(Speedups)}),
         predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,

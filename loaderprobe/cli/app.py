@@ -21,6 +21,7 @@ QUESTION = (
 
 app = typer.Typer(
     help=QUESTION,
+    epilog="Your own DataLoader: loaderprobe.diagnose(loader, step) in Python; loaderprobe explain diagnose.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

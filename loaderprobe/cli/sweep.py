@@ -120,7 +120,7 @@ def sweep(
         float | None,
         typer.Option(
             help="Seconds for the whole sweep. The rest is left for --resume.",
-            show_default="18 a configuration, 40 with a GPU",
+            show_default="17 a configuration, 40 with a GPU",
             rich_help_panel=MEASURING,
         ),
     ] = None,

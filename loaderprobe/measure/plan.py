@@ -9,13 +9,11 @@ from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.units import format_duration
 
 # What a configuration is given without --budget: 15 of them then take less than 5 minutes.
-USUAL_SECONDS = 18.0
+USUAL_SECONDS = 17.0
 # Starting CUDA and ten batches of 256 images take longer.
 USUAL_SECONDS_ON_GPU = 40.0
 COMPILE_SECONDS = 180.0
 USUAL_ROUNDS = 3
-# Of the usual time, on average: some verdicts are clear after one round.
-TAKEN = 0.9
 # Start of Python, torch and the workers: 4 s on two idle cores.
 START_SECONDS = 4.0
 # A segment with its flush and its eviction, on average over resolutions and worker counts.
@@ -83,5 +81,5 @@ def usual_seconds(config: RunConfig) -> float:
 def expected_seconds(spec: SweepSpec, config: RunConfig) -> float:
     """What it is expected to take without a budget, in seconds."""
     if not spec.thorough:
-        return TAKEN * usual_seconds(config)
+        return usual_seconds(config)
     return START_SECONDS + config.rounds * (SCREENING_SEGMENTS + ABLATION_SEGMENTS) * SEGMENT_SECONDS

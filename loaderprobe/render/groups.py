@@ -44,8 +44,12 @@ class Group:
         ceiling = self.ceiling_images_per_s
         if ceiling is None:
             return "not measured"
-        origin = "specified, not measured" if self.emulated else "measured"
-        return f"{rate(ceiling)} images/s ({origin})"
+        if self.emulated:
+            return f"{rate(ceiling)} images/s (specified, not measured)"
+        rates = [row.verdict.rates_images_per_s.compute for row in self.rows if row.verdict]
+        least = min(value for value in rates if value is not None)
+        known = rate(ceiling) if rate(least) == rate(ceiling) else f"{rate(least)} to {rate(ceiling)}"
+        return f"{known} images/s (measured)"
 
     @property
     def title(self) -> str:

@@ -27,6 +27,7 @@ HOW_TO_READ = (
 )
 
 EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
+CPU_NOTE = "Training ran on a CPU: nothing follows for a GPU."
 
 _SIDES = (
     ("input", "{} input-bound"),

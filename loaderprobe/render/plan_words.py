@@ -84,8 +84,8 @@ def _feeds(supply: Supply, asked: Asked) -> str:
         return f"{name}: no limit of it is known."
     what = RESOURCE[supply.first_limit]
     if supply.feeds >= asked.accelerators:
-        return f"{name} feeds all {asked.accelerators:,}: {feeds(supply)}; first to give out: {what}."
-    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}; first to give out: {what}."
+        return f"{name} is enough: it feeds {feeds(supply)}, then {what} gives out."
+    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}, then {what} gives out."
 
 
 def feeds(supply: Supply) -> str:

@@ -14,6 +14,7 @@ from loaderprobe.render.groups import Group, full_label, groups
 from loaderprobe.render.markdown import escaped as _escaped
 from loaderprobe.render.markdown import pipe_table as _pipe_table
 from loaderprobe.render.overview import (
+    CPU_NOTE,
     EMULATED_NOTE,
     HOW_TO_READ,
     counts,
@@ -70,6 +71,8 @@ class MarkdownReport:
             blocks.append(f"**{_escaped(full_label(row, report))}:** {_escaped(sentence([row.bound]))}")
         if any(row.emulated for row in report.summary.configurations):
             blocks.append(f"> {EMULATED_NOTE}")
+        if any(row.config.compute.kind == "cpu" for row in report.summary.configurations):
+            blocks.append(f"> {CPU_NOTE}")
         for group in groups(report):
             blocks += _group_blocks(report, group)
         blocks += _section("Failed", without_figures(report, "failed"))

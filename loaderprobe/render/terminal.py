@@ -11,7 +11,7 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.figures import shown
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
-from loaderprobe.render.overview import EMULATED_NOTE, counts, missing, notes, sentences, without_figures
+from loaderprobe.render.overview import CPU_NOTE, EMULATED_NOTE, counts, missing, notes, sentences, without_figures
 from loaderprobe.render.page import Page
 from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.wording import (
@@ -112,12 +112,15 @@ class TerminalReport:
         rows = report.summary.configurations
         page.gap()
         page.paragraph(
-            "used: training over compute alone. MB/s: read from storage. of max: MB/s over the storage's ceiling at "
-            "this concurrency. speed-up if free: of training, if that resource cost nothing." + _estimated(rows),
+            "used: training over compute alone of the same row. MB/s: read from storage. of max: MB/s over the "
+            "storage's ceiling at this concurrency. speed-up if free: of training, if that resource cost nothing."
+            + _estimated(rows),
             style="dim",
         )
         if any(row.emulated for row in rows):
             page.paragraph(EMULATED_NOTE, style="dim")
+        if any(row.config.compute.kind == "cpu" for row in rows):
+            page.paragraph(CPU_NOTE, style="dim")
 
 
 def _estimated(rows: tuple[ConfigurationRow, ...]) -> str:

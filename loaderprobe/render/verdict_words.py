@@ -214,7 +214,7 @@ def _largest_speedup(facts: Facts) -> str:
         it = "it" if not facts.alone else "the loader"
         return f"{facts.runs}; {FREE[resource]} would make {it} {facts.times('speedup', 'how')}"
     if not facts.has("input"):
-        return f"{facts.runs}; the loader alone is {facts.number('speedup')} times as fast"
+        return f"{facts.runs}; the loader alone is {facts.number('speedup')} times as fast as training"
     device = f"A faster device would make it up to {facts.times('speedup', 'how')}"
     resource = facts.text("input")
     free = FREE.get(resource, f"no wait for {NOUN[resource]}")
@@ -267,7 +267,9 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     "no_speedup": _no_speedup,
     "no_complete_round": lambda facts: "no round measured both the loader and training",
     "files_were_warm": lambda facts: facts.text("because"),
-    "one_round_does_not_fit": lambda facts: f"{_of_prediction(facts)} in the only round, which gives no noise band",
+    "one_round_does_not_fit": lambda facts: (
+        f"{_of_prediction(facts)} in the only round there was time for; a larger --budget gives more rounds"
+    ),
     "outside_noise_band": lambda facts: (
         f"{_of_prediction(facts)}, outside the noise band: the model does not fit this run"
     ),

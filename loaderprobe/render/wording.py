@@ -131,11 +131,12 @@ def named_resources(row: ConfigurationRow) -> tuple[str, ...]:
 
 
 def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
-    """The speed-ups that the verdict names: its cause's, both candidates' of `either`, else the largest."""
+    """The speed-ups that the verdict names: its cause's, both candidates' of `either`, none of `inconclusive`."""
     known = {resource: speedup for resource in RESOURCES if (speedup := speedup_of(row, resource))}
     named = named_resources(row)
     chosen = [resource for resource in named if resource in known]
-    if not chosen and known:
+    inconclusive = row.verdict is not None and row.verdict.bound.cause == "inconclusive"
+    if not chosen and known and not inconclusive:
         chosen = [max(known, key=lambda resource: known[resource].value)]
     return tuple((resource, known[resource]) for resource in chosen)
 

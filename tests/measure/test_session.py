@@ -159,17 +159,6 @@ def test_a_warm_configuration_has_no_storage_speedup(measure_fake: Measure) -> N
     assert judged.cold_fraction == pytest.approx(0)
 
 
-def test_a_single_round_has_the_interval_of_its_steps(measure_fake: Measure) -> None:
-    """The rate of one round is no exact figure where its steps vary: two workers give two batches at a time."""
-    service = Service(cpu_s=0.001, blocked_s=0.001)
-    once, steady = (
-        verdict(measure_fake(service, rounds=1, compute=compute)).images_per_s
-        for compute in ("emulated-sync:1e6", "emulated-sync:100")
-    )
-    assert 0 < once.high - once.value < once.value
-    assert steady.high - steady.value < 0.01 * steady.value
-
-
 def test_the_first_batch_is_apart(measure_fake: Measure) -> None:
     """The wait for it is reported, and is in no segment."""
     measurement = measure_fake(Service(cpu_s=0.002))

@@ -85,7 +85,8 @@ def test_sentences_are_short_and_whole(each: Bound) -> None:
         ),
         (
             largest("compute", device="measured", utilization=0.99, speedup=3.31),
-            "Compute-bound: training reaches 99 % of compute alone; the loader alone is 3.31 times as fast.",
+            "Compute-bound: training reaches 99 % of compute alone; the loader alone is 3.31 times as fast as "
+            "training.",
         ),
         (
             bound("inconclusive", "outside_noise_band", predicted_share=0.69, noise_band=0.1),

@@ -17,6 +17,8 @@ NS = 1e9
 HELPERS_AT_LEAST = 0.1
 # Waiting for less of a worker's time explains no waiting for a lock.
 HELD_AT_LEAST = 0.05
+# Fewer have no useful spread: Student's factor of two rounds is 12.7.
+LEAST_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,15 +132,26 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
 
-def training_interval(rates: Mapping[int, float], segments: Sequence[Segment]) -> Interval:
-    """The rate with its 95 % interval over rounds; of a single round, by how its steps vary."""
+def training_interval(rates: Mapping[int, float], segments: Sequence[Segment], workers: int) -> Interval:
+    """The rate with its 95 % interval over rounds.
+
+    Two rounds have no useful spread, so their difference stands in; one has that of its steps, `workers` at a time,
+    since batches come in such groups.
+    """
     found = interval(list(rates.values()))
-    if len(rates) != 1 or len(segments) != 1:
+    if len(rates) >= LEAST_ROUNDS or len(segments) != len(rates):
         return found
-    begins = (*segments[0].begin_ns, segments[0].closed_ns)
-    steps = [(end - begin) / NS for begin, end in pairwise(begins)]
-    half = found.value * half_width_in_time(steps) / mean(steps) if sum(steps) else 0.0
+    half = max(rates.values()) - min(rates.values())
+    if len(segments) == 1:
+        half = found.value * _spread_of_steps(segments[0], max(workers, 1))
     return replace(found, low=max(0.0, found.value - half), high=found.value + half)
+
+
+def _spread_of_steps(segment: Segment, period: int) -> float:
+    """Half the 95 % interval of the mean time of `period` steps, as a share of it; 0 with fewer than three of them."""
+    stamps = (*segment.begin_ns, segment.closed_ns)[::period]
+    times = [(end - begin) / NS for begin, end in pairwise(stamps)]
+    return half_width_in_time(times) / mean(times) if len(times) >= LEAST_ROUNDS and sum(times) else 0.0
 
 
 def parent_overhead_s(segments: Iterable[Segment]) -> float:
