@@ -19,7 +19,7 @@ from tests.planted.files import random_files
 from tests.planted.fixtures import PlantDisk
 from tests.planted.slow_disk import SlowDisk
 
-PROGRAM = (sys.executable, "-m", "loaderprobe.cli")
+PROGRAM = (sys.executable, "-m", "loaderprobe")
 
 
 def _run(disk: SlowDisk, *arguments: object) -> dict[str, Any]:
