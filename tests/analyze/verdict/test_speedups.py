@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rates import training_interval
 from loaderprobe.analyze.verdict.rule import OPEN_LEAD, WORTH
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -298,18 +297,3 @@ def test_a_device_that_training_keeps_busy_leaves_nothing_for_the_input() -> Non
     found = run_experiments(run(alike(baseline=57, training=60), Cost(cpu_s=0.017, blocked_s=0.0175), compute=60))
     assert found.speedups["preprocessing"].value == pytest.approx(1.0)
     assert found.free_input_speedup == pytest.approx(1.0)
-
-
-def test_few_rounds_have_an_interval_that_says_something() -> None:
-    """Of one, by its steps, a worker's turn each; of two, by how far they are apart; of three, Student's."""
-    segment = run(alike(1, baseline=100), Cost()).segments[0]
-    uneven = tuple(round(step * 1e8 + (step % 3) * 4e7) for step in range(segment.steps))
-    stamps = dict.fromkeys(("begin_ns", "ready_ns", "copied_ns", "end_ns"), uneven)
-    single = replace(segment, **stamps, finished_ns=(), closed_ns=round(segment.steps * 1e8 + 4e7))
-    by_step, by_turn = (training_interval({0: 160.0}, [single], workers) for workers in (1, 3))
-    assert 0 < by_step.high - by_step.value < by_step.value
-    assert by_turn.high == by_turn.value
-    two = training_interval({0: 100.0, 1: 110.0}, [segment, segment], 2)
-    assert (two.low, two.value, two.high) == (95.0, 105.0, 115.0)
-    three = training_interval({0: 100.0, 1: 110.0, 2: 105.0}, [segment] * 3, 2)
-    assert three.high - three.value == pytest.approx(4.303 * 5 / 3**0.5)
