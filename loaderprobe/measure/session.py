@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from loaderprobe.measure.pace import BLOCKED_SHARE, Pace, pace_for
+from loaderprobe.measure.pace import BLOCKED_SHARE, OVERHEAD, Pace, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.readiness import Readiness
 from loaderprobe.measure.segments import Steps, blocked_share, flush, load_only, train, train_resident
@@ -28,6 +28,7 @@ from loaderprobe.records.measurement import (
     Series,
 )
 from loaderprobe.records.timeline import Timeline
+from loaderprobe.stats import mean
 
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
 WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
@@ -63,6 +64,7 @@ class Session:
     """False when batches hold no images."""
     _batches: Iterator[Any] = field(init=False)
     _segments: list[Segment] = field(init=False, default_factory=list)
+    _took_s: dict[tuple[Mode, Activity], list[float]] = field(init=False, default_factory=dict)
     _notes: list[str] = field(init=False, default_factory=list)
     _pace: Pace = field(init=False)
     _resident: list[Any] = field(init=False, default_factory=list)
@@ -87,15 +89,16 @@ class Session:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
         self._begin()
         shuffle = random.Random(self.config.seed)
-        begun_ns = self.parts.clock.now_ns()
         for number in range(MOST_ROUNDS):
             plan = self._plan()
-            if not plan or not self._time_for(len(plan), begun_ns) or (number and not self._new_batches_for(plan)):
+            if not plan or not self._time_for(plan) or (number and not self._new_batches_for(plan)):
                 return
             total = max(self.config.rounds * len(plan), len(self._segments) + len(plan))
             for mode, activity in shuffle.sample(plan, len(plan)):
                 self.on_stage(f"round {number + 1}: {mode} {activity}", len(self._segments), total)
+                begun_ns = self.parts.clock.now_ns()
                 self._segments.append(self._segment(mode, activity, number))
+                self._took_s.setdefault((mode, activity), []).append((self.parts.clock.now_ns() - begun_ns) / 1e9)
 
     def profile(self) -> None:
         """Record the GPU in a profiler window outside all segments; or keep the reason why not."""
@@ -170,13 +173,17 @@ class Session:
     def _spent_s(self) -> float:
         return (self.parts.clock.now_ns() - self._started_ns) / 1e9
 
-    def _time_for(self, segments: int, begun_ns: int) -> bool:
-        """True when so many segments fit into the budget, at the duration so far; the first round always fits."""
+    def _time_for(self, plan: Sequence[tuple[Mode, Activity]]) -> bool:
+        """True when these segments fit into the budget, at their durations so far; the first round always fits.
+
+        One that was not measured yet counts as a segment of the usual length: cold ones may take many times as long.
+        """
         if self.budget_s is None or not self._segments:
             return True
-        each_s = (self.parts.clock.now_ns() - begun_ns) / 1e9 / len(self._segments)
+        usual_s = [OVERHEAD * self._pace.max_s]
+        plan_s = sum(mean(self._took_s.get(each, usual_s)) for each in plan)
         window_s = seconds_wanted(self.parts.compute, self.config, self._segments, self._to_flush)
-        if self._spent_s() + each_s * segments + window_s <= self.budget_s:
+        if self._spent_s() + plan_s + window_s <= self.budget_s:
             return True
         self._notes.append("the budget left no time for another round")
         return False

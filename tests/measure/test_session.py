@@ -182,6 +182,18 @@ class Busy(ScriptedLoader):
         return self.asked > 150
 
 
+@pytest.mark.parametrize(("budget_s", "segments"), [(9.0, 6), (11.0, 10)])
+def test_an_ablation_is_not_thought_as_slow_as_cold_reads(budget_s: float, segments: int) -> None:
+    """Cold segments take 1.6 s here, warm ones 0.7 s: a round begins when there is time for its own segments."""
+    clock, files, cache = FakeClock(), example_files(4096), FakePageCache()
+    config = example_config(data=files.fingerprint, compute="emulated:100000", batch_size=8)
+    service = Service(cpu_s=0.001, blocked_s=0.05)
+    compute = make_compute(config, clock)
+    session = scripted_session(service, clock, compute, config, files, cache, budget_s=budget_s)
+    session.run()
+    assert len(session.measurement((), ()).segments) == segments
+
+
 def test_compute_alone_waits_until_the_workers_rest() -> None:
     """On a CPU they would take its cores from it: compute alone came out at a fifth of its rate."""
     clock, files = FakeClock(), example_files()
