@@ -151,7 +151,7 @@ def _spread_of_steps(segment: Segment, period: int) -> float:
     """Half the 95 % interval of the mean time of `period` steps, as a share of it; 0 with fewer than three of them."""
     stamps = (*segment.begin_ns, segment.closed_ns)[::period]
     times = [(end - begin) / NS for begin, end in pairwise(stamps)]
-    return half_width_in_time(times) / mean(times) if len(times) >= LEAST_ROUNDS and sum(times) else 0.0
+    return half_width_in_time(times) / mean(times) if len(times) >= LEAST_ROUNDS and any(times) else 0.0
 
 
 def parent_overhead_s(segments: Iterable[Segment]) -> float:

@@ -14,8 +14,10 @@ def test_few_rounds_have_an_interval_that_says_something() -> None:
     """Of one, by its steps, a worker's turn each; of two, by how far they are apart; of three, Student's."""
     segment = run(alike(1, baseline=100), Cost()).segments[0]
     uneven = tuple(round(step * 1e8 + (step % 3) * 4e7) for step in range(segment.steps))
-    stamps = dict.fromkeys(("begin_ns", "ready_ns", "copied_ns", "end_ns"), uneven)
-    single = replace(segment, **stamps, finished_ns=(), closed_ns=round(segment.steps * 1e8 + 4e7))
+    single = replace(
+        segment, begin_ns=uneven, ready_ns=uneven, copied_ns=uneven, end_ns=uneven, finished_ns=(),
+        closed_ns=round(segment.steps * 1e8 + 4e7),
+    )  # fmt: skip
     by_step, by_turn = (training_interval({0: 160.0}, [single], workers) for workers in (1, 3))
     assert 0 < by_step.high - by_step.value < by_step.value
     assert by_turn.high == by_turn.value
