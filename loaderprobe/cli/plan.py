@@ -103,8 +103,8 @@ def plan(
 ) -> int:
     """Plan storage from a stored run: what the accelerators need, what gives out first, what to test on delivery.
 
-    Computes from what the run measured, from your options and from published limits, and labels each figure. Measures
-    nothing and needs no GPU.
+    Computes from the run, your options and published limits, and labels each figure.
+    Measures nothing and needs no GPU.
     """
     _check(run, md=md, json=json, schema=schema, catalogue=catalogue)
     if schema:

@@ -81,7 +81,8 @@ def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
             hint="name an accelerator: --kind mlperf-h100",
         )
     found = interval(rounds)
-    source = f"one batch that stays on the device, {len(rounds)} rounds"
+    number = "1 round" if len(rounds) == 1 else f"{len(rounds)} rounds"
+    source = f"one batch that stays on the device, {number}"
     return known(found.value, "images/s", "measured", source, half=found.high - found.value)
 
 
