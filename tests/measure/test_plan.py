@@ -31,13 +31,13 @@ def test_a_complete_run_has_nothing_to_plan() -> None:
 
 def test_without_a_budget_it_says_how_long_it_takes() -> None:
     """The plan says whether a sweep takes minutes or an hour."""
-    assert "about 5 min 40 s; --budget" in told(21)
+    assert "about 5 min 57 s; --budget" in told(21)
     assert "about 11 min 54 s; --budget" in told(21, thorough=True)
 
 
 @pytest.mark.parametrize(
     ("changes", "seconds"),
-    [({}, 18), ({"rounds": 6}, 36), ({"rounds": 1}, 18), ({"compute": "cuda"}, 40), ({"compile": True}, 198)],
+    [({}, 17), ({"rounds": 6}, 34), ({"rounds": 1}, 17), ({"compute": "cuda"}, 40), ({"compile": True}, 197)],
 )
 def test_a_configuration_has_its_usual_time(changes: dict[str, Any], seconds: float) -> None:
     """More rounds, a GPU and compiling take more."""

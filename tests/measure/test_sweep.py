@@ -97,7 +97,7 @@ def test_the_budget_is_dealt_out_over_what_is_left(run_directory: RunDirectory, 
 
 @pytest.mark.parametrize(
     ("thorough", "takes_s", "budgets"),
-    [(False, 10, [18, 22, 34]), (False, 40, [18, 9, 9]), (True, 10, [None, None, None])],
+    [(False, 10, [17, 20.5, 31]), (False, 40, [17, 8.5, 8.5]), (True, 10, [None, None, None])],
 )
 def test_without_a_budget_the_usual_times_are_dealt_out(
     tmp_path: Path, measure_fake: Measure, thorough: bool, takes_s: float, budgets: list[float | None]
