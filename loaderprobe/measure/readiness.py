@@ -99,7 +99,7 @@ class Readiness:
             once = int(left / NEW_ROUNDS) - untimed
         else:
             known = self.whole()
-            untimed += self.untimed(mode, self.config.loader.workers * (self.config.loader.prefetch_factor + 1))
+            untimed += self.untimed(mode, self.config.loader.batches_begun)
             once = (self.pool or (known.count // self.config.compute.batch_size if known else 0)) - untimed
             if once < least:
                 size = self.config.compute.batch_size

@@ -83,7 +83,7 @@ class Session:
     @property
     def _to_flush(self) -> int:
         """Most batches that can be made, or in progress, ahead of a switch."""
-        return self.config.loader.workers * (self.config.loader.prefetch_factor + 1)
+        return self.config.loader.batches_begun
 
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""

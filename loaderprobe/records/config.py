@@ -69,6 +69,11 @@ class LoaderSpec:
         """Batches that the loader has requested but not yet received."""
         return self.workers * self.prefetch_factor
 
+    @property
+    def batches_begun(self) -> int:
+        """Most batches that are made or in progress at any time, which a switch of modes does not reach."""
+        return self.workers * (self.prefetch_factor + 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeSpec:

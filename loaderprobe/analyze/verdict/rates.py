@@ -135,15 +135,14 @@ def interval(values: Sequence[float]) -> Interval:
 def training_interval(rates: Mapping[int, float], segments: Sequence[Segment], workers: int) -> Interval:
     """The rate with its 95 % interval over rounds.
 
-    Two rounds have no useful spread, so their difference stands in; one has that of its steps, `workers` at a time,
-    since batches come in such groups.
+    One or two rounds have no useful spread. What their steps vary by stands in, `workers` steps at a time, since
+    batches come in such groups; or the difference of the two, if that is more.
     """
     found = interval(list(rates.values()))
     if len(rates) >= LEAST_ROUNDS or len(segments) != len(rates):
         return found
-    half = max(rates.values()) - min(rates.values())
-    if len(segments) == 1:
-        half = found.value * _spread_of_steps(segments[0], max(workers, 1))
+    within = found.value * mean([_spread_of_steps(segment, max(workers, 1)) for segment in segments])
+    half = max(within, max(rates.values()) - min(rates.values()))
     return replace(found, low=max(0.0, found.value - half), high=found.value + half)
 
 

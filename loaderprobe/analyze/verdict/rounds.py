@@ -181,7 +181,7 @@ def _doubt_of_the_whole(found: Experiments) -> float:
 
 
 def _doubted_twice(found: Experiments) -> bool:
-    """True when each of two or more rounds of training is off its prediction to the same side.
+    """True when there were two rounds, and training in each is off its prediction to the same side.
 
     Two rounds have no useful interval, by which a third would be measured first.
     """

@@ -130,11 +130,14 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     same stretch reads as much again.
     """
     loader, batch_size = measurement.config.loader, measurement.config.compute.batch_size
-    flushed = loader.workers * (loader.prefetch_factor + 1)
     batches = -(-images // batch_size)
     ends = sorted(s.first_batch + s.steps for s in measurement.segments)
     begins = [
-        max(s.first_batch - flushed - (s.activity == "train"), *(end for end in ends if end <= s.first_batch), 0)
+        max(
+            s.first_batch - loader.batches_begun - (s.activity == "train"),
+            *(end for end in ends if end <= s.first_batch),
+            0,
+        )
         for s in segments
     ]
     wanted = {number for begin in begins for number in range(begin, begin + batches)}
