@@ -141,6 +141,15 @@ def test_latency_is_the_same_for_one_reader_and_for_sixteen(latency_disk: SlowDi
         assert 0.95 <= each_s / LATENCY_S <= 1.3
 
 
+def test_a_loop_device_reads_ahead_as_linux_does_by_default(token_bucket_disk: SlowDisk) -> None:
+    """Whatever the disk below it is set to."""
+    if "loop device" not in token_bucket_disk.how:
+        pytest.skip("reading ahead is set on a loop device")
+    number = token_bucket_disk.folder.stat().st_dev
+    queue = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/queue")
+    assert (queue / "read_ahead_kb").read_text() == "128\n"
+
+
 def test_files_are_cold_and_whole(token_bucket_disk: SlowDisk, tmp_path: Path) -> None:
     """A disk is handed out with nothing of it in the page cache, and reads as it was written."""
     random_files(tmp_path)
