@@ -124,7 +124,7 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
 
 
 def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], images: int) -> float:
-    """Bytes from storage an image, of so many images from each eviction on.
+    """Bytes from storage an image, of so many images from each eviction on, but not beyond the segment.
 
     What the kernel reads ahead at first, and around each page of a mapped file, falls as the cache fills: only the
     same stretch reads as much again.
@@ -140,7 +140,11 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
         )
         for s in segments
     ]
-    wanted = {number for begin in begins for number in range(begin, begin + batches)}
+    wanted = {
+        number
+        for begin, s in zip(begins, segments, strict=True)
+        for number in range(begin, min(begin + batches, s.first_batch + s.steps))
+    }
     records = measurement.worker_batches
     rows = [row for row, number in enumerate(records.batch) if number in wanted]
     return sum(records.read_bytes[row] for row in rows) / (sum(records.images[row] for row in rows) or 1)

@@ -185,6 +185,20 @@ def test_cold_shards_are_known_by_the_batches_after_the_eviction(first: int, col
     assert cold or "of what the first pass read" in str(reason)
 
 
+@pytest.mark.parametrize("access", ["parts", "fresh"])
+def test_a_cold_segment_may_be_shorter_than_the_first_pass(access: str) -> None:
+    """The batches after it belong to a warm one, and read nothing."""
+    lap = replace(LAP, images=16 * 20, read_bytes=16 * 20 * 100_000)
+    whole = run(alike(1, baseline=90), WAITING, workers=2, facts={**UNKNOWN, "access": access, "first_lap": lap})
+    segment, records = whole.segments[0], whole.worker_batches
+    read = tuple(100_000 * 16 if number < 6 else 0 for number in range(len(records.batch)))
+    timed = replace(segment, first_batch=0, **{name: getattr(segment, name)[:6] for name in STAMPS})
+    measurement = replace(whole, segments=(timed,), worker_batches=replace(records, read_bytes=read))
+    assert why_not_as_asked(measurement, "baseline") is None
+    half = replace(records, read_bytes=tuple(each // 5 for each in read))
+    assert "20% of what" in str(why_not_as_asked(replace(measurement, worker_batches=half), "baseline"))
+
+
 def test_a_data_set_that_reads_no_file_needs_no_cold_ones() -> None:
     """What it makes costs CPU time only, and that is the cause."""
     facts = {**UNKNOWN, "first_lap": replace(LAP, read_bytes=0, called_bytes=0)}
