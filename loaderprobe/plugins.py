@@ -1,6 +1,6 @@
-"""The class behind a name: built in, an installed entry point, or `package.module:Class`.
+"""The class or factory behind a name: built in, an installed entry point, or `package.module:Class`.
 
-Outsiders may add loaders and computes. Nothing is imported until a class is needed.
+Outsiders may add loaders, computes and models. Nothing is imported until one is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Compute, Loader
 from loaderprobe.units import join_words
 
-Kind = Literal["loader", "compute"]
+Kind = Literal["loader", "compute", "model"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "loader": {"torch": "loaderprobe.loaders.torch:TorchLoader"},
@@ -24,17 +24,27 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "emulated": "loaderprobe.compute.emulated:EmulatedCompute",
         "emulated-sync": "loaderprobe.compute.emulated:SynchronousCompute",
     },
+    "model": {
+        "lenet5": "loaderprobe.compute.models:lenet5",
+        "mlp": "loaderprobe.compute.models:mlp",
+        **{name: f"torchvision.models:{name}" for name in ("resnet18", "resnet50", "resnet152", "vgg16")},
+    },
 }
+# A model is made by any function, all others are classes.
 PROTOCOLS: dict[Kind, type] = {"loader": Loader, "compute": Compute}
-MADE_WITH: dict[Kind, tuple[str, ...]] = {"loader": ("config", "files", "scratch"), "compute": ("arguments",)}
-GUIDE = "`loaderprobe explain plug-ins` shows what a class must do"
+MADE_WITH: dict[Kind, tuple[str, ...]] = {
+    "loader": ("config", "files", "scratch"),
+    "compute": ("arguments",),
+    "model": ("num_classes",),
+}
+GUIDE = "`loaderprobe explain plug-ins` shows what it must do"
 
 
-def resolve(kind: Kind, name: str) -> type[Any]:
-    """The class behind `name`, which has the methods of its protocol.
+def resolve(kind: Kind, name: str) -> Any:
+    """The class behind `name`, which has the methods of its protocol; for a model, the function that makes it.
 
-    Raises BadValue for an unknown or ambiguous name and for a class that is none for this protocol, MissingPart for
-    one that cannot be imported.
+    Raises BadValue for an unknown or ambiguous name and for what cannot be of this kind, MissingPart for what cannot
+    be imported.
     """
     module_name, attribute = _target(kind, name)
     try:
@@ -46,8 +56,7 @@ def resolve(kind: Kind, name: str) -> type[Any]:
         ) from error
     if lack := _lack(kind, found):
         raise BadValue(f"{module_name}:{attribute} cannot be a {kind}: it {lack}", hint=GUIDE)
-    made: type[Any] = found
-    return made
+    return found
 
 
 def foreign_module(kind: Kind, name: str) -> str | None:
@@ -57,8 +66,8 @@ def foreign_module(kind: Kind, name: str) -> str | None:
 
 
 def methods(kind: Kind) -> tuple[str, ...]:
-    """What a class of this kind must have: the methods of its protocol."""
-    own = vars(PROTOCOLS[kind]).items()
+    """What a class of this kind must have: the methods of its protocol; none for a model."""
+    own = vars(PROTOCOLS[kind]).items() if kind in PROTOCOLS else ()
     return tuple(name for name, each in own if inspect.isfunction(each) and name not in _OF_EVERY_PROTOCOL)
 
 
@@ -66,18 +75,24 @@ _OF_EVERY_PROTOCOL = ("__init__", "__subclasshook__")
 
 
 def _lack(kind: Kind, found: Any) -> str | None:
-    """What keeps it from being a class of the protocol; None when nothing does."""
-    if not inspect.isclass(found):
+    """What keeps it from being of this kind; None when nothing does."""
+    if kind in PROTOCOLS and not inspect.isclass(found):
         return "is not a class"
+    if not callable(found):
+        return "is not a function"
     missing = [name for name in methods(kind) if not callable(getattr(found, name, None))]
     if missing:
         return f"has no {join_words(missing, 'or')}"
+    arguments = MADE_WITH[kind]
     try:
-        inspect.signature(found).bind(*MADE_WITH[kind])
+        if kind == "model":
+            inspect.signature(found).bind(**dict.fromkeys(arguments))
+        else:
+            inspect.signature(found).bind(*arguments)
     except TypeError:
-        return f"is not made by Class({', '.join(MADE_WITH[kind])})"
+        return f"is not made by {_noun(kind)}({'num_classes=1000' if kind == 'model' else ', '.join(arguments)})"
     except ValueError:
-        return None  # a class that is not written in Python may show no signature
+        return None  # what is not written in Python may show no signature
     return None
 
 
@@ -91,11 +106,20 @@ def _target(kind: Kind, name: str) -> tuple[str, str]:
     target = next(iter(targets), name if ":" in name else None)
     if target is None:
         known = join_words(sorted({*BUILT_IN[kind], *(point.name for point in points)}), "or")
-        raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or package.module:Class of your own")
+        raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or {_written(kind)} of your own")
     module_name, _, attribute = target.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
-        raise BadValue(f"'{target}' names no class", hint=f"write package.module:Class for a {kind} of your own")
+        raise BadValue(f"'{target}' names no {kind}", hint=f"write {_written(kind)} for one of your own")
     return module_name, attribute
+
+
+def _written(kind: Kind) -> str:
+    """How one without an entry point is named: package.module:Class."""
+    return f"package.module:{_noun(kind)}"
+
+
+def _noun(kind: Kind) -> str:
+    return "Class" if kind in PROTOCOLS else "factory"
 
 
 def _ambiguous(kind: Kind, name: str, taken: list[EntryPoint]) -> BadValue:

@@ -42,7 +42,7 @@ def test_an_unknown_name_is_a_bad_value_that_lists_the_known(name: str) -> None:
 )
 def test_half_a_name_is_a_bad_value(name: str) -> None:
     """Neither half of package.module:Class may be empty, and the module is absolute."""
-    with pytest.raises(BadValue, match="names no class"):
+    with pytest.raises(BadValue, match="names no loader"):
         plugins.resolve("loader", name)
 
 

@@ -54,6 +54,7 @@ def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
         for module in (
             foreign_module("loader", config.loader.name),
             foreign_module("compute", config.compute.kind),
+            foreign_module("model", config.compute.model),
         ):
             if module is not None:
                 modules[module] = None

@@ -47,6 +47,7 @@ def sweep(
     tensor: TensorType = "float32",
     compute: str | Iterable[str] = "auto",
     batch_size: int | None = None,
+    model: str = "resnet50",
     precision: Precision = "auto",
     memory_format: MemoryFormat = "channels_last",
     compile: bool = False,

@@ -79,6 +79,13 @@ def sweep(
             min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
         ),
     ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="resnet18, resnet50, resnet152, vgg16, lenet5, mlp, or package.module:factory (explain plug-ins).",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = "resnet50",
     precision: Annotated[
         Literal["auto", "bf16", "fp16", "fp32", "tf32"],
         typer.Option(help="Precision of training. auto: bf16 on CUDA, else fp32.", rich_help_panel=COMPUTE),
@@ -146,7 +153,7 @@ def sweep(
 ) -> int:
     """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
 
-    Trains ResNet-50 on generated data sets, or on DATA, with the serial loader and with each number of workers.
+    Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
     Each verdict comes from an experiment.
     """
     from loaderprobe.api.stored import foreign_modules
@@ -177,6 +184,7 @@ def sweep(
             gpu_decode=gpu_decode,
             compute=_computes(compute),
             batch_size=batch_size,
+            model=model,
             precision=precision,
             memory_format=memory_format,
             compile=compiled,

@@ -1,4 +1,4 @@
-"""Real ResNet-50 training steps with torch, on CUDA or on the CPU."""
+"""Real training steps with torch, on CUDA or on the CPU."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from torch.profiler import ProfilerActivity
 from loaderprobe.compute.decode import GpuDecoder
 from loaderprobe.compute.occupancy import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
-from loaderprobe.compute.resnet import Trainer
 from loaderprobe.compute.stepped import StepEvents
+from loaderprobe.compute.trainer import Trainer
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.plugins import resolve
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.measurement import ComputeInfo
 from loaderprobe.records.options import asked_of_device
@@ -24,7 +25,7 @@ from loaderprobe.system.environment import list_gpus
 from loaderprobe.units import join_words
 
 ON_ROCM = "ROCm: steps and their events are timed, but only NVIDIA's CUPTI records kernels and their occupancy"
-OF_CPU = frozenset({"precision", "memory_format", "compile"})
+OF_CPU = frozenset({"model", "precision", "memory_format", "compile"})
 # The device of AMD's driver: torch names such GPUs cuda, too, and NVML does not know them.
 ROCM = Path("/dev/kfd")
 INSTEAD = "run `loaderprobe doctor`; or use --compute cpu, or --compute emulated:mlperf-h100"
@@ -52,7 +53,10 @@ class CudaCompute:
 
     @staticmethod
     def check(arguments: ComputeArguments) -> None:
-        """Raises BadValue for options that exclude each other and for a bad number, MissingPart without a GPU."""
+        """Raises BadValue for options that exclude each other and for a bad number, MissingPart without a GPU.
+
+        And what `resolve` raises for the model's name.
+        """
         number = arguments.spec.argument
         if number and not number.isdecimal():
             raise BadValue(f"'{number}' is not the number of a GPU", hint="use cuda, or cuda:1 for the second GPU")
@@ -60,6 +64,7 @@ class CudaCompute:
             raise BadValue("gpu_decode already uses a separate stream: leave out side_stream")
         if not ROCM.exists() and not (found := list_gpus())[0]:
             raise MissingPart(f"there is no GPU to train on: {found[1]}", hint=INSTEAD)
+        resolve("model", arguments.spec.model)
 
     def info(self) -> ComputeInfo:
         """The GPU's name and the training options."""
@@ -145,13 +150,14 @@ class CpuCompute:
 
     @staticmethod
     def check(arguments: ComputeArguments) -> None:
-        """Raises BadValue for options that only a GPU has."""
+        """Raises BadValue for options that only a GPU has, and what `resolve` raises for the model's name."""
         precision = arguments.spec.precision
         beyond = [name for name in asked_of_device(arguments.loader, arguments.spec) if name not in OF_CPU]
         if beyond:
             raise BadValue(f"{join_words(beyond)} need{'s' * (len(beyond) == 1)} a GPU", hint="use --compute cuda")
         if precision not in ("auto", "bf16", "fp32"):
             raise BadValue(f"precision {precision} needs a GPU", hint="the CPU trains in fp32 or bf16")
+        resolve("model", arguments.spec.model)
 
     def info(self) -> ComputeInfo:
         """The processor and the number of threads."""

@@ -19,6 +19,9 @@ Precision = Literal["auto", "bf16", "fp16", "fp32", "tf32"]
 cores round. auto: bf16 on CUDA, fp32 on the CPU."""
 MemoryFormat = Literal["channels_last", "contiguous"]
 
+PUBLISHED_MODEL = "resnet50"
+"""The model whose training rates are published for accelerators, and so the one that is trained unless asked."""
+
 # The channel means and deviations of ImageNet that torchvision's models are trained with.
 CHANNEL_MEAN = (0.485, 0.456, 0.406)
 CHANNEL_DEVIATION = (0.229, 0.224, 0.225)
@@ -82,6 +85,8 @@ class ComputeSpec:
     name: str
     """`cuda`, `cpu`, `emulated:NAME`, `emulated:IMAGES_PER_S`, or `package.module:Class`."""
     batch_size: int
+    model: str = PUBLISHED_MODEL
+    """What a real device trains: a name, or `package.module:factory`."""
     precision: Precision = "auto"
     memory_format: MemoryFormat = "channels_last"
     """Of model and images."""

@@ -36,6 +36,7 @@ OPTION_WORDS: dict[str, str | tuple[str, str]] = {
     "pipeline": "{}",
     "decoder": "{}",
     "tensor": "{}",
+    "model": "{}",
     "precision": "{} precision",
     "memory_format": "{}",
     "compile": ("not compiled", "compiled"),

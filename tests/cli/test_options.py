@@ -24,7 +24,7 @@ PANELS = [panels.DATA, panels.LOADER, panels.COMPUTE, panels.MEASURING, panels.O
 BODIES: dict[str, Callable[..., Any]] = {"sweep": sweep, "bandwidth": bandwidth, "generate": generate}
 IGNORED = {
     "--workers": "1", "--no-serial": None, "--resolutions": "64x48", "--compute": "cpu", "--cache": "warm",
-    "--batch-size": "4", "--prefetch-factor": "3", "--pipeline": "crop", "--decoder": "torchvision",
+    "--batch-size": "4", "--model": "mlp", "--prefetch-factor": "3", "--pipeline": "crop", "--decoder": "torchvision",
     "--tensor": "uint8", "--precision": "fp32", "--memory-format": "contiguous", "--compile": None,
     "--no-pin-memory": None, "--side-stream": None, "--gpu-decode": None, "--loader": "torch", "--rounds": "1",
     "--thorough": None, "--budget": "60", "--time-limit": "60", "--data-dir": "data", "--out": "run", "--seed": "1",

@@ -10,8 +10,8 @@ from torchvision.transforms import v2
 
 from loaderprobe.compute.decode import crop, split
 from loaderprobe.compute.profile import thread_numbers
-from loaderprobe.compute.resnet import FORMATS, Trainer
 from loaderprobe.compute.torch import CpuCompute, CudaCompute
+from loaderprobe.compute.trainer import FORMATS, Trainer
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec

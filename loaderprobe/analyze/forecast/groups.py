@@ -12,6 +12,7 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rule import cores_are_busy
 from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.records.config import PUBLISHED_MODEL
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import alike_but_for
@@ -75,7 +76,8 @@ def _recommend_group(group: Sequence[Measurement], known: Known) -> tuple[dict[s
         neighbours=tuple(good.values()),
         workers=by_workers,
         place=known.places.get(data),
-        accelerators=known.accelerators,
+        # Their rates are published for one model.
+        accelerators=known.accelerators if group[0].config.compute.model == PUBLISHED_MODEL else {},
     )
     recommendations = {each.config.key: recommend(each, found[each.config.key], around) for each in group}
     return recommendations, find_knee(tuple(good), by_workers, taken) if good else None

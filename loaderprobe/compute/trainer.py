@@ -1,13 +1,14 @@
-"""ResNet-50 on one device: forward, backward, SGD with momentum, with the options of a real trainer."""
+"""A classifier on one device: forward, backward, SGD with momentum, with the options of a real trainer."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torchvision.models import resnet50
 
 from loaderprobe.compute.profile import thread_numbers
+from loaderprobe.errors import BadValue
+from loaderprobe.plugins import GUIDE, resolve
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec, Precision
 
 LEARNING_RATE = 0.1
@@ -15,6 +16,7 @@ MOMENTUM = 0.9
 CLASSES = 1000
 
 AUTOCAST: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+MODEL_NAMES = {"resnet18": "ResNet-18", "resnet50": "ResNet-50", "resnet152": "ResNet-152", "vgg16": "VGG16"}
 FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 
 
@@ -25,8 +27,21 @@ def precision_on(device: torch.device, asked: Precision) -> Precision:
     return "bf16" if device.type == "cuda" else "fp32"
 
 
+def make_model(name: str) -> torch.nn.Module:
+    """The classifier of 1,000 classes behind a name.
+
+    Raises what `resolve` raises, and BadValue for what cannot train.
+    """
+    model = resolve("model", name)(num_classes=CLASSES)
+    if not isinstance(model, torch.nn.Module):
+        raise BadValue(f"the model '{name}' is a {type(model).__name__}, not a torch.nn.Module", hint=GUIDE)
+    if not any(each.requires_grad for each in model.parameters()):
+        raise BadValue(f"the model '{name}' has no parameters to train", hint="choose another model")
+    return model
+
+
 class Trainer:
-    """A ResNet-50, its optimizer and its loss on one device."""
+    """A model, its optimizer and its loss on one device. Raises what `make_model` raises."""
 
     def __init__(self, device: torch.device, spec: ComputeSpec) -> None:
         self.device = device
@@ -37,7 +52,7 @@ class Trainer:
         """The ids of autograd's thread in profilers; empty before the first step."""
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
             _round_products(self.precision == "tf32")
-        model = resnet50(num_classes=CLASSES).to(device, memory_format=self.memory_format).train()
+        model = make_model(spec.model).to(device, memory_format=self.memory_format).train()
         self._parameters = list(model.parameters())
         self._model: Any = torch.compile(model) if spec.compile else model
         # A scaled loss is looked at before each step, which waits for the GPU, unless the optimizer itself looks.
@@ -71,7 +86,7 @@ class Trainer:
         images, labels = batch
         dtype = AUTOCAST.get(self.precision)
         with torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
-            loss = self._loss(self._model(images), labels)
+            loss = self._loss(self._logits(images), labels)
         if not self.backward_threads:
             loss.register_hook(self._note_thread)
         self._scaler.scale(loss).backward()
@@ -79,12 +94,25 @@ class Trainer:
         self._scaler.update()
         self._optimizer.zero_grad(set_to_none=True)
 
+    def _logits(self, images: torch.Tensor) -> torch.Tensor:
+        """What the model gives for images, N x 1000. Raises BadValue for anything else."""
+        given = self._model(images)
+        if not isinstance(given, torch.Tensor) or given.shape != (len(images), CLASSES):
+            what = tuple(given.shape) if isinstance(given, torch.Tensor) else f"a {type(given).__name__}"
+            raise BadValue(
+                f"the model '{self.spec.model}' gives {what} for {len(images)} images, "
+                f"not a tensor of {len(images)} x {CLASSES}",
+                hint=GUIDE,
+            )
+        return given
+
     def words(self) -> str:
         """How it trains, for the report."""
         how = {"bf16": "bf16 autocast", "fp16": "fp16 autocast with a scaled loss", "tf32": "TF32", "fp32": "float32"}
         layout = self.spec.memory_format
         compiled = ", torch.compile" if self.spec.compile else ""
-        return f"ResNet-50 training steps, {how[self.precision]}, {layout}{compiled}, SGD with momentum"
+        model = MODEL_NAMES.get(self.spec.model, self.spec.model)
+        return f"{model} training steps, {how[self.precision]}, {layout}{compiled}, SGD with momentum"
 
     def _note_thread(self, gradient: torch.Tensor) -> None:
         self.backward_threads = thread_numbers()
