@@ -154,6 +154,14 @@ class NextRound(Protocol):
     def __call__(self, measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]: ...
 
 
+class MakeModel(Protocol):
+    """Makes a model: any function of the number of classes."""
+
+    def __call__(self, *, num_classes: int) -> Any:
+        """A `torch.nn.Module` that takes images N x 3 x H x W and gives a tensor of N x `num_classes`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeArguments:
     """What a compute is made from."""
@@ -164,6 +172,8 @@ class ComputeArguments:
     """How batches reach it: pinned, encoded."""
     clock: Clock
     """For all times that it returns."""
+    make_model: MakeModel | None = None
+    """Makes the model to train; None for torchvision's ResNet-50."""
 
 
 class Compute(Protocol):

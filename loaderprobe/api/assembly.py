@@ -20,7 +20,7 @@ from loaderprobe.protocols import (
     NextRound,
     PageCache,
 )
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
@@ -37,17 +37,23 @@ def check_parts(loader: LoaderSpec, compute: ComputeSpec) -> None:
     take; MissingPart for a plug-in that cannot be imported, or a device that is not there. No device is used.
     """
     resolve("loader", loader.name)
-    _checked(ComputeArguments(spec=compute, loader=loader, clock=SystemClock()))
+    _checked(_arguments(loader, compute, SystemClock()))
 
 
 def make_compute(config: RunConfig, clock: Clock) -> Compute:
     """The device of a configuration. Raises what `check_parts` raises, and any error of the device."""
-    arguments = ComputeArguments(spec=config.compute, loader=config.loader, clock=clock)
+    arguments = _arguments(config.loader, config.compute, clock)
     return _checked(arguments)(arguments)
 
 
+def _arguments(loader: LoaderSpec, compute: ComputeSpec, clock: Clock) -> ComputeArguments:
+    own = compute.model != PUBLISHED_MODEL
+    make_model = resolve("model", compute.model) if own else None
+    return ComputeArguments(spec=compute, loader=loader, clock=clock, make_model=make_model)
+
+
 def _checked(arguments: ComputeArguments) -> MakeCompute:
-    made = resolve("compute", arguments.spec.kind)
+    made: MakeCompute = resolve("compute", arguments.spec.kind)
     if isinstance(made, Checked):
         made.check(arguments)
     else:

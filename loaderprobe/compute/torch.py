@@ -16,7 +16,6 @@ from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.stepped import StepEvents
 from loaderprobe.compute.trainer import Trainer
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.plugins import resolve
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.measurement import ComputeInfo
 from loaderprobe.records.options import asked_of_device
@@ -46,17 +45,14 @@ class CudaCompute:
         self._device = torch.device("cuda", int(spec.argument or 0))
         torch.cuda.set_device(self._device)
         torch.backends.cudnn.benchmark = True
-        self._trainer = Trainer(self._device, spec)
+        self._trainer = Trainer(self._device, spec, arguments.make_model)
         self._events = StepEvents(self._device, arguments.clock)
         self._side = torch.cuda.Stream(self._device) if spec.side_stream else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self._decoder = GpuDecoder(self._device) if self._loader.gpu_decode else None
 
     @staticmethod
     def check(arguments: ComputeArguments) -> None:
-        """Raises BadValue for options that exclude each other and for a bad number, MissingPart without a GPU.
-
-        And what `resolve` raises for the model's name.
-        """
+        """Raises BadValue for options that exclude each other and for a bad number, MissingPart without a GPU."""
         number = arguments.spec.argument
         if number and not number.isdecimal():
             raise BadValue(f"'{number}' is not the number of a GPU", hint="use cuda, or cuda:1 for the second GPU")
@@ -64,7 +60,6 @@ class CudaCompute:
             raise BadValue("gpu_decode already uses a separate stream: leave out side_stream")
         if not ROCM.exists() and not (found := list_gpus())[0]:
             raise MissingPart(f"there is no GPU to train on: {found[1]}", hint=INSTEAD)
-        resolve("model", arguments.spec.model)
 
     def info(self) -> ComputeInfo:
         """The GPU's name and the training options."""
@@ -145,19 +140,18 @@ class CpuCompute:
 
     def __init__(self, arguments: ComputeArguments) -> None:
         self._clock = arguments.clock
-        self._trainer = Trainer(torch.device("cpu"), arguments.spec)
+        self._trainer = Trainer(torch.device("cpu"), arguments.spec, arguments.make_model)
         self._finished: list[int] = []
 
     @staticmethod
     def check(arguments: ComputeArguments) -> None:
-        """Raises BadValue for options that only a GPU has, and what `resolve` raises for the model's name."""
+        """Raises BadValue for options that only a GPU has."""
         precision = arguments.spec.precision
         beyond = [name for name in asked_of_device(arguments.loader, arguments.spec) if name not in OF_CPU]
         if beyond:
             raise BadValue(f"{join_words(beyond)} need{'s' * (len(beyond) == 1)} a GPU", hint="use --compute cuda")
         if precision not in ("auto", "bf16", "fp32"):
             raise BadValue(f"precision {precision} needs a GPU", hint="the CPU trains in fp32 or bf16")
-        resolve("model", arguments.spec.model)
 
     def info(self) -> ComputeInfo:
         """The processor and the number of threads."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torchvision.models import resnet50
 
 from loaderprobe.compute.profile import thread_numbers
 from loaderprobe.errors import BadValue
-from loaderprobe.plugins import GUIDE, resolve
+from loaderprobe.protocols import MakeModel
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec, Precision
 
 LEARNING_RATE = 0.1
@@ -16,6 +17,7 @@ MOMENTUM = 0.9
 CLASSES = 1000
 
 AUTOCAST: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+GUIDE = "`loaderprobe explain plug-ins` shows what a model must do"
 MODEL_NAMES = {"resnet18": "ResNet-18", "resnet50": "ResNet-50", "resnet152": "ResNet-152", "vgg16": "VGG16"}
 FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 
@@ -27,23 +29,20 @@ def precision_on(device: torch.device, asked: Precision) -> Precision:
     return "bf16" if device.type == "cuda" else "fp32"
 
 
-def make_model(name: str) -> torch.nn.Module:
-    """The classifier of 1,000 classes behind a name.
-
-    Raises what `resolve` raises, and BadValue for what cannot train.
-    """
-    model = resolve("model", name)(num_classes=CLASSES)
+def checked_model(name: str, make_model: MakeModel) -> Any:
+    """A classifier of 1,000 classes. Raises BadValue for what cannot train."""
+    model = make_model(num_classes=CLASSES)
     if not isinstance(model, torch.nn.Module):
-        raise BadValue(f"the model '{name}' is a {type(model).__name__}, not a torch.nn.Module", hint=GUIDE)
+        raise BadValue(f"the model '{name}' is {type(model).__name__}, not a torch.nn.Module", hint=GUIDE)
     if not any(each.requires_grad for each in model.parameters()):
         raise BadValue(f"the model '{name}' has no parameters to train", hint="choose another model")
     return model
 
 
 class Trainer:
-    """A model, its optimizer and its loss on one device. Raises what `make_model` raises."""
+    """A model, its optimizer and its loss on one device. Raises BadValue for a model that cannot train."""
 
-    def __init__(self, device: torch.device, spec: ComputeSpec) -> None:
+    def __init__(self, device: torch.device, spec: ComputeSpec, make_model: MakeModel | None = None) -> None:
         self.device = device
         self.precision = precision_on(device, spec.precision)
         self.memory_format = FORMATS[spec.memory_format]
@@ -52,7 +51,7 @@ class Trainer:
         """The ids of autograd's thread in profilers; empty before the first step."""
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
             _round_products(self.precision == "tf32")
-        model = make_model(spec.model).to(device, memory_format=self.memory_format).train()
+        model = checked_model(spec.model, make_model or resnet50).to(device, memory_format=self.memory_format).train()
         self._parameters = list(model.parameters())
         self._model: Any = torch.compile(model) if spec.compile else model
         # A scaled loss is looked at before each step, which waits for the GPU, unless the optimizer itself looks.

@@ -14,7 +14,7 @@ import torch
 from loaderprobe import plugins
 from loaderprobe.analyze.forecast.groups import Known, recommend_groups
 from loaderprobe.api.assembly import check_parts
-from loaderprobe.compute.trainer import CLASSES, Trainer, make_model
+from loaderprobe.compute.trainer import CLASSES, Trainer
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.options import with_options
@@ -63,7 +63,8 @@ def odd_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _trained(model: str) -> tuple[Trainer, torch.Tensor]:
     """After one step on two small images; the first weights before it."""
-    trainer = Trainer(torch.device("cpu"), ComputeSpec(name="cpu", batch_size=2, model=model))
+    spec = ComputeSpec(name="cpu", batch_size=2, model=model)
+    trainer = Trainer(torch.device("cpu"), spec, plugins.resolve("model", model))
     before = trainer.parameters()[0].detach().clone()
     trainer.train_step(trainer.copy((torch.randn(2, 3, 64, 64), torch.tensor([1, 2]))))
     return trainer, before
@@ -80,7 +81,7 @@ def test_a_model_trains_and_is_named(model: str) -> None:
 @pytest.mark.parametrize(("model", "sides"), [("lenet5", (28, 32, 224)), ("mlp", (28, 32, 224))])
 def test_small_models_take_images_of_any_size(model: str, sides: tuple[int, ...]) -> None:
     """Those of MNIST, CIFAR and ImageNet; LeNet-5 has the 61,706 weights of its kind for one channel and 10 classes."""
-    made = make_model(model)
+    made: Any = plugins.resolve("model", model)(num_classes=CLASSES)
     assert all(made(torch.randn(2, 3, side, side)).shape == (2, CLASSES) for side in sides)
     if model == "lenet5":
         small: Any = plugins.resolve("model", model)(num_classes=10)
@@ -92,7 +93,7 @@ def test_small_models_take_images_of_any_size(model: str, sides: tuple[int, ...]
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("number", "is a int, not a torch.nn.Module"),
+        ("number", "is int, not a torch.nn.Module"),
         ("frozen", "has no parameters to train"),
         ("two", "gives a tuple for 2 images, not a tensor of 2 x 1000"),
         ("narrow", r"gives \(2, 10\) for 2 images"),
@@ -135,8 +136,8 @@ def test_the_guides_model_is_installed(tmp_path: Path, monkeypatch: pytest.Monke
 def test_published_rates_are_advised_for_their_model_only() -> None:
     """Another model trains at other rates on the same accelerator."""
     slow = Truth(compute=50.0, cpu_s=0.001, latency_s=0.0, bytes_per_s=1e15)
-    for options, names in (({}, ["fast"]), ({"model": "vgg16"}, [])):
-        (found,) = recommend_groups([measured(slow, 2, **options)], Known(accelerators={"fast": 5000.0}))[0].values()
+    for model, names in (("resnet50", ["fast"]), ("vgg16", [])):
+        (found,) = recommend_groups([measured(slow, 2, model=model)], Known(accelerators={"fast": 5000.0}))[0].values()
         actions = [each.action for each in found.advice if each.action.code == "accelerator"]
         assert actions
         assert [each.facts["name"] for each in actions if "name" in each.facts] == names
