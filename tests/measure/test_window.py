@@ -9,7 +9,7 @@ from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.window import window_steps
 from loaderprobe.protocols import Compute
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import (
     FakeClock,
@@ -106,7 +106,8 @@ def test_a_window_sees_past_what_was_made_ahead() -> None:
     assert window_steps(example_config(workers=0), 0.1, 0, 45.0) == 20
     assert window_steps(example_config(workers=16, prefetch_factor=2), 0.1, 48, 45.0) == 64
     assert window_steps(example_config(workers=0), 4.0, 0, 45.0) == 8
-    assert "would take" in str(window_steps(example_config(workers=8), 1.0, 24, 45.0))
+    refused = window_steps(example_config(workers=8), 1.0, 24, 45.0)
+    assert isinstance(refused, Missing) and "would take" in refused.reason
 
 
 def test_segments_keep_when_the_device_came_to_each_step() -> None:

@@ -25,6 +25,7 @@ from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_we
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
 
@@ -163,11 +164,11 @@ def _range(parts: Parts, name: str, most: float) -> tuple[float, float] | None:
     return None if found is None else (min(most, found[0]), min(most, found[1]))
 
 
-def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> str:
-    """Why files that were to be cold were warm; empty where warm files were asked for."""
+def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> Unavailable | None:
+    """Why files that were to be cold were warm; None where warm files were asked for."""
     if measurement.config.cache == "warm" or measurement.storage_kind == "memory" or files_were(measurement) != "warm":
-        return ""
-    return taken["storage"].missing or ""
+        return None
+    return taken["storage"].missing
 
 
 def judged_activity(measurement: Measurement) -> Activity:

@@ -136,7 +136,12 @@ def test_a_mode_that_becomes_a_contender_joins_the_others() -> None:
 
 def test_where_the_prediction_fails_training_is_measured_without_each_resource() -> None:
     """Beside training as asked, whether it is a little or far from the prediction; three rounds of that are enough."""
-    in_training = {("warm", "train"), ("cached_samples", "train"), ("baseline", "train"), ("baseline", "loader_only")}
+    in_training = {
+        ("warm", "train"),
+        ("cached_samples", "train"),
+        ("baseline", "train"),
+        ("baseline", "loader_only"),
+    }
     assert asked(run(alike(baseline=250, training=215), EVEN)) == in_training
     assert asked(run(alike(baseline=250, training=150), EVEN)) == in_training
     # A second round in doubt is enough; one is not.
