@@ -214,7 +214,7 @@ class Session:
             alone = replace(self._pace, multiple=1)
             steps = train_resident(self._resident, self.parts.compute, self.parts.clock, alone)
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
-        pace = self._paced(mode, untimed_steps=int(activity == "train"))
+        pace = self._paced(mode, untimed_steps=int(activity == "training"))
         self._prepare(mode, pace)
         resident = self._ready.resident(self.taken)
         self._switch(mode)
@@ -222,7 +222,7 @@ class Session:
         self._drop(self._ready.untimed(mode, self._to_flush))
         # Without transport, the step uses an earlier batch.
         instead = self._stand_in if mode == "no_transport" else ()
-        if activity == "train":
+        if activity == "training":
             train(self._batches, self.parts.compute, self.parts.clock, FIRST_STEP, instead)
             self.taken += 1
         disk_before = self.parts.read_devices()

@@ -87,7 +87,7 @@ def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: 
     judged = verdict(measurement)
     assert judged.rates_images_per_s.compute is not None
     assert judged.step_time.step_s > judged.step_time.copy_s > 0
-    assert segments_of(measurement, "resident", "train")
+    assert segments_of(measurement, "resident", "training")
 
 
 def test_samplers_saw_the_workers(two_workers: Measurement) -> None:

@@ -114,7 +114,7 @@ def test_segments_keep_when_the_device_came_to_each_step() -> None:
     """From the end of one step to the begin of the next it had nothing to do: the rest of 32 ms beside 4."""
     clock = FakeClock()
     found = measured(ProfiledCompute(clock, STEP_S), clock)
-    (segment, *_) = [s for s in found.segments if s.activity == "train" and s.mode == "baseline"]
+    (segment, *_) = [s for s in found.segments if s.activity == "training" and s.mode == "baseline"]
     idle = [b - e for e, b in zip(segment.finished_ns, segment.device_begin_ns[1:], strict=False)]
     assert len(segment.device_begin_ns) == segment.steps
     assert sum(idle) / len(idle) == pytest.approx(28e6, rel=0.1)

@@ -77,7 +77,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
     cold = cold_fraction(measurement, loader_only)
     loader, training = list(found.loader.values()), list(found.end_to_end.values())
     given = measurement.compute.specified_images_per_s is not None
-    alone = [] if given else list(rates_by_round(measurement, "resident", "train").values())
+    alone = [] if given else list(rates_by_round(measurement, "resident", "training").values())
     from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
     return Point(
         workers=config.loader.workers,

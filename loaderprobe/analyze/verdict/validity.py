@@ -133,7 +133,7 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     ends = sorted(s.first_batch + s.steps for s in measurement.segments)
     begins = [
         max(
-            s.first_batch - loader.batches_begun - (s.activity == "train"),
+            s.first_batch - loader.batches_begun - (s.activity == "training"),
             *(end for end in ends if end <= s.first_batch),
             0,
         )

@@ -21,7 +21,7 @@ def _segment(begin_s: float, seconds: float) -> Segment:
     begin_ns, step_ns = round(begin_s * SECOND), round(seconds * SECOND) // STEPS
     times = tuple(begin_ns + step * step_ns for step in range(STEPS))
     return Segment(
-        mode="baseline", activity="train", round=0, first_batch=0, batch_size=BATCH, begin_ns=times, ready_ns=times,
+        mode="baseline", activity="training", round=0, first_batch=0, batch_size=BATCH, begin_ns=times, ready_ns=times,
         copied_ns=times, end_ns=times, finished_ns=times, closed_ns=begin_ns + STEPS * step_ns, thread_cpu_ns=0,
         delivered_bytes=None, disk_bytes=None, resident_before=None,
     )  # fmt: skip

@@ -54,7 +54,7 @@ def waiting(**kinds: int) -> Waiting:
 def test_only_looks_while_a_batch_is_made_count() -> None:
     """Between two batches a worker is idle: that it then waits on a pipe says nothing."""
     seen = looked(run(alike(baseline=100), WAITING), "network", "running", outside=20)
-    found = waiting_of(seen, segments_of(seen, "baseline", "loader_only") + segments_of(seen, "baseline", "train"))
+    found = waiting_of(seen, segments_of(seen, "baseline", "loader_only") + segments_of(seen, "baseline", "training"))
     assert found is not None
     batches = len(seen.worker_batches.batch)
     assert dict(found.kinds) == {"network": batches}
