@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from loaderprobe.datasets.generate.generate import generate
 from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.forkserver import ForkServer
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.runner import run_configuration
 from loaderprobe.records.files import FileSet
@@ -23,6 +25,9 @@ from tests.planted.fixtures import latency_disk, plant_disk, single_server_disk,
 from tests.skips import summary
 
 __all__ = ["latency_disk", "plant_disk", "single_server_disk", "token_bucket_disk"]  # fixtures
+
+# Workers that come from a forkserver then need not import it each.
+multiprocessing.set_forkserver_preload(["torch"])
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
@@ -56,7 +61,14 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
 
 
 @pytest.fixture(scope="session")
-def measure_real() -> Iterator[MeasureReal]:
+def fork_server() -> Iterator[ForkServer]:
+    """One for all tests: it takes seconds to start."""
+    with forkserver() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def measure_real(fork_server: ForkServer) -> MeasureReal:
     """Measures a file set in a real child process, with short segments."""
 
     def measure(files: FileSet, **changes: object) -> Measurement | RunFailure:
@@ -64,15 +76,14 @@ def measure_real() -> Iterator[MeasureReal]:
         order = Order(
             config=example_config(data=files.fingerprint, **changes),
             files=files,
-            budget_s=8.0,
+            budget_s=3.0,
             begin_ns=SystemClock().now_ns(),
         )
         return run_configuration(
-            order, clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None, start=server.start
+            order, clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None, start=fork_server.start
         )
 
-    with forkserver() as server:
-        yield measure
+    return measure
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.conftest import Run
 from tests.test_documents import FENCE, GUIDE
 
 PAGE = (GUIDE / "plug-ins.md").read_text()
-SMALL = ("--workers", 1, "--no-serial", "--batch-size", 4, "--rounds", 1, "--budget", 20)
+SMALL = ("--workers", 1, "--no-serial", "--batch-size", 2, "--rounds", 1, "--budget", 5)
 
 
 def install(place: Path, name: str, entry_points: dict[str, dict[str, str]], modules: dict[str, str]) -> None:

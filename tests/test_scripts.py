@@ -92,6 +92,31 @@ def test_setup_refuses_what_it_does_not_have(arguments: list[str]) -> None:
     assert "scripts/setup dev" in done.stderr
 
 
+FAKE_PARTS = {
+    "scripts/setup": "exit 0",
+    "scripts/lint": "exit $LINT",
+    ".venv/bin/python": 'case "$*" in *"-m alone"*) exit $ALONE;; *) exit $TESTS;; esac',
+}
+
+
+@pytest.mark.parametrize(
+    ("lint", "tests", "alone", "code"),
+    [(0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (0, 0, 5, 0), (0, 5, 5, 5)],
+)
+def test_a_failed_part_fails_the_whole(tmp_path: Path, lint: int, tests: int, alone: int, code: int) -> None:
+    """Of lint and both runs of pytest, where 5 says that no test was chosen: all three ran, whatever came before."""
+    for name, body in FAKE_PARTS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> calls\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    shutil.copy(ROOT / "scripts" / "test", tmp_path / "scripts")
+    environment = {**os.environ, "LINT": str(lint), "TESTS": str(tests), "ALONE": str(alone)}
+    done = subprocess.run([tmp_path / "scripts" / "test"], env=environment, check=False, capture_output=True)
+    assert done.returncode == code
+    calls = (tmp_path / "calls").read_text().split()
+    assert (calls.count("scripts/lint"), calls.count(".venv/bin/python")) == (1, 2)
+
+
 def test_scripts_can_be_run() -> None:
     """All that have no ending."""
     scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from loaderprobe.analyze.forecast.advice import Surroundings, advise
 from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.analyze.gpu.counters import gpu_figures
+from loaderprobe.analyze.gpu.counters import gpu_figures, why_missing, why_no_counters
 from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
 from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
@@ -20,6 +20,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.gaps import GpuWindow
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Bound, Evidence, Rates, Reason, Speedups, Verdict
 from loaderprobe.stats import median
 
@@ -45,6 +46,7 @@ def verdict(
     reading = reading or read_window(measurement)
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
+    gpu = gpu_figures(measurement, trained)
     return Verdict(
         images_per_s=training_interval(found.end_to_end, trained, measurement.config.loader.workers),
         rates_images_per_s=rates,
@@ -59,7 +61,7 @@ def verdict(
         disk_ceiling_fraction=disk.ceiling_fraction,
         read_amplification=disk.amplification,
         other_read_bytes_per_s=disk.other_bytes_per_s,
-        gpu=gpu_figures(measurement, trained),
+        gpu=gpu,
         bound=_bound(
             measurement, found, disk, _shares(wait, utilization), checked_against_rates(reading.window, utilization)
         ),
@@ -68,7 +70,10 @@ def verdict(
         worker_time=found.cost.per_image() if found.cost else None,
         files_were=files_were(measurement),
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
-        unavailable=_unavailable(found, rates, disk) | _unseen_waits(measurement, found) | reading.missing,
+        unavailable=_unavailable(found, rates, disk)
+        | _unseen_waits(measurement, found)
+        | why_no_counters(measurement, gpu)
+        | reading.missing,
     )
 
 
@@ -167,28 +172,27 @@ def _bytes_per_image(segments: Sequence[Segment]) -> float | None:
     return sum(s.delivered_bytes or 0 for s in segments) / images if images else None
 
 
-def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, str]:
+def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, Unavailable]:
     """Why nothing is known of the network, of locks and of other waiting."""
-    given = next((each.reason for each in measurement.missing if each.name == "waits"), "")
-    reason = given or "too few samples of what workers wait for"
+    reason = why_missing(measurement, "waits") or Unavailable(code="too_few_wait_samples")
     unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.speedups]
     names = (name for each in unseen for name in (f"speedups.{each}", f"rates_images_per_s.loader_without_{each}"))
     return dict.fromkeys(names, reason)
 
 
-def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, str]:
+def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, Unavailable]:
     reasons = dict(disk.unavailable)
     for resource, reason in found.missing.items():
         reasons[f"speedups.{resource}"] = reason
         reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
     for resource in found.without:
         if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:
-            reasons[f"rates_images_per_s.loader_without_{resource}"] = "nothing else takes measurable time"
+            reasons[f"rates_images_per_s.loader_without_{resource}"] = Unavailable(code="nothing_else_takes_time")
     if rates.cpu_limit is None:
-        reasons["rates_images_per_s.cpu_limit"] = "the workers left no record of their CPU time"
+        reasons["rates_images_per_s.cpu_limit"] = Unavailable(code="no_worker_cpu_times")
     if found.cost is None or found.cost.instrument_cpu_fraction is None:
-        reasons["instrument_cpu_fraction"] = "this run did not record its own overhead"
+        reasons["instrument_cpu_fraction"] = Unavailable(code="overhead_not_recorded")
     if found.compute is None:
-        reasons["rates_images_per_s.compute"] = "no segment with a resident batch was measured"
-        reasons["accelerator_utilization"] = "the rate of compute alone is not known"
+        reasons["rates_images_per_s.compute"] = Unavailable(code="no_resident_segment")
+        reasons["accelerator_utilization"] = Unavailable(code="compute_unknown")
     return reasons

@@ -23,7 +23,7 @@ from loaderprobe.protocols import (
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Alternative
+from loaderprobe.records.measurement import Alternative, Missing
 from loaderprobe.records.options import refuse_options
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.cpu import cores_available
@@ -75,7 +75,7 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
 
 def join_parts(
     loader: Loader, compute: Compute, clock: Clock, cache: PageCache, location: StorageLocation,
-    waits: Callable[[], WaitSamples | str], next_round: NextRound = standard_rounds,
+    waits: Callable[[], WaitSamples | Missing], next_round: NextRound = standard_rounds,
 ) -> Parts:  # fmt: skip
     """The parts of a session on this machine; `waits` are the samples so far of what workers wait for."""
     return Parts(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -25,9 +24,11 @@ from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, Findings
 from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.verdict import Advice, Evidence, Interval, Verdict
+from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.diagnosis import notebook, rich_text, terminal
+from loaderprobe.render.unavailable_words import with_sentences
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.memory import memory_bytes
 from loaderprobe.units import format_bytes, significant
@@ -158,22 +159,18 @@ class DataSeen:
 
 def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: bool) -> Diagnosis:
     """The verdict, in words that fit a loader of one's own."""
-
-    def counted(text: str) -> str:
-        return text if measured.images else re.sub(r"\bimage(s?)\b", r"sample\1", text)
-
+    sample = "image" if measured.images else "sample"
     rounds = len(segments_of(measured, base_mode(measured), judged_activity(measured)))
-    gone = {} if with_step else {"speedups.compute": "no step was given", "ceilings.compute": "no step was given"}
+    gone = {} if with_step else dict.fromkeys(("speedups.compute", "ceilings.compute"), Unavailable(code="no_step"))
     unavailable = {name.replace("rates_images_per_s.", "ceilings."): why for name, why in judged.unavailable.items()}
-    of_training = () if with_step else OF_TRAINING
     kept = epochs(measured)
     return Diagnosis(
         side=judged.bound.side,
         cause=judged.bound.cause,
         candidates=judged.bound.candidates,
         reason=judged.bound.reason,
-        sentence=sentence([judged.bound], sample="image" if measured.images else "sample"),
-        sample="images" if measured.images else "samples",
+        sentence=sentence([judged.bound], sample=sample),
+        sample=f"{sample}s",
         workers=measured.config.loader.workers,
         batch_size=measured.config.compute.batch_size,
         prefetch_factor=measured.config.loader.prefetch_factor,
@@ -187,16 +184,14 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         ceilings=judged.rates_images_per_s if with_step else replace(judged.rates_images_per_s, compute=None),
         speedups=judged.speedups if with_step else replace(judged.speedups, compute=None),
         advice=tuple(
-            replace(each, sentence=counted(action_words(each.action))) for each in _advice(measured, data, with_step)
+            replace(each, sentence=action_words(each.action, sample=sample))
+            for each in _advice(measured, data, with_step)
         ),
-        evidence=tuple(
-            Evidence(metric=counted(each.metric), value=each.value, threshold=each.threshold, unit=each.unit)
-            for each in judged.bound.evidence
-            if not each.metric.startswith(of_training or "\n")
+        evidence=tuple(each for each in judged.bound.evidence if with_step or not each.metric.startswith(OF_TRAINING)),
+        notes=(*measured.notes, *_notes(judged, data, rounds, kept, f"{sample}s/s")),
+        unavailable=with_sentences(
+            {name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))} | gone
         ),
-        notes=tuple(counted(note) for note in (*measured.notes, *_notes(judged, data, rounds, kept))),
-        unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}
-        | gone,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
         measurement=measured,
@@ -217,7 +212,7 @@ def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Adv
     )
 
 
-def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) -> list[str]:
+def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, unit: str) -> list[str]:
     """What hidden files mean; what later epochs find where samples are kept, or all files fit in memory."""
     found = []
     if rounds == 1:
@@ -228,13 +223,13 @@ def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None) ->
         later = f", in later ones {significant(kept.later)}" if kept.later else ""
         found.append(
             "batches made again take less time, so the data set, or what it reads from, keeps them: in the first epoch "
-            f"the loader alone delivers {significant(kept.first)} images/s{later}; the verdict is on the {kept.judged} "
+            f"the loader alone delivers {significant(kept.first)} {unit}{later}; the verdict is on the {kept.judged} "
             f"epoch{'s' if kept.judged == 'later' else ''}"
         )
     warm, speedup = judged.rates_images_per_s.loader_without_storage, judged.speedups.storage
     if data.fits and data.size_bytes and warm is not None and speedup is not None:
         found.append(
             f"the whole data set (about {format_bytes(data.size_bytes)}) fits in memory: after the first epoch its "
-            f"files may be warm, where the loader alone delivers {significant(warm)} images/s"
+            f"files may be warm, where the loader alone delivers {significant(warm)} {unit}"
         )
     return found

@@ -104,7 +104,7 @@ class Readiness:
             if once < least:
                 size = self.config.compute.batch_size
                 self.notes.append(
-                    f"the {(once + untimed) * size} images are too few to read each once per "
+                    f"the {(once + untimed) * size} samples are too few to read each once per "
                     f"segment: {size * (untimed + least)} are needed"
                 )
         once -= once % pace.multiple

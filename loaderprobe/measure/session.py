@@ -12,7 +12,7 @@ from loaderprobe.measure.pace import BLOCKED_SHARE, OVERHEAD, Pace, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.readiness import Readiness
 from loaderprobe.measure.segments import Steps, blocked_share, flush, load_only, train, train_resident
-from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, no_timeline, record_window, seconds_wanted
+from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, record_window, seconds_wanted
 from loaderprobe.protocols import Files, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
@@ -73,7 +73,7 @@ class Session:
     _started_utc: str = field(init=False)
     _started_ns: int = field(init=False)
     _first_batch_s: float = field(init=False, default=0.0)
-    _timeline: Timeline | str = field(init=False, default=NOT_ASKED)
+    _timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
 
     @property
     def base_mode(self) -> Mode:
@@ -129,10 +129,7 @@ class Session:
     def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
         """The measurement so far. Call it before the loader is left."""
         waits = self.parts.waits()
-        unseen = [
-            *([no_timeline(self._timeline)] if isinstance(self._timeline, str) else []),
-            *([Missing(name="waits", reason=waits)] if isinstance(waits, str) else []),
-        ]
+        unseen = [each for each in (self._timeline, waits) if isinstance(each, Missing)]
         return Measurement(
             config=self.config,
             compute=self.parts.compute.info(),
@@ -147,11 +144,11 @@ class Session:
             storage_kind=self.parts.location.kind,
             access=self.access,
             first_lap=self.first_lap,
-            waits=None if isinstance(waits, str) else waits,
+            waits=None if isinstance(waits, Missing) else waits,
             images=self.images,
             modes=self._ready.modes(),
             alternatives=self.alternatives,
-            timeline=None if isinstance(self._timeline, str) else self._timeline,
+            timeline=None if isinstance(self._timeline, Missing) else self._timeline,
             notes=tuple(dict.fromkeys(self._notes)),
             wall_s=self._spent_s(),
         )
@@ -217,7 +214,7 @@ class Session:
             alone = replace(self._pace, multiple=1)
             steps = train_resident(self._resident, self.parts.compute, self.parts.clock, alone)
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
-        pace = self._paced(mode, untimed_steps=int(activity == "train"))
+        pace = self._paced(mode, untimed_steps=int(activity == "training"))
         self._prepare(mode, pace)
         resident = self._ready.resident(self.taken)
         self._switch(mode)
@@ -225,7 +222,7 @@ class Session:
         self._drop(self._ready.untimed(mode, self._to_flush))
         # Without transport, the step uses an earlier batch.
         instead = self._stand_in if mode == "no_transport" else ()
-        if activity == "train":
+        if activity == "training":
             train(self._batches, self.parts.compute, self.parts.clock, FIRST_STEP, instead)
             self.taken += 1
         disk_before = self.parts.read_devices()

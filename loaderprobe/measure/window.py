@@ -12,7 +12,6 @@ from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode,
 from loaderprobe.records.timeline import Timeline
 
 TIMELINE = "gpu_timeline"
-NOT_ASKED = "no profiler window was asked for"
 # The first steps under a profiler are slow, and it may lose their first records.
 WINDOW_WARM_UP = 3
 USUAL_STEPS = 20
@@ -21,36 +20,38 @@ LEAST_STEPS = 5
 MOST_SECONDS = 45.0
 
 
-def no_timeline(reason: str) -> Missing:
-    """The record of a missing timeline, with its reason."""
+def _none(reason: str) -> Missing:
     return Missing(name=TIMELINE, reason=reason)
+
+
+NOT_ASKED = _none("no profiler window was asked for")
 
 
 def record_window(
     compute: Compute, config: RunConfig, segments: Sequence[Segment], feed: Callable[[int], Iterator[Any]], *,
     flushed: int, left_s: float | None, on_stage: Callable[[str], None],
-) -> Timeline | str:  # fmt: skip
+) -> Timeline | Missing:  # fmt: skip
     """The window, or the reason why there is none: an error in it does not spoil the measurement.
 
     `feed(count)` flushes `flushed` batches and gives `count`; `left_s` is what is left of the budget.
     """
     step_s = seconds_a_step(segments, "warm" if config.cache == "warm" else "baseline")
     if not isinstance(compute, Profiling):
-        return why_not_profiled(compute.info())
+        return _none(why_not_profiled(compute.info()))
     if step_s is None:
-        return "nothing was trained on"
+        return _none("nothing was trained on")
     if left_s is not None and left_s <= 0:
-        return "the budget left no time for a profiler window"
+        return _none("the budget left no time for a profiler window")
     limit_s = MOST_SECONDS if left_s is None else min(MOST_SECONDS, left_s / 2)
     steps = window_steps(config, step_s, flushed, limit_s)
-    if isinstance(steps, str):
+    if isinstance(steps, Missing):
         return steps
     on_stage("profiler window")
     try:
         return compute.profile(feed, steps=steps, warm_up=WINDOW_WARM_UP, batch_size=config.compute.batch_size)
     except Exception as error:  # noqa: BLE001  # a profiler's trouble must not cost the measurement
         why = error.message if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {error}"
-        return f"the profiler window failed: {why}"
+        return _none(f"the profiler window failed: {why}")
 
 
 def why_not_profiled(info: ComputeInfo) -> str:
@@ -75,14 +76,14 @@ def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segme
 
 def seconds_a_step(segments: Sequence[Segment], mode: Mode) -> float | None:
     """Of the last segment that trained from the loader in this mode; None without one."""
-    trained = [s for s in segments if s.activity == "train" and s.mode == mode and s.steps]
+    trained = [s for s in segments if s.activity == "training" and s.mode == mode and s.steps]
     if not trained:
         return None
     last = trained[-1]
     return (max(last.closed_ns, *last.finished_ns[-1:], 0) - last.begin_ns[0]) / last.steps / 1e9
 
 
-def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float) -> int | str:
+def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float) -> int | Missing:
     """Steps of the window: more than the batches made ahead, and as many as usual where time allows.
 
     A window of fewer than twice the batches ahead would use them up and look compute-bound. Returns the reason
@@ -93,5 +94,7 @@ def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float)
     fit = int(limit_s / step_s) - flushed - WINDOW_WARM_UP if step_s > 0 else usual
     if fit < least:
         needed_s = (least + flushed + WINDOW_WARM_UP) * step_s
-        return f"a profiler window of {least} steps would take {needed_s:.0f} s, of {limit_s:.0f} s that it may take"
+        return _none(
+            f"a profiler window of {least} steps would take {needed_s:.0f} s, of {limit_s:.0f} s that it may take"
+        )
     return min(usual, fit)

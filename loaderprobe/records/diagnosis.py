@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loaderprobe.records.config import CacheState
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Interval, Rates, Reason, Side, Speedups
 
 DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
@@ -13,7 +14,8 @@ DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 # 2  2026-11  causes network, lock and wait; a side without a cause; files_were; first_epoch_images_per_s
 # 3  2026-11  gains are `speedups`; the `gain` of advice is its `speedup`, and `binds` its `bottleneck`;
 #             its action is a code with facts, and a sentence
-DIAGNOSIS_VERSION = 3
+# 4  2026-11  why a figure is unavailable is a code with facts and a sentence
+DIAGNOSIS_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class Findings:
     advice: tuple[Advice, ...]
     evidence: tuple[Evidence, ...]
     notes: tuple[str, ...]
-    unavailable: dict[str, str]
+    unavailable: dict[str, Unavailable]
     """`speedups.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
     instrument_cpu_fraction: float | None
     """CPU time of the measuring itself, as a share of what a batch takes in its worker."""

@@ -39,7 +39,8 @@ class Refusal:
 
     code: RefusalCode
     facts: dict[str, float | str] = field(default_factory=dict)
-    """What the sentence quotes, in images/s, bytes/s, cores or shares; with `storage_missing` the `reason`."""
+    """What the sentence quotes, in images/s, bytes/s, cores or shares; with `storage_missing` the facts of what is
+    unavailable, and its code under `because`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

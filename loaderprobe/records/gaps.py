@@ -7,6 +7,7 @@ from typing import Literal
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.timeline import Rejected
+from loaderprobe.records.unavailable import Unavailable
 
 GapCause = Literal["input", "copy", "loader", "sync", "launch", "device", "other"]
 """Why the device did not train: input (the training thread was inside `next()`), copy (a batch came over from the
@@ -82,9 +83,9 @@ class GpuWindow:
     """How often the training thread waited for the device in each step."""
     gaps: Gaps | None
     use: DeviceUse | None
-    refused: str | None
+    refused: Unavailable | None
     """Why neither holds."""
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Unavailable, ...] = ()
     """Why no verdict rests on the gaps, though they are shown."""
     rejected: tuple[Rejected, ...] = ()
     """What the profiler recorded and cannot be true."""

@@ -16,7 +16,7 @@ Mode = Literal["baseline", "warm", "cached_samples", "no_transport", "resident"]
 memory. cached_samples: files are read, but nothing is decoded. no_transport: whole pipeline, but nothing is sent.
 resident: no loader, one batch that stays on the device."""
 
-Activity = Literal["loader_only", "train"]
+Activity = Literal["loader_only", "training"]
 """loader_only: batches are taken and dropped. train: each is copied to the device and trained on."""
 
 

@@ -10,6 +10,7 @@ from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, TimelineView
+from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.records.verdict import Ablations, Advice, Bound, Interval, Verdict
 
 Status = Literal["measured", "failed", "skipped"]
@@ -27,7 +28,9 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # 7  2026-11  gains are `speedups`, also in CSV columns; the `gain` of advice is its `speedup`, and `binds` its
 #             `bottleneck`, as of forecasts and knees; advice has its rate in `after` only, and
 #             its action, as a refused forecast its reason, as a code with facts and a sentence
-SUMMARY_VERSION = 7
+# 8  2026-11  why a figure is unavailable, or a gpu_window refused, is a code with facts and a sentence; the reasons of
+#             `gpu` stand in `unavailable`, too
+SUMMARY_VERSION = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +98,11 @@ class ConfigurationRow:
         return self.verdict.advice if self.verdict else ()
 
     @property
-    def unavailable(self) -> dict[str, str]:
+    def unavailable(self) -> dict[str, Unavailable]:
         """The reason for every figure that does not exist; without a verdict one for all, under `*`."""
         if self.verdict:
             return self.verdict.unavailable
-        return {"*": self.reason} if self.reason else {}
+        return {"*": reported(self.reason)} if self.reason else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from loaderprobe.records.unavailable import Unavailable
+
 Side = Literal["compute", "input", "balanced", "inconclusive"]
 Cause = Literal[
     "compute",
@@ -233,5 +235,5 @@ class Verdict:
     """None where nothing shows it, or no file is read."""
     instrument_cpu_fraction: float | None
     """CPU time that recording took in the workers, over the CPU time of what it recorded."""
-    unavailable: dict[str, str] = field(default_factory=dict)
+    unavailable: dict[str, Unavailable] = field(default_factory=dict)
     """Field name to reason, for every figure above that is None."""

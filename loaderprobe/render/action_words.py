@@ -8,7 +8,7 @@ from loaderprobe.units import format_bytes, format_rate, significant
 _TEXTS = {
     "prefetch": "prefetch {batches} batches in each worker",
     "faster_storage": "use storage {factor} times as fast{bytes_per_s}",
-    "accelerator": "train on an accelerator of {images_per_s} images/s{name}",
+    "accelerator": "train on an accelerator of {images_per_s} {sample}s/s{name}",
     "decoder": "decode with {decoder}",
     "tensor": "deliver uint8 tensors and normalise on the device",
     "requests_in_flight": (
@@ -18,7 +18,7 @@ _TEXTS = {
     "shorter_lock": "hold the lock{subject} for less time, or give each worker its own",
     "no_wait": "remove the wait{subject} from the data set, or overlap it with work",
     "accelerator_gains_nothing": (
-        "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s} images/s."
+        "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s} {sample}s/s."
     ),
     "input_gains_nothing": "A faster input gains nothing: training reaches {share} % of compute alone.",
 }
@@ -27,8 +27,8 @@ _OPTIONAL = ("subject", "name", "bytes_per_s")
 _LIBRARY = {"torchvision": "torchvision.io", "pillow": "Pillow"}
 
 
-def action_words(action: Action) -> str:
-    """`use 4 workers`; for a change that gains nothing, the whole sentence."""
+def action_words(action: Action, *, sample: str = "image") -> str:
+    """`use 4 workers`; for a change that gains nothing, the whole sentence. `sample` is what is counted."""
     facts = action.facts
     if action.code == "workers":
         count = facts["workers"]
@@ -38,7 +38,7 @@ def action_words(action: Action) -> str:
         part = f"{100 * share:.0f} % of the files in memory ({format_bytes(float(facts['bytes']))})"
         return "keep the files in memory" if share == 1 else f"keep {part}"
     words = dict.fromkeys(_OPTIONAL, "") | {name: _shown(name, value) for name, value in facts.items()}
-    return _TEXTS[action.code].format(**words)
+    return _TEXTS[action.code].format(**words, sample=sample)
 
 
 def _shown(name: str, value: float | str) -> str:

@@ -12,6 +12,7 @@ from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.verdict import Advice, Speedup
 from loaderprobe.render.page import Page
 from loaderprobe.render.terminal import STYLES
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import NOUN, explanation, heading
 from loaderprobe.render.wording import (
     MISSING,
@@ -223,7 +224,7 @@ def _footer(found: Findings) -> str:
 
 def _missing(found: Findings) -> list[str]:
     return [
-        f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {why}"
+        f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {unavailable_words(why)}"
         for name, why in found.unavailable.items()
         if name.startswith("speedups.") and not (name == "speedups.compute" and not found.with_step)
         if name.removeprefix("speedups.") not in _WAITS

@@ -11,6 +11,7 @@ from loaderprobe.records.gaps import GAP_CAUSES, GapCause
 from loaderprobe.records.options import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.render.action_words import action_words
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent, worth_making
 
@@ -136,6 +137,8 @@ _TOGETHER = {
     "speedups": "speed-ups",
     "worker_time": "worker time",
     "gpu": "GPU counters",
+    "gpu.utilization": "GPU utilization",
+    "gpu.sm_occupancy": "SM occupancy",
     "gpu_window": "GPU timeline",
 }
 _WORDS = {each.at: each.words for each in FIGURES} | _TOGETHER
@@ -157,10 +160,7 @@ def shown(row: ConfigurationRow, column: str) -> str:
 
 def reasons(row: ConfigurationRow) -> dict[str, str]:
     """Why figures of a row do not exist, by their place in the summary."""
-    found = dict(row.unavailable)
-    if row.verdict and (reason := row.verdict.gpu.get("unavailable")):
-        found.setdefault("gpu", str(reason))
-    return found
+    return {at: unavailable_words(each) for at, each in row.unavailable.items()}
 
 
 def flat(row: ConfigurationRow) -> dict[str, Cell]:
@@ -178,7 +178,7 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     for each in FIGURES:
         cells |= each.cells(row)
     counters = verdict.gpu if verdict else {}
-    cells |= {f"gpu_{name}": value for name, value in counters.items() if name != "unavailable"}
+    cells |= {f"gpu_{name}": value for name, value in counters.items()}
     cells["reason_code"] = bound.reason.code if bound else None
     cells["sentence"] = sentence([bound]) if bound else None
     cells |= _advice(row)

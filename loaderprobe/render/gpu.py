@@ -10,6 +10,7 @@ from loaderprobe.records.options import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.groups import Group, detail_of
 from loaderprobe.render.timeline import SHADES, common_length_ns, timeline_chart
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
 from loaderprobe.units import significant
 
@@ -147,7 +148,7 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
     window = row.gpu_window
     if window is None:
         return []
-    texts = [window.refused] if window.refused else list(window.doubts)
+    texts = [unavailable_words(each) for each in ((window.refused,) if window.refused else window.doubts)]
     if not window.refused and window.syncs_per_step >= OFTEN:
         texts.append(
             f"the training thread waits for the GPU {significant(window.syncs_per_step, 2)} times a step (.item(), a "
@@ -173,7 +174,7 @@ def idle_words(row: ConfigurationRow) -> str:
     ]
     measured = [f"{words} {_measured(row, name)}" for name, words in MEASURED.items() if name in counters(row)]
     parts = [f"busy {percent(use.training_busy)}", f"idle {idle}" if idle else "", ", ".join(estimates + measured)]
-    return "; ".join(part for part in (*parts, *window.doubts) if part) + "."
+    return "; ".join(part for part in (*parts, *map(unavailable_words, window.doubts)) if part) + "."
 
 
 def profiled(group: Group) -> list[tuple[str, str]]:

@@ -213,5 +213,5 @@ def _figure(
     field: str = "",
 ) -> Figure:
     gone = [f"{wording.loading(row)}: {row.status}" for row in rows if row.status != "measured"]
-    gone += [f"{wording.loading(row)}: {row.unavailable.get(field, 'no figure')}" for row in without]
+    gone += [f"{wording.loading(row)}: {figures.reasons(row).get(field, 'no figure')}" for row in without]
     return Figure(title=title, svg=svg, note="; ".join(gone) if svg else "; ".join(gone) or "Not measured.")

@@ -10,8 +10,10 @@ import msgspec
 
 from loaderprobe.records.options import OPTIONS, options_of
 from loaderprobe.records.report import SUMMARY_SCHEMA, SUMMARY_VERSION, ConfigurationRow, Report, Summary
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Verdict
-from loaderprobe.render.verdict_words import worded
+from loaderprobe.render.unavailable_words import with_sentences
+from loaderprobe.render.worded import worded
 
 _OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window")
 _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _OF_ROW)
@@ -27,7 +29,7 @@ def summary_json(report: Report) -> str:
 
 def _configuration(row: ConfigurationRow) -> dict[str, Any]:
     """A row, flat as far as its options and the verdict go; the parts of the verdict stay records."""
-    own = {name: getattr(row, name) for name in _OF_ROW}
+    own = {name: getattr(row, name) for name in _OF_ROW} | {"unavailable": with_sentences(row.unavailable)}
     verdict = {name: getattr(row.verdict, name, None) for name in _OF_VERDICT}
     return {"key": row.key, **options_of(row.config), **own, **verdict}
 
@@ -36,7 +38,7 @@ def _configuration(row: ConfigurationRow) -> dict[str, Any]:
 def summary_type() -> type[msgspec.Struct]:
     """What `summary.json` decodes to: types from the records it is made of."""
     row, verdict = get_type_hints(ConfigurationRow), get_type_hints(Verdict)
-    row |= {"key": str, "unavailable": dict[str, str]}
+    row |= {"key": str, "unavailable": dict[str, Unavailable]}
     kinds = {"key": str, **{name: each.type for name, each in OPTIONS.items()}}
     kinds |= {name: row[name] for name in _OF_ROW} | {name: verdict[name] | None for name in _OF_VERDICT}
     configuration = msgspec.defstruct("Configuration", list(kinds.items()), kw_only=True)

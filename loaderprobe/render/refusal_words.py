@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.records.forecast import Refusal
+from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.units import format_rate, significant
 
 _TEXTS = {
@@ -12,7 +13,6 @@ _TEXTS = {
     "no_model_fits": "no model comes near the measured rate, so something else limits the loader",
     "files_from_memory": "the files came from memory, so nothing is known of the storage",
     "files_as_found": "the files were read as found, so the share of storage is not known",
-    "storage_missing": "{reason}",
     "more_than_cores": "only {cores} cores were measured",
     "no_file_size": "the size of the files is not known",
     "no_rate_of_batch_size": "the rate of the device at this batch size was not measured",
@@ -29,6 +29,8 @@ _TEXTS = {
 
 def refusal_words(refusal: Refusal) -> str:
     """A clause without a full stop: `only 2 cores were measured`."""
+    if refusal.code == "storage_missing":
+        return because_words(refusal.facts)
     return _TEXTS[refusal.code].format(**{name: _shown(name, value) for name, value in refusal.facts.items()})
 
 

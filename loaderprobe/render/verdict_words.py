@@ -6,15 +6,11 @@ A figure that several configurations share a sentence about becomes a range.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from loaderprobe.records.diagnosis import Findings
-from loaderprobe.records.forecast import Forecast
-from loaderprobe.records.report import Summary
-from loaderprobe.records.verdict import Ablations, Bound, ReasonCode, Verdict
-from loaderprobe.render.action_words import action_words
-from loaderprobe.render.refusal_words import refusal_words
-from loaderprobe.render.wording import knee_words
+from loaderprobe.records.verdict import Ablations, Bound, ReasonCode
+from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.units import format_rate, join_words, significant
 
 FREE = {
@@ -67,6 +63,11 @@ class Facts:
         """`measured`, `estimated`, or `both`."""
         found = {str(bound.reason.facts[name]) for bound in self.bounds}
         return found.pop() if len(found) == 1 else "both"
+
+    @property
+    def because(self) -> str:
+        """Why something is unavailable."""
+        return because_words(*(bound.reason.facts for bound in self.bounds))
 
     @property
     def alone(self) -> bool:
@@ -133,25 +134,6 @@ def heading(bound: Judged) -> str:
 
 _ESTIMATED = {"measured": "", "estimated": " (estimated)", "both": " (partly estimated)"}
 _CAUSE = {"copy": "copies to the device", "host": "the host"}
-
-
-def worded(summary: Summary) -> Summary:
-    """The summary with the sentence of every verdict, advice and knee, as it leaves the program."""
-    rows = (
-        replace(row, verdict=_said(row.verdict) if row.verdict else None, forecasts=_refused(row.forecasts))
-        for row in summary.configurations
-    )
-    knees = (replace(knee, sentence=knee_words([knee]), forecasts=_refused(knee.forecasts)) for knee in summary.knees)
-    return replace(summary, configurations=tuple(rows), knees=tuple(knees))
-
-
-def _refused(forecasts: Sequence[Forecast]) -> tuple[Forecast, ...]:
-    return tuple(replace(each, sentence=refusal_words(each.refused)) if each.refused else each for each in forecasts)
-
-
-def _said(verdict: Verdict) -> Verdict:
-    advice = tuple(replace(each, sentence=action_words(each.action)) for each in verdict.advice)
-    return replace(verdict, bound=replace(verdict.bound, sentence=sentence([verdict.bound])), advice=advice)
 
 
 def ablation_words(ablations: Ablations) -> str:
@@ -266,7 +248,7 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     "speedups_alike": _speedups_alike,
     "no_speedup": _no_speedup,
     "no_complete_round": lambda facts: "no round measured both the loader and training",
-    "files_were_warm": lambda facts: facts.text("because"),
+    "files_were_warm": lambda facts: facts.because,
     "one_round_does_not_fit": lambda facts: (
         f"{_of_prediction(facts)} in the only round there was time for; a larger --budget gives more rounds"
     ),
@@ -276,7 +258,7 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     "rounds_differ": lambda facts: (
         f"training over its prediction differs by {facts.share('spread')} between rounds, too much for a verdict"
     ),
-    "ablation_missing": lambda facts: f"{_speedup_if(facts)} is not known. {_first_upper(facts.text('because'))}",
+    "ablation_missing": lambda facts: f"{_speedup_if(facts)} is not known. {_first_upper(facts.because)}",
     "estimate_not_measured": lambda facts: (
         f"{_speedup_if(facts)} ({facts.number('speedup')}) is only estimated; there was no time to measure it"
     ),

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from loaderprobe.records.measurement import Missing
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.process import child_environment, signal_name
 from loaderprobe.system.wait_rows import GONE, read_rows
@@ -86,11 +87,11 @@ class WaitsSampler:
         with suppress(BrokenPipeError):  # it has ended; samples() says how
             process.stdin.write(" ".join(words).encode() + b"\n")
 
-    def samples(self) -> WaitSamples | str:
+    def samples(self) -> WaitSamples | Missing:
         """All samples so far, also after leaving; or the reason why there are none."""
         self._check()
         if self._folder is None or self._reason:
-            return self._reason
+            return Missing(name="waits", reason=self._reason)
         return read_rows(self._folder)
 
     def _begin(self, folder: Path) -> None:

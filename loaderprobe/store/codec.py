@@ -20,7 +20,8 @@ T = TypeVar("T")
 # 2  2026-11  a configuration holds a loader and a compute; modes have names
 # 3  2026-11  kinds of devices are token_bucket and single_server; phases have other_bytes_per_s, generated sets
 #             base_images
-SCHEMA_VERSION = 3
+# 4  2026-11  an activity is loader_only or training
+SCHEMA_VERSION = 4
 # 64 bits hold every count and every clock in ns.
 MOST_NUMBER = 2**63
 # Of a strange schema's name, in a message.
@@ -39,9 +40,11 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
         envelope: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedRun(source, f"is damaged: {error}") from error
-    found = (envelope.get("schema"), envelope.get("schema_version"))
-    if found == (f"loaderprobe/{kind}", 2):
-        _to_version_3(kind, envelope.get(kind))
+    found: tuple[Any, Any] = (envelope.get("schema"), envelope.get("schema_version"))
+    if found in [(f"loaderprobe/{kind}", version) for version in _MIGRATIONS]:
+        for version, migrate in _MIGRATIONS.items():
+            if version >= found[1]:
+                migrate(kind, envelope.get(kind))
     elif found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
         shown = " version ".join(_shortened(each) for each in found)
         reason = f"is {shown}, not loaderprobe/{kind} version {SCHEMA_VERSION}"
@@ -69,6 +72,18 @@ def _to_version_3(kind: str, value: Any) -> None:
         for phase in phases if isinstance(phases, list) else ():
             if isinstance(phase, dict) and "foreign_bytes_per_s" in phase:
                 phase["other_bytes_per_s"] = phase.pop("foreign_bytes_per_s")
+
+
+def _to_version_4(kind: str, value: Any) -> None:
+    """The same for a file of version 3."""
+    segments = value.get("segments") if kind == "measurement" and isinstance(value, dict) else None
+    for segment in segments if isinstance(segments, list) else ():
+        if isinstance(segment, dict) and segment.get("activity") == "train":
+            segment["activity"] = "training"
+
+
+_MIGRATIONS = {2: _to_version_3, 3: _to_version_4}
+"""What brings a file of each older version to the next."""
 
 
 def read(path: Path) -> bytes | None:

@@ -104,6 +104,10 @@ class ScriptedLoader:
     _free_ns: dict[int, int] = field(default_factory=dict)
     _ready_ns: dict[int, tuple[int, bool]] = field(default_factory=dict)
     _rows: list[tuple[int, ...]] = field(default_factory=list)
+    _paths: Sequence[Path] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._paths = self.files.absolute(0, self.files.count)
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +172,7 @@ class ScriptedLoader:
         size, service = self.config.compute.batch_size, self.service
         start_ns = self._begun_ns[number] = self._start_ns(number)
         del self._asked_ns[number]
-        paths = self.files.absolute(number * size, size)
+        paths = [self._paths[k % len(self._paths)] for k in range(number * size, (number + 1) * size)]
         cold = [path for path in paths if path not in self.cache.held]
         self.cache.warm(paths)
         cpu_s = 0.0 if self._mode == "cached_samples" else size * service.cpu_s

@@ -115,7 +115,7 @@ class Kept:
 
     def rate(self, place: Place, visit: int) -> float | None:
         found = self._found[visit].get(place)
-        return median(list(rates_by_round(found, base_mode(found), "train").values())) if found else None
+        return median(list(rates_by_round(found, base_mode(found), "training").values())) if found else None
 
     def point(self, place: Place, visit: int) -> Point | Refusal:
         found = self._found[visit].get(place)

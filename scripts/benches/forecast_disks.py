@@ -145,7 +145,7 @@ class Rounds:
         warm: tuple[tuple[Mode, Activity], ...] = (
             (("warm", "loader_only"),) if base == "baseline" and self._done == 1 else ()
         )
-        return ((base, "loader_only"), *warm, *[(base, "train") for _ in ACCELERATORS])
+        return ((base, "loader_only"), *warm, *[(base, "training") for _ in ACCELERATORS])
 
     def of(self, accelerator: str, measurement: Measurement) -> Measurement:
         """What one accelerator saw, as if it had been measured alone: all of the loader alone, and its own training."""

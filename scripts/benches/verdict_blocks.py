@@ -204,7 +204,7 @@ class Director:
 
     def _verdict_round(self, asked: dict[str, Plan], turn: int) -> Plan:
         loader_only = dict.fromkeys(each for plan in asked.values() for each in plan if each[1] == "loader_only")
-        training = {name: [each for each in plan if each[1] == "train"] for name, plan in asked.items()}
+        training = {name: [each for each in plan if each[1] == "training"] for name, plan in asked.items()}
         names = [name for name in asked if training[name]]
         order = names[turn % len(names) :] + names[: turn % len(names)] if names else []
         if len({each for plan in training.values() for each in plan}) > 1 or any(len(p) > 1 for p in training.values()):
@@ -220,7 +220,7 @@ class Director:
             base,
             *(mode for mode in ("warm", "cached_samples", "no_transport") if mode != base and mode in self._seen.modes),
         ]
-        training: list[tuple[Mode, Activity]] = [(mode, "train") for mode in modes]
+        training: list[tuple[Mode, Activity]] = [(mode, "training") for mode in modes]
         loader_only: list[tuple[Mode, Activity]] = [(base, "loader_only")]
         part = Part(truth=True, asked={name: (*loader_only, *training)}, trained=(name,) * len(training))
         return self._begin(part, loader_only, training)
@@ -265,7 +265,7 @@ def _of(name: str, part: Part, segments: Sequence[Segment]) -> Iterator[Segment]
     """The segments of one round that were measured for one accelerator."""
     trained = iter(part.trained)
     for segment in segments:
-        whose = next(trained) if segment.activity == "train" else name
+        whose = next(trained) if segment.activity == "training" else name
         if whose == name and (segment.mode, segment.activity) in part.asked[name]:
             yield segment
 

@@ -87,7 +87,7 @@ def truth_of(measured: Measurement) -> Truth:
     """What the training segments of the truth say."""
     base: Mode = "warm" if measured.config.cache == "warm" else "baseline"
     workers = measured.config.loader.workers
-    training = [segment for segment in measured.segments if segment.activity == "train"]
+    training = [segment for segment in measured.segments if segment.activity == "training"]
     rounds = sorted({segment.round for segment in training})
     logs: dict[str, list[float]] = {name: [] for name in RESOURCES}
     rates = []

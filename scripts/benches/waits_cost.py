@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from loaderprobe.records.measurement import Missing
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.waits import RATE_HZ, WaitsSampler
 from loaderprobe.stats import median
@@ -56,8 +57,8 @@ def sampled(batches: Iterator[Any], pids: Sequence[int], seconds: float, scratch
     with WaitsSampler(lambda: [(pid, pid) for pid in pids], scratch) as sampler:
         speed = batches_per_cpu_s(batches, pids, seconds)
     samples = sampler.samples()
-    if isinstance(samples, str):
-        raise SystemExit(samples)
+    if isinstance(samples, Missing):
+        raise SystemExit(samples.reason)
     return speed, samples
 
 

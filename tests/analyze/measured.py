@@ -22,7 +22,7 @@ def measured(truth: Truth, workers: int, *, wave: float = 0.0, **changes: Any) -
     warm = replace(truth, latency_s=0.0, bytes_per_s=1e15)
     runs: list[tuple[Mode, Activity, float, Truth]] = [
         ("baseline", "loader_only", truth.service().loader(workers), truth),
-        ("baseline", "train", truth.training(workers), truth),
+        ("baseline", "training", truth.training(workers), truth),
         ("warm", "loader_only", warm.service().loader(workers), warm),
     ]
     segments: list[Segment] = []

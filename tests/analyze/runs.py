@@ -57,7 +57,7 @@ def run(
             first = -1 if mode == "resident" else len(rows)
             segments.append(
                 segment(
-                    mode, "train" if trained else "loader_only", number, first, rate,
+                    mode, "training" if trained else "loader_only", number, first, rate,
                     thread_cpu_ns=round(spent_s * STEPS * 1e9),
                     delivered_bytes=None if mode == "resident" else FILE_BYTES * BATCH * STEPS,
                 )
@@ -114,7 +114,7 @@ def segment(
         ready_ns=begin,
         copied_ns=begin,
         end_ns=begin,
-        finished_ns=begin if activity == "train" else (),
+        finished_ns=begin if activity == "training" else (),
         closed_ns=steps * step_ns,
         **fields,
     )

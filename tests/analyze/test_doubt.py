@@ -63,7 +63,7 @@ def test_waiting_that_nothing_shows_to_be_for_storage_is_not_called_so() -> None
     asleep = Cost(cpu_s=0.001, blocked_s=0.01, cold=0.0)
     found = verdict(run(alike(baseline=180), asleep, cache="as-found", facts=HIDDEN))
     assert found.bound.cause == "inconclusive"
-    assert "nothing shows that it is for storage" in found.unavailable["speedups.storage"]
+    assert found.unavailable["speedups.storage"].code == "wait_unexplained"
 
 
 def test_hidden_files_that_are_read_may_be_called_storage() -> None:

@@ -19,7 +19,7 @@ from tests.api.samples import photo_files, raw_files
 
 Judge = Callable[..., Diagnosis]
 Plan = tuple[tuple[Mode, Activity], ...]
-TWO_ROUNDS: Plan = (("baseline", "loader_only"), ("baseline", "train"))
+TWO_ROUNDS: Plan = (("baseline", "loader_only"), ("baseline", "training"))
 
 
 @pytest.fixture(autouse=True)
@@ -69,11 +69,11 @@ def judge() -> Judge:
         base: Mode = "warm" if cache == "warm" else "baseline"
         plan: list[tuple[Mode, Activity]] = [
             (base, "loader_only"),
-            (base, "train"),
+            (base, "training"),
             *((mode, "loader_only") for mode in modes),
         ]
         if step is not None:
-            plan.append(("resident", "train"))
+            plan.append(("resident", "training"))
 
         def next_round(measurement: Measurement, *, thorough: bool) -> Plan:
             begun = len({segment.round for segment in measurement.segments})

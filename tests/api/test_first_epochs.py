@@ -115,9 +115,9 @@ def test_compute_alone_steps_on_several_batches(judge: Judge) -> None:
 
     def compute_alone_first(measurement: Measurement, *, thorough: bool) -> Plan:
         if not measurement.segments:
-            return (("resident", "train"),)
+            return (("resident", "training"),)
         alone.append(set(lengths))
-        return (("baseline", "loader_only"), ("baseline", "train")) if len(alone) == 1 else ()
+        return (("baseline", "loader_only"), ("baseline", "training")) if len(alone) == 1 else ()
 
     judge(loader, lambda batch: lengths.append(batch.shape[1]), next_round=compute_alone_first)
     assert {8, 16, 32, 64} <= alone[0]

@@ -50,7 +50,7 @@ def test_steps_are_the_raw_times_of_every_segment(run: loaderprobe.Run) -> None:
     segments = [segment for each in MEASUREMENTS for segment in each.segments]
     assert len(steps) == STEPS * len(segments)
     assert set(steps["key"]) == {each.config.key for each in MEASUREMENTS}
-    assert set(steps["mode"]) == {"baseline", "warm"} and set(steps["activity"]) == {"loader_only", "train"}
+    assert set(steps["mode"]) == {"baseline", "warm"} and set(steps["activity"]) == {"loader_only", "training"}
     first = steps.iloc[:STEPS]
     begin = [ns / 1e9 for ns in segments[0].begin_ns]
     assert list(first["begin_at_s"]) == pytest.approx(begin)

@@ -80,7 +80,7 @@ def test_a_measured_rate_has_the_interval_of_its_rounds(tmp_path: Path) -> None:
     config = run.record.spec.configs[2]
     made = run.result(config.key)
     assert isinstance(made, Measurement)
-    trained = [segment for segment in made.segments if segment.activity == "train"]
+    trained = [segment for segment in made.segments if segment.activity == "training"]
     resident = [
         replace(segment, mode="resident", first_batch=-1, finished_ns=tuple(ns + ns * number // 100 for ns in stamps))
         for number, segment in enumerate(trained)

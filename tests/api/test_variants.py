@@ -236,7 +236,7 @@ def test_without_a_step_no_device_is_spoken_of(judge: Judge, paths: list[str]) -
     """The loader alone is judged."""
     found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1))
     assert (found.with_step, found.ceilings.compute, found.speedups.compute) == (False, None, None)
-    assert found.unavailable["speedups.compute"] == "no step was given"
+    assert found.unavailable["speedups.compute"].sentence == "no step was given"
     said = f"{found}{found._repr_html_()}{[each.metric for each in found.evidence]}"
     assert not [word for word in ("accelerator", "of what the", "compute", "training runs") if word in said]
 

@@ -13,7 +13,7 @@ import pytest
 
 from loaderprobe.api import sweep as verb
 from loaderprobe.cli import main
-from loaderprobe.store.codec import encode
+from loaderprobe.store.codec import SCHEMA_VERSION, encode
 from loaderprobe.store.run_directory import RunDirectory
 from tests.stored import full_run
 
@@ -57,8 +57,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "cut": (lambda path: path.read_bytes()[:2000], "is damaged"),
     "empty": (lambda path: b"", "is damaged"),
     "no UTF-8": (lambda path: path.read_bytes().replace(b"500x375", b"500\xff375"), "is damaged"),
-    "other schema": (lambda path: encode("files", {}), "is loaderprobe/files version 3"),
-    "other version": (lambda path: path.read_bytes().replace(b'_version":3', b'_version":7'), "version 7"),
+    "other schema": (lambda path: encode("files", {}), f"is loaderprobe/files version {SCHEMA_VERSION}"),
+    "other version": (
+        lambda path: path.read_bytes().replace(b'_version":%d' % SCHEMA_VERSION, b'_version":7'),
+        "version 7",
+    ),
     "type": (lambda path: altered(path, lambda m: m.update(wall_s="long")), "Expected `float`"),
     "infinite": (lambda path: path.read_bytes().replace(b'"wall_s":5.0', b'"wall_s":1e400'), "out of range"),
     "absurd": (lambda path: path.read_bytes().replace(b'"wall_s":5.0', b'"wall_s":1e300'), "beyond"),

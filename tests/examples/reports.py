@@ -20,6 +20,7 @@ from loaderprobe.records.report import (
     Status,
     Summary,
 )
+from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.testing.fakes import example_config
 from loaderprobe.testing.machine import example_environment
@@ -94,7 +95,7 @@ def example_row(**changes: Any) -> ConfigurationRow:
 
 def _example_rows() -> tuple[ConfigurationRow, ...]:
     rows = [_row(case) for case in CASES]
-    unseen = "the device also served another process, so these bytes are not known"
+    unseen = reported("the device also served another process, so these bytes are not known")
     assert rows[2].verdict
     rows[2] = with_changes(
         rows[2],

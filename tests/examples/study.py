@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Cause, How, Side
 
 BATCH_SIZE = 32
 BYTES = {"256x256": 21_000.0, "500x375": 114_000.0, "1024x768": 480_000.0}
 CEILING = {"cpu": 62.0, "emulated:mlperf-h100": 1786.0}
 DISK_BYTES_PER_S = 31.2e6
-NO_TRANSPORT = "the ablation of transport was not measured"
+NO_TRANSPORT = reported("the ablation of transport was not measured")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.records.forecast import Forecast, Refusal
+from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import (
     Action,
     Advice,
@@ -151,13 +152,16 @@ def verdict_of(case: Case) -> Verdict:
         read_amplification=0.99,
         other_read_bytes_per_s=0.0,
         instrument_cpu_fraction=0.002,
-        gpu={"unavailable": NO_GPU},
+        gpu={},
         bound=_bound(case, speedups),
         advice=_advice(case, speed, speedups),
         step_time=step_time,
         worker_time=worker_time,
         files_were=None,
-        unavailable={"speedups.transport": NO_TRANSPORT, "rates_images_per_s.loader_without_transport": NO_TRANSPORT},
+        unavailable={
+            **dict.fromkeys(("speedups.transport", "rates_images_per_s.loader_without_transport"), NO_TRANSPORT),
+            "gpu": reported(NO_GPU),
+        },
     )
 
 

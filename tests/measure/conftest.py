@@ -51,7 +51,7 @@ def scripted_session(
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def measure_fake() -> Measure:
     """Measures a scripted loader: `measure_fake(service, files=..., cache=..., **config changes)`."""
 

@@ -81,13 +81,13 @@ def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal
 
 def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: MeasureReal) -> None:
     """Real steps have a measured ceiling, and times for wait, copy and step."""
-    measurement = measure_real(photographs, compute="cpu", workers=1)
+    measurement = measure_real(photographs, compute="cpu", batch_size=1, workers=1)
     assert isinstance(measurement, Measurement)
     assert measurement.compute.specified_images_per_s is None
     judged = verdict(measurement)
     assert judged.rates_images_per_s.compute is not None
     assert judged.step_time.step_s > judged.step_time.copy_s > 0
-    assert segments_of(measurement, "resident", "train")
+    assert segments_of(measurement, "resident", "training")
 
 
 def test_samplers_saw_the_workers(two_workers: Measurement) -> None:

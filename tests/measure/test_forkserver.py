@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,17 +19,10 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.testing import example_config, example_files
 
 
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    """One for all tests here: it takes seconds to start."""
-    with forkserver() as started:
-        yield started
-
-
 def order(files: FileSet) -> Order:
     """A small configuration in a child of this process."""
     config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200")
-    return Order(config=config, files=files, budget_s=8.0, begin_ns=SystemClock().now_ns())
+    return Order(config=config, files=files, budget_s=1.0, begin_ns=SystemClock().now_ns())
 
 
 def run(fork_server: ForkServer, files: FileSet) -> Measurement | RunFailure:

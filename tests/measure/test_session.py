@@ -106,7 +106,7 @@ def test_cold_that_was_not_cold_gives_no_firm_word(measure_fake: Measure) -> Non
     )
     assert judged.bound.cause == "inconclusive"
     assert judged.speedups.storage is None
-    assert "meant to be cold" in judged.unavailable["speedups.storage"]
+    assert judged.unavailable["speedups.storage"].facts["files"] == "cold"
 
 
 def test_compute_binding_needs_no_cold_proof(measure_fake: Measure) -> None:

@@ -9,7 +9,7 @@ from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.window import window_steps
 from loaderprobe.protocols import Compute
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import (
     FakeClock,
@@ -106,14 +106,15 @@ def test_a_window_sees_past_what_was_made_ahead() -> None:
     assert window_steps(example_config(workers=0), 0.1, 0, 45.0) == 20
     assert window_steps(example_config(workers=16, prefetch_factor=2), 0.1, 48, 45.0) == 64
     assert window_steps(example_config(workers=0), 4.0, 0, 45.0) == 8
-    assert "would take" in str(window_steps(example_config(workers=8), 1.0, 24, 45.0))
+    refused = window_steps(example_config(workers=8), 1.0, 24, 45.0)
+    assert isinstance(refused, Missing) and "would take" in refused.reason
 
 
 def test_segments_keep_when_the_device_came_to_each_step() -> None:
     """From the end of one step to the begin of the next it had nothing to do: the rest of 32 ms beside 4."""
     clock = FakeClock()
     found = measured(ProfiledCompute(clock, STEP_S), clock)
-    (segment, *_) = [s for s in found.segments if s.activity == "train" and s.mode == "baseline"]
+    (segment, *_) = [s for s in found.segments if s.activity == "training" and s.mode == "baseline"]
     idle = [b - e for e, b in zip(segment.finished_ns, segment.device_begin_ns[1:], strict=False)]
     assert len(segment.device_begin_ns) == segment.steps
     assert sum(idle) / len(idle) == pytest.approx(28e6, rel=0.1)

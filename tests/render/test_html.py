@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from loaderprobe.records.report import Report
+from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.overview import EMULATED_NOTE, HOW_TO_READ
@@ -136,7 +137,7 @@ def evil_report() -> Report:
         resolution=EVIL,
         loader=EVIL,
         bound=Bound(side="input", cause="network", candidates=(), reason=reason, evidence=()),
-        unavailable={"speedups.transport": EVIL},
+        unavailable={"speedups.transport": reported(EVIL)},
     )
     failed = with_changes(row, status="failed", reason=EVIL, loader="torch")
     report = example_report([row, failed])
@@ -175,7 +176,7 @@ def test_gpu_counters_are_shown_with_their_source() -> None:
     """What was read from the GPU stands with the verdict, and a missing counter is no figure."""
     row = example_row(gpu={"utilization": 0.412, "source": "NVML"})
     assert "GPU: utilization 0.412, source NVML." in Page(HtmlReport().render(example_report([row]))).text
-    assert "GPU: unavailable" not in HtmlReport().render(example_report([example_row()]))
+    assert "GPU: utilization" not in HtmlReport().render(example_report([example_row()]))
 
 
 def test_both_colour_schemes_and_paper() -> None:

@@ -74,7 +74,8 @@ def test_what_was_not_measured_is_null_with_a_reason() -> None:
     ]
     assert (row["workers"], row["compute"], row["status"]) == (2, "emulated:mlperf-h100", "failed")
     assert row["images_per_s"] is row["bound"] is row["step_time"] is None
-    assert row["unavailable"] == {"*": "it broke"}
+    (reason,) = row["unavailable"].items()
+    assert reason == ("*", {"code": "reported", "facts": {"reason": "it broke"}, "sentence": "it broke"})
 
 
 def test_schema_is_titled_and_has_no_address() -> None:

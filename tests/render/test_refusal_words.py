@@ -11,7 +11,7 @@ from loaderprobe.render.refusal_words import refusal_words
 
 FACTS: dict[str, dict[str, float | str]] = {
     "outside_noise_band": {"predicted_share": 0.5},
-    "storage_missing": {"reason": "it rained"},
+    "storage_missing": {"because": "reported", "reason": "it rained"},
     "more_than_cores": {"cores": 2.0},
     "more_than_storage": {"bytes_per_s": 1e8},
     "laws_disagree": {"least_images_per_s": 200.0, "most_images_per_s": 900.0},

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from loaderprobe.records.measurement import Missing
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.thread_files import ThreadGone
@@ -100,7 +101,7 @@ def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
     """The measurement goes on without samples, and says why."""
     with WaitsSampler(lambda: [], tmp_path, command=lambda folder, rate_hz: ["/no/such/program"]) as sampler:
         reason = sampler.samples()
-    assert isinstance(reason, str) and "could not be started" in reason and reason == sampler.samples()
+    assert isinstance(reason, Missing) and "could not be started" in reason.reason and reason == sampler.samples()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,8 @@ def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
 def test_a_process_that_ends_is_a_reason(tmp_path: Path, code: str, last: str) -> None:
     """The reason holds the last line that it wrote, or how it ended."""
     with WaitsSampler(lambda: [], tmp_path, command=lambda folder, hz: [sys.executable, "-I", "-c", code]) as sampler:
-        assert sampler.samples() == f"the process that samples the workers' waits ended: {last}"
+        reason = f"the process that samples the workers' waits ended: {last}"
+        assert sampler.samples() == Missing(name="waits", reason=reason)
 
 
 def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:
@@ -123,12 +125,12 @@ def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:
         process.wait()
         reason = sampler.samples()
         sampler.follow_threads()
-    assert isinstance(reason, str) and reason.endswith("SIGKILL")
+    assert isinstance(reason, Missing) and reason.reason.endswith("SIGKILL")
 
 
 def test_before_it_is_entered_there_is_a_reason(tmp_path: Path) -> None:
     """No samples without looking."""
-    assert isinstance(WaitsSampler(lambda: [], tmp_path).samples(), str)
+    assert isinstance(WaitsSampler(lambda: [], tmp_path).samples(), Missing)
 
 
 def test_it_ends_with_its_orders(tmp_path: Path) -> None:

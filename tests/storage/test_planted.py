@@ -48,13 +48,13 @@ def test_a_throttled_disk_is_bandwidth_limited(token_bucket_disk: SlowDisk) -> N
 
 def test_a_single_queue_is_a_single_server(single_server_disk: SlowDisk) -> None:
     """The ladder of a disk that loses idle time is flat as well; the pauses tell it from a token bucket."""
-    found = _bandwidth(single_server_disk, "1,4,8")
+    found = _bandwidth(single_server_disk, "1,8")
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "single_server"), found
 
 
 def test_a_far_disk_is_latency_limited(latency_disk: SlowDisk) -> None:
     """At 10 ms a request the ladder rises with the readers, and nothing is claimed about what was cached."""
-    found = _bandwidth(latency_disk, "1,4,8")
+    found = _bandwidth(latency_disk, "1,8")
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("latency", "latency"), found
     assert "Latency-limited" in found["limit"]["sentence"]
     ladder = [phase for phase in found["phases"] if phase["name"] == "files"]
@@ -92,7 +92,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     summary = _run(
         disk, "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--compute", "emulated:mlperf-h100",
-        "--cache", "cold,warm", "--batch-size", 8, "--rounds", 3, "--budget", 50, "--out", tmp_path / "run",
+        "--cache", "cold,warm", "--batch-size", 8, "--rounds", 3, "--budget", 34, "--out", tmp_path / "run",
     )  # fmt: skip
     cold, warm = summary["configurations"]
     assert (cold["bound"]["side"], cold["bound"]["cause"]) == ("input", "storage"), cold["bound"]
@@ -102,4 +102,4 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
         each["metric"] == "share of the storage's ceiling at concurrency 2" for each in cold["bound"]["evidence"]
     )
     assert warm["bound"]["cause"] != "storage" and warm["disk_ceiling_fraction"] is None
-    assert "warm" in warm["unavailable"]["disk_ceiling_fraction"]
+    assert warm["unavailable"]["disk_ceiling_fraction"]["code"] == "warm_as_asked"

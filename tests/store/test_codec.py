@@ -54,12 +54,22 @@ def test_another_version_is_refused_with_both_versions(version: object) -> None:
         ("image-set", {"spec": {"pictures": 48}}, {"spec": {"base_images": 48}}),
         ("image-set-spec", {"pictures": 48}, {"base_images": 48}),
         ("run", {"kind": "banked", "pictures": 1}, {"kind": "banked", "pictures": 1}),
+        ("measurement", {"segments": [{"activity": "train"}]}, {"segments": [{"activity": "training"}]}),
     ],
 )
 def test_version_2_migrates(kind: str, value: dict[str, object], renamed: dict[str, object]) -> None:
-    """Names that version 3 changed are renamed, in files of their kind only."""
+    """Names that later versions changed are renamed one version after the other, in files of their kind only."""
     envelope = {"schema": f"loaderprobe/{kind}", "schema_version": 2, kind: value}
     assert decode(kind, json.dumps(envelope).encode(), dict, "x.json") == renamed
+
+
+def test_version_3_migrates() -> None:
+    """Only what changed since is renamed; damaged segments stay as they are."""
+    segments = [{"activity": "train"}, {"activity": "loader_only"}, {"activity": 1}, None]
+    value = {"segments": segments, "pictures": 1}
+    envelope = {"schema": "loaderprobe/measurement", "schema_version": 3, "measurement": value}
+    found = decode("measurement", json.dumps(envelope).encode(), dict, "x.json")
+    assert found == {"segments": [{"activity": "training"}, *segments[1:]], "pictures": 1}
 
 
 @pytest.mark.parametrize(

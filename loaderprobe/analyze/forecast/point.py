@@ -77,7 +77,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
     cold = cold_fraction(measurement, loader_only)
     loader, training = list(found.loader.values()), list(found.end_to_end.values())
     given = measurement.compute.specified_images_per_s is not None
-    alone = [] if given else list(rates_by_round(measurement, "resident", "train").values())
+    alone = [] if given else list(rates_by_round(measurement, "resident", "training").values())
     from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
     return Point(
         workers=config.loader.workers,
@@ -132,7 +132,7 @@ def _why_unproved(
     if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
         return Refusal(code="files_as_found")
     reason = found.missing.get("storage") if found.base == "baseline" else None
-    return Refusal(code="storage_missing", facts={"reason": reason}) if reason else None
+    return Refusal(code="storage_missing", facts={**reason.facts, "because": reason.code}) if reason else None
 
 
 def _spread(rates: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from loaderprobe.analyze.gpu.device_steps import step_figures
 from loaderprobe.analyze.verdict.rates import NS, segment_seconds
 from loaderprobe.records.measurement import Measurement, Segment, Series
+from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.stats import mean
 
 Figures = dict[str, float | str]
@@ -48,7 +49,7 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     averages over the stretches that lie wholly inside a segment. `power_w` is the energy over its time where the GPU
     counts energy, for NVML's power reading looks back over as much as 1 s. `throttled` is the share of readings with
     a reason to hold clocks down other than idleness.
-    What the device's own events say is `step_figures`. With no figure at all there is only `unavailable`, the reason.
+    What the device's own events say is `step_figures`. Why there is none is `why_no_counters`.
     """
     series = {each.name: each for each in measurement.series}
     found: Figures = {}
@@ -64,9 +65,7 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     if others := _inside(series.get("gpu_other_processes"), segments):
         found["other_processes"] = max(others)
     found |= step_figures(segments)
-    if not found:
-        return {"unavailable": _why_nothing(measurement)}
-    return found | _gaps(measurement, found)
+    return found | _ended(measurement) if found else {}
 
 
 def _keep(found: Figures, key: str, value: float | None) -> None:
@@ -141,20 +140,27 @@ def _throttling(masks: Sequence[float]) -> Figures:
     return found | {"throttle_reasons": ", ".join(words)} if words else found
 
 
-def _why_nothing(measurement: Measurement) -> str:
-    if any(series.name.startswith("gpu_") for series in measurement.series):
-        return "no reading fell into a training segment"
-    reason = next((m.reason for m in measurement.missing if m.name == UTILIZATION), None)
-    return reason or "no GPU was sampled"
+def why_missing(measurement: Measurement, name: str) -> Unavailable | None:
+    """What the sampler of a figure reported; None where it reported nothing."""
+    return next((reported(each.reason) for each in measurement.missing if each.name == name), None)
 
 
-def _gaps(measurement: Measurement, found: Figures) -> Figures:
-    """Why there is no occupancy, and what ended before the measurement did."""
-    reasons: Figures = {}
-    missing = {each.name: each.reason for each in measurement.missing}
-    for key, name in (("utilization", UTILIZATION), ("sm_occupancy", "gpu_sm_occupancy")):
-        if key not in found and name in missing:
-            reasons[f"{key}_unavailable"] = missing[name]
-    read = {each.name for each in measurement.series}
-    ended = dict.fromkeys(reason for name, reason in missing.items() if name in read and name.startswith("gpu_"))
-    return reasons | ({"incomplete": "; ".join(ended)} if ended else {})
+def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Unavailable]:
+    """Place in the summary to the reason, for all counters where `found` has none, else for the two that count most."""
+    if not found:
+        read = any(series.name.startswith("gpu_") for series in measurement.series)
+        usual = Unavailable(code="no_reading_in_training" if read else "no_gpu_sampled")
+        return {"gpu": usual if read else why_missing(measurement, UTILIZATION) or usual}
+    reasons = {
+        f"gpu.{key}": why_missing(measurement, name)
+        for key, name in (("utilization", UTILIZATION), ("sm_occupancy", "gpu_sm_occupancy"))
+        if key not in found
+    }
+    return {at: reason for at, reason in reasons.items() if reason}
+
+
+def _ended(measurement: Measurement) -> Figures:
+    """What ended before the measurement did."""
+    read = {each.name for each in measurement.series if each.name.startswith("gpu_")}
+    ended = dict.fromkeys(each.reason for each in measurement.missing if each.name in read)
+    return {"incomplete": "; ".join(ended)} if ended else {}

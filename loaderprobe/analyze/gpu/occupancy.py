@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from loaderprobe.analyze.gpu.intervals import merge, total
 from loaderprobe.records.gaps import DeviceUse
 from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.unavailable import Unavailable
 
 # With less of the kernels' time known, an estimate would be of some kernels and not of the device.
 LEAST_COVERAGE = 0.9
@@ -96,11 +97,11 @@ def _sm_efficiency(kernels: Sequence[_Kernel], window_ns: int) -> float | None:
     return filled_ns / window_ns
 
 
-def missing_estimates(use: DeviceUse) -> dict[str, str]:
+def missing_estimates(use: DeviceUse) -> dict[str, Unavailable]:
     """Field to reason, for the estimates that are None."""
     reasons = {}
     if use.occupancy_estimated is None:
-        reasons["occupancy_estimated"] = "no kernel record has the number of warps that fit on an SM"
+        reasons["occupancy_estimated"] = Unavailable(code="no_kernel_fits")
     if use.sm_efficiency_estimated is None:
-        reasons["sm_efficiency_estimated"] = "too few kernels tell over how many SMs they spread"
+        reasons["sm_efficiency_estimated"] = Unavailable(code="blocks_unknown")
     return reasons

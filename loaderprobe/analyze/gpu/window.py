@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from loaderprobe.analyze.gpu.counters import why_missing
 from loaderprobe.analyze.gpu.gaps import Attribution, attribute
 from loaderprobe.analyze.gpu.intervals import Ranges
 from loaderprobe.analyze.gpu.occupancy import missing_estimates, use_of
 from loaderprobe.records.gaps import Gaps, GpuWindow, TimelineView
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.unavailable import Unavailable
 
 # A profiler that slows the steps by more than this has measured itself.
 MOST_OVERHEAD = 0.05
@@ -29,7 +31,7 @@ class WindowReading:
 
     window: GpuWindow | None = None
     view: TimelineView | None = None
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, Unavailable] = field(default_factory=dict)
     """Field of the summary to reason."""
 
 
@@ -37,7 +39,7 @@ def read_window(measurement: Measurement) -> WindowReading:
     """The window of one measurement, if it has one; not yet checked against rates."""
     timeline = measurement.timeline
     if timeline is None:
-        reason = next((each.reason for each in measurement.missing if each.name == NAME), None)
+        reason = why_missing(measurement, NAME)
         return WindowReading(missing={"gpu_window": reason} if reason else {})
     refused = why_refused(timeline)
     window = GpuWindow(
@@ -85,71 +87,57 @@ def overhead_of(timeline: Timeline) -> float | None:
     return (busy_ns - (timeline.plain_ns - timeline.plain_wait_ns)) / timeline.plain_ns
 
 
-def why_refused(timeline: Timeline) -> str | None:
+def why_refused(timeline: Timeline) -> Unavailable | None:
     """Why a window gives no figures; None when it does."""
     window_ns = timeline.end_ns - timeline.begin_ns
     if window_ns <= 0:
-        return "the profiler's window is empty"
+        return Unavailable(code="window_empty")
     if "kernel" not in timeline.records.kind:
-        return (
-            f"the profiler saw {timeline.launches} launches and not one kernel: another profiler that is attached "
-            "(CUPTI serves one at a time) or WSL may be the reason"
-            if timeline.launches
-            else "no kernel was launched while the profiler ran"
-        )
+        if not timeline.launches:
+            return Unavailable(code="no_kernel_launched")
+        return Unavailable(code="kernels_not_seen", facts={"launches": float(timeline.launches)})
     lost = timeline.launches_without_record / timeline.launches if timeline.launches else 0.0
     if lost > MOST_WITHOUT_RECORD:
-        return f"{lost:.1%} of the launches left no record of a kernel, refused above {MOST_WITHOUT_RECORD:.0%}"
+        return Unavailable(code="launches_lost", facts={"exact_share": lost, "most": MOST_WITHOUT_RECORD})
     overhead = overhead_of(timeline)
     if overhead is None:
-        return "the steps were not timed without the profiler, so its cost is not known"
+        return Unavailable(code="steps_not_timed")
     if overhead > MOST_OVERHEAD:
-        return f"the profiler slowed the steps by {overhead:.1%}, refused above {MOST_OVERHEAD:.0%}"
+        return Unavailable(code="profiler_slows", facts={"exact_share": overhead, "most": MOST_OVERHEAD})
     most_ns = MOST_CLOCK_SHIFT_NS + MOST_CLOCK_DRIFT * window_ns
-    if abs(timeline.clock_shift_ns) > most_ns:
-        return (
-            f"the host's clock was moved by {abs(timeline.clock_shift_ns) / 1e3:.0f} µs while the profiler ran, "
-            f"refused above {most_ns / 1e3:.0f} µs"
-        )
+    moved_ns = abs(timeline.clock_shift_ns)
+    if moved_ns > most_ns:
+        return Unavailable(code="clock_moved", facts={"clock_s": moved_ns / 1e9, "most_s": most_ns / 1e9})
     return None
 
 
-def disagreement(gaps: Gaps, utilization: float | None) -> str | None:
+def disagreement(gaps: Gaps, utilization: float | None) -> Unavailable | None:
     """Why gaps and rates do not say the same of the input; None when they do.
 
     Training that runs at a share u of what compute alone reaches leaves the device idle for its input for 1 - u of
     the time, and so must the gaps on the path of the input.
     """
     if utilization is None:
-        return "the rate of compute alone is not known, so the attribution is not checked against rates"
+        return Unavailable(code="gaps_not_checked")
     idle, gone = 1 - utilization, gaps.share("input", "copy", "loader")
     if abs(idle - gone) < MOST_DISAGREEMENT:
         return None
-    return (
-        f"attribution and throughput disagree: by the gaps the device was idle for its input for {gone:.0%} of the "
-        f"time, by the rates for {idle:.0%}"
-    )
+    return Unavailable(code="gaps_disagree", facts={"idle_by_gaps": gone, "idle_by_rates": idle})
 
 
-def _too_short(measurement: Measurement, timeline: Timeline) -> str | None:
+def _too_short(measurement: Measurement, timeline: Timeline) -> Unavailable | None:
     """A window that could live off batches that were ready before it began."""
     least = 2 * measurement.config.loader.batches_ahead
     if timeline.steps >= least:
         return None
-    return (
-        f"the window of {timeline.steps} steps is shorter than twice the {least // 2} batches that are loaded ahead, "
-        "so input may look faster than it is"
-    )
+    return Unavailable(code="window_too_short", facts={"steps": float(timeline.steps), "ahead": least / 2})
 
 
-def _too_fast(window: GpuWindow) -> str | None:
+def _too_fast(window: GpuWindow) -> Unavailable | None:
     """Steps that were slower without the profiler: something else changed by more than it costs."""
     if window.profiler_overhead is None or window.profiler_overhead >= -MOST_OVERHEAD:
         return None
-    return (
-        f"the steps were {-window.profiler_overhead:.1%} slower without the profiler than with it, so its cost is "
-        "not known"
-    )
+    return Unavailable(code="slower_without_profiler", facts={"exact_share": -window.profiler_overhead})
 
 
 def syncs_per_step(timeline: Timeline) -> float:

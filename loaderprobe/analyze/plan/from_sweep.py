@@ -74,7 +74,7 @@ def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
     compute = measurement.compute
     if compute.specified_images_per_s is not None:
         return known(compute.specified_images_per_s, "images/s", "given", compute.source or "emulated accelerator")
-    rounds = [rate for rate in rates_by_round(measurement, "resident", "train").values() if math.isfinite(rate)]
+    rounds = [rate for rate in rates_by_round(measurement, "resident", "training").values() if math.isfinite(rate)]
     if not rounds or verdict.rates_images_per_s.compute is None:
         raise BadValue(
             "the rate of compute alone was not measured in this configuration",
@@ -136,7 +136,7 @@ def _stalls(measurement: Measurement, images_per_s: float) -> Stalls | None:
     """From the end of one step to the end of the next, beyond the time of compute alone."""
     late: list[float] = []
     step_s = measurement.config.compute.batch_size / images_per_s
-    for segment in segments_of(measurement, "baseline", "train"):
+    for segment in segments_of(measurement, "baseline", "training"):
         late += [max(0.0, spent - step_s) for spent in _between(segment.finished_ns)]
     return Stalls(step_s=step_s, late_s=tuple(late)) if late else None
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.verdict import estimate
 from loaderprobe.analyze.verdict.rates import WorkerCost, parent_overhead_s, rates_by_round, segments_of
-from loaderprobe.analyze.verdict.validity import KEEPS_SAMPLES, as_found, base_mode, met_warm, why_not_as_asked
+from loaderprobe.analyze.verdict.validity import as_found, base_mode, met_warm, why_not_as_asked
 from loaderprobe.analyze.verdict.waiting import RESOURCES
 from loaderprobe.records.measurement import LEAST_BYTES, Measurement, Mode
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How
 from loaderprobe.stats import median
 
@@ -37,7 +38,7 @@ class Without:
 
     rates: dict[int, float] = field(default_factory=dict)
     how: How = "measured"
-    missing: str | None = None
+    missing: Unavailable | None = None
     overhead_s: float | None = None
     """Seconds a batch that the training thread then works on receiving it; None leaves it as it is."""
     at_most: dict[int, float] = field(default_factory=dict)
@@ -96,13 +97,13 @@ class Parts:
         if base == "warm":
             return Without(rates=self.loader)
         measured = self._measured("warm")
-        if measured is None or (measured.missing == KEEPS_SAMPLES and self._looked_at):
+        if measured is None or (_keeps_samples(measured) and self._looked_at):
             # A data set that keeps its samples shows no warm files, only how workers waited for cold ones.
             reason = None if "warm" in possible_modes(self.measurement) else self._why_not_storage()
             measured = Without(missing=reason) if reason else self._estimated("storage")
         return measured if measured.missing is None else replace(measured, at_most=self._without_waiting("storage"))
 
-    def _why_not_storage(self) -> str | None:
+    def _why_not_storage(self) -> Unavailable | None:
         """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
         if self._looked_at:
             return None
@@ -111,7 +112,7 @@ class Parts:
         read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
         if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
             return None
-        return f"workers wait {waited:.0%} of their time, and nothing shows that it is for storage"
+        return Unavailable(code="wait_unexplained", facts={"share": waited})
 
     def _without_waiting(self, resource: str) -> dict[int, float]:
         """The most that the loader could deliver if it never waited for this."""
@@ -145,7 +146,7 @@ class Parts:
         if not rates:
             return None
         beside = {number: rate for number, rate in rates.items() if number in self.loader}
-        reason = None if beside else "no round measured it beside the configuration as asked"
+        reason = None if beside else Unavailable(code="not_beside")
         return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
 
     def _estimated(self, resource: str) -> Without:
@@ -155,8 +156,8 @@ class Parts:
             for number, cost in self.costs.items()
             if cost is not None
         }
-        return (
-            Without(rates=rates, how="estimated")
-            if rates
-            else Without(missing="the workers left no record of their time")
-        )
+        return Without(rates=rates, how="estimated") if rates else Without(missing=Unavailable(code="no_worker_times"))
+
+
+def _keeps_samples(measured: Without) -> bool:
+    return measured.missing is not None and measured.missing.code == "samples_kept"

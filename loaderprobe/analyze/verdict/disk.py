@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from loaderprobe.analyze.verdict.rates import cold_fraction, segment_seconds, worker_cost
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
+from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.records.verdict import Evidence
-from loaderprobe.units import format_rate
 
 # A disk that moves this share of what it can is the limit of those who read from it.
 NEAR_CEILING = 0.85
-UNCOUNTED = "this file system does not count reads"
-_UNMEASURED = "the ceiling of the storage was not measured: storage cannot be the limit here"
+_UNCOUNTED = Unavailable(code="reads_not_counted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,7 @@ class DiskUse:
     ceiling_bytes_per_s: float | None
     """What the device moves for as many readers as there are workers."""
     readers: int
-    unavailable: dict[str, str] = field(default_factory=dict)
+    unavailable: dict[str, Unavailable] = field(default_factory=dict)
 
     @property
     def ceiling_fraction(self) -> float | None:
@@ -75,16 +74,16 @@ def disk_use(measurement: Measurement, segments: Sequence[Segment], ceiling: Sto
     all_moved = sum(each or 0 for each in moved) if None not in moved else None
     cold = cold_fraction(measurement, segments)
     phase, reason = ceiling_phase(measurement, ceiling, readers)
-    unavailable: dict[str, str] = {}
+    unavailable: dict[str, Unavailable] = {}
     if own is None:
         for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
-            unavailable[name] = UNCOUNTED
+            unavailable[name] = _UNCOUNTED
     elif cold is None or cold < COLD_AT_LEAST:
-        unavailable["read_amplification"] = "the files came from memory, not from storage"
+        unavailable["read_amplification"] = Unavailable(code="files_came_from_memory")
     if own is None or all_moved is None:
-        unavailable["other_read_bytes_per_s"] = UNCOUNTED if own is None else "the devices are not visible from here"
+        unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Unavailable(code="devices_not_visible")
     if own is None or phase is None:
-        unavailable["disk_ceiling_fraction"] = reason or UNCOUNTED
+        unavailable["disk_ceiling_fraction"] = reason or _UNCOUNTED
     return DiskUse(
         read_bytes_per_s=None if own is None else own / seconds,
         cold_fraction=cold,
@@ -98,17 +97,17 @@ def disk_use(measurement: Measurement, segments: Sequence[Segment], ceiling: Sto
 
 def ceiling_phase(
     measurement: Measurement, ceiling: StorageCeiling | None, readers: int
-) -> tuple[BandwidthPhase | None, str]:
+) -> tuple[BandwidthPhase | None, Unavailable | None]:
     """A ceiling counts only when its own reads were cold; else the reason why there is none."""
     if measurement.config.cache == "warm":
-        return None, "the files are warm as asked, so nothing is read from storage"
+        return None, Unavailable(code="warm_as_asked")
     if ceiling is None:
-        return None, _UNMEASURED
+        return None, Unavailable(code="ceiling_not_measured")
     phase = ceiling.at(readers)
     if phase is None:
-        return None, ceiling.missing or _UNMEASURED
+        return None, reported(ceiling.missing) if ceiling.missing else Unavailable(code="ceiling_not_measured")
     if phase.cache != "cold":
-        return None, f"the reads that measured the ceiling were {phase.cache}, not cold"
+        return None, Unavailable(code="ceiling_not_cold", facts={"files": phase.cache})
     if phase.at_least:
-        return None, f"the cores cannot read faster than {format_rate(phase.bw_bytes)}; the storage delivers more"
-    return phase, ""
+        return None, Unavailable(code="cores_below_ceiling", facts={"bytes_per_s": phase.bw_bytes})
+    return phase, None

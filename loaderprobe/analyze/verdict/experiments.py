@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from loaderprobe.analyze.verdict.rates import WorkerCost
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.measurement import Mode
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence, How, Speedup
 
 
@@ -32,7 +33,7 @@ class Experiments:
     overhead_s: float
     """Seconds a batch that the training thread works on receiving it."""
     batch_size: int
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, Unavailable] = field(default_factory=dict)
     """Resource to the reason why its speed-up is not known."""
     at_most: frozenset[str] = frozenset()
     """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
@@ -52,7 +53,7 @@ class Experiments:
     """What workers were seen waiting for."""
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Resource to the least and the most that its speed-up can be, where it comes from samples of workers."""
-    met_warm: str = ""
+    met_warm: Unavailable | None = None
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
     by_waiting: bool = False
     """True where only the workers' waiting separates cold files from warm ones."""

@@ -75,17 +75,17 @@ def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ..
     """The modes to train in where the parts do not predict training; transport only where it may matter."""
     transport = found.speedups.get("transport")
     matters = transport is not None and transport.value >= CLEAR_LEAD
-    begun = _times(measurement, "no_transport", "train")
+    begun = _times(measurement, "no_transport", "training")
     return tuple(mode for mode in possible_modes(measurement) if mode != "no_transport" or matters or begun)
 
 
 def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tuple[Mode, ...]) -> Round:
     """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
     least = min(LEAST_ROUNDS, measurement.config.rounds)
-    done = min(_times(measurement, mode, "train") for mode in modes)
+    done = min(_times(measurement, mode, "training") for mode in modes)
     if done >= MOST_TIMES * least or (done >= least and not _ambiguous(found)):
         return ()
-    return (*_screening(measurement), *((mode, "train") for mode in modes))
+    return (*_screening(measurement), *((mode, "training") for mode in modes))
 
 
 def ablations(measurement: Measurement) -> Ablations:
@@ -94,7 +94,7 @@ def ablations(measurement: Measurement) -> Ablations:
     measured = {name: times for name, mode in MODE_WITHOUT.items() if (times := _times(measurement, mode))}
     measured.pop("storage" if found.base == "warm" else "", None)
     if found.in_training:
-        rounds = max(_times(measurement, mode, "train") for mode in MODE_WITHOUT.values())
+        rounds = max(_times(measurement, mode, "training") for mode in MODE_WITHOUT.values())
         return Ablations(code="in_training", facts={"rounds": rounds})
     if measured:
         return Ablations(code="measured", facts={name: float(times) for name, times in measured.items()})
@@ -112,8 +112,8 @@ def _screening(measurement: Measurement) -> Round:
     base = base_mode(measurement)
     if measurement.compute.name == NO_STEP:
         return ((base, "loader_only"),)
-    both: Round = ((base, "loader_only"), (base, "train"))
-    return both if measurement.compute.specified_images_per_s is not None else (*both, ("resident", "train"))
+    both: Round = ((base, "loader_only"), (base, "training"))
+    return both if measurement.compute.specified_images_per_s is not None else (*both, ("resident", "training"))
 
 
 def _loader_only(modes: tuple[Mode, ...]) -> Round:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.records.gaps import Gaps, GpuWindow
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Cause, Evidence, Reason, ReasonCode, Side, Speedup
 from loaderprobe.stats import half_width, mean, median, standard_error
 
@@ -83,6 +84,11 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
 
 def _reason(code: ReasonCode, **facts: float | str) -> Reason:
     return Reason(code=code, facts=facts)
+
+
+def _because(why: Unavailable) -> dict[str, float | str]:
+    """The code of what is missing, beside its own facts."""
+    return {**why.facts, "because": why.code}
 
 
 def _speedup(found: Experiments, resource: str) -> dict[str, float | str]:
@@ -214,7 +220,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     if prediction_error is None or not found.speedups:
         return _reason("no_complete_round")
     if found.met_warm:
-        return _reason("files_were_warm", because=found.met_warm)
+        return _reason("files_were_warm", **_because(found.met_warm))
     if abs(prediction_error) > tolerance and not found.in_training:
         single = len(found.predicted) == 1
         return _reason(
@@ -231,7 +237,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
         # Whatever the missing experiment would have shown is at most what a free input would gain.
         most = min(found.free_input_speedup, found.bounds.get(resource, math.inf))
         if most >= WORTH and found.speedups[best].value < most * lead:
-            return _reason("ablation_missing", resource=resource, because=reason)
+            return _reason("ablation_missing", resource=resource, **_because(reason))
     return None
 
 

@@ -25,6 +25,7 @@ from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_we
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
 
@@ -163,16 +164,16 @@ def _range(parts: Parts, name: str, most: float) -> tuple[float, float] | None:
     return None if found is None else (min(most, found[0]), min(most, found[1]))
 
 
-def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> str:
-    """Why files that were to be cold were warm; empty where warm files were asked for."""
+def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> Unavailable | None:
+    """Why files that were to be cold were warm; None where warm files were asked for."""
     if measurement.config.cache == "warm" or measurement.storage_kind == "memory" or files_were(measurement) != "warm":
-        return ""
-    return taken["storage"].missing or ""
+        return None
+    return taken["storage"].missing
 
 
 def judged_activity(measurement: Measurement) -> Activity:
     """What the verdict is on: training or, without a step, the loader alone."""
-    return "loader_only" if measurement.compute.name == NO_STEP else "train"
+    return "loader_only" if measurement.compute.name == NO_STEP else "training"
 
 
 def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: float) -> dict[int, float]:
@@ -193,7 +194,7 @@ def in_training(
     for name, mode in MODE_WITHOUT.items():
         if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
             continue  # files that were to be cold and were not show nothing of storage
-        rates = rates_by_round(measurement, mode, "train")
+        rates = rates_by_round(measurement, mode, "training")
         beside = {n: rate / end_to_end[n] for n, rate in rates.items() if n in end_to_end}
         if beside and why_not_as_asked(measurement, mode) is None:
             found[name] = beside
@@ -218,7 +219,7 @@ def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
 def _compute_rates(measurement: Measurement, loader: Mapping[int, float]) -> dict[int, float]:
     """Of every round of the loader: rounds that were only to take resources away did not measure compute again."""
     given = measurement.compute.specified_images_per_s
-    measured = rates_by_round(measurement, "resident", "train")
+    measured = rates_by_round(measurement, "resident", "training")
     if given is None and not measured:
         return {}
     usual = median(list(measured.values())) if given is None else given

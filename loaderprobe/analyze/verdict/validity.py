@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from loaderprobe.analyze.verdict.rates import WorkerCost, cold_fraction, segments_of, worker_cost
 from loaderprobe.analyze.verdict.waiting import waiting_of
 from loaderprobe.records.measurement import COLD_AT_LEAST, LEAST_BYTES, WARM_AT_MOST, Measurement, Mode, Segment
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence, FilesWere
 from loaderprobe.stats import mean
-from loaderprobe.units import significant
 
 # Reading from storage and reading from memory must differ by this factor, and by this much an image, for waiting
 # to tell them apart: from memory a file of 100 kB takes some 50 us, and what else a worker waits for (locks, page
@@ -30,8 +30,6 @@ FROM_ELSEWHERE = 0.05
 WORK_AGAIN = 0.6
 # No clock resolves a shorter wait.
 SHORTEST_WAIT_S = 1e-6
-KEEPS_SAMPLES = "the data set keeps its samples, so warm files take less work and show nothing"
-_UNCOUNTED = "this file system counts no bytes"
 
 
 def base_mode(measurement: Measurement) -> Mode:
@@ -44,7 +42,7 @@ def as_found(measurement: Measurement) -> bool:
     return measurement.config.cache == "as-found" or measurement.access == "none"
 
 
-def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
+def why_not_as_asked(measurement: Measurement, mode: Mode) -> Unavailable | None:
     """Why the segments of a mode were not in the state of the base (or, in `warm`, not warm); None when they were."""
     if as_found(measurement):
         return None
@@ -54,22 +52,22 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> str | None:
     cold = mode != "warm" and measurement.config.cache == "cold"
     word = "cold" if cold else "warm"
     if not segments:
-        return f"no {word} segment was measured"
+        return Unavailable(code="no_segment", facts={"files": word})
     if measurement.storage_kind == "memory":
-        return "the files are on a file system in memory, not on storage" if mode == "baseline" else None
+        return Unavailable(code="files_in_memory") if mode == "baseline" else None
     share = cold_fraction(measurement, segments)
     if share is not None:
         good = share >= COLD_AT_LEAST if cold else share < WARM_AT_MOST
-        return None if good else f"{share:.0%} of the bytes came from storage in segments meant to be {word}"
+        return None if good else Unavailable(code="bytes_from_storage", facts={"share": share, "files": word})
     resident = _resident(segments)
     if resident is None:
         return _why_not_by_waiting(measurement, mode)
     if resident < 1 - COLD_AT_LEAST if cold else resident > 1 - WARM_AT_MOST:
         return None
-    return f"{resident:.0%} of the files was in the page cache before segments meant to be {word}"
+    return Unavailable(code="pages_resident", facts={"share": resident, "files": word})
 
 
-def met_warm(measurement: Measurement) -> str | None:
+def met_warm(measurement: Measurement) -> Unavailable | None:
     """Why files that were to be cold cannot have been: they are not all known, and were in memory; None otherwise."""
     lap = measurement.first_lap
     if measurement.access == "files" or base_mode(measurement) == "warm" or lap is None:
@@ -89,26 +87,27 @@ def met_warm(measurement: Measurement) -> str | None:
     ):
         return None  # read calls return what comes over sockets and pipes, too
     if lap.read_bytes >= LEAST_BYTES * lap.images:
-        return "not all files are known, so they could not be evicted and came from memory after the first pass"
-    return "not all files are known, so they could not be evicted and were in memory"
+        return Unavailable(code="warm_after_first_pass")
+    return Unavailable(code="always_warm")
 
 
-def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
+def _why_not_repeated(measurement: Measurement, mode: Mode) -> Unavailable | None:
     """For files whose parts are not known: the same bytes each time when cold, none and as much work when warm."""
     segments = _of(measurement, mode)
     cold = mode != "warm" and base_mode(measurement) == "baseline"
     if not segments:
-        return f"no {'cold' if cold else 'warm'} segment was measured"
+        return Unavailable(code="no_segment", facts={"files": "cold" if cold else "warm"})
     if not cold:
         read, cpu_s = _per_image(measurement, segments)
         read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "baseline"))
         if cpu_cold_s and cpu_s < WORK_AGAIN * cpu_cold_s:
-            return KEEPS_SAMPLES
+            return Unavailable(code="samples_kept")
         if not measurement.storage_counts_reads:
             return _why_not_by_waiting(measurement, mode)
         if read < max(LEAST_BYTES, WARM_AT_MOST * read_cold):
             return None
-        return f"{read / max(read_cold, read):.0%} of the bytes came from storage in segments meant to be warm"
+        share = read / max(read_cold, read)
+        return Unavailable(code="bytes_from_storage", facts={"share": share, "files": "warm"})
     if not measurement.storage_counts_reads:
         return _why_not_by_waiting(measurement, mode) if "warm" in measurement.modes else None
     lap = measurement.first_lap
@@ -120,7 +119,7 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> str | None:
     read = _read_from_eviction(measurement, segments, lap.images)
     if not first or read >= READ_AGAIN * first:
         return None
-    return f"batches meant to be cold read {read / first:.0%} of what the first pass read from storage"
+    return Unavailable(code="read_less_again", facts={"share": read / first})
 
 
 def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], images: int) -> float:
@@ -134,7 +133,7 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     ends = sorted(s.first_batch + s.steps for s in measurement.segments)
     begins = [
         max(
-            s.first_batch - loader.batches_begun - (s.activity == "train"),
+            s.first_batch - loader.batches_begun - (s.activity == "training"),
             *(end for end in ends if end <= s.first_batch),
             0,
         )
@@ -207,26 +206,23 @@ def _evidence(metric: str, value: float | None, threshold: float) -> Evidence:
     return Evidence(metric=metric, value=value or 0.0, threshold=threshold, unit="")
 
 
-def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> str | None:
+def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Unavailable | None:
     if base_mode(measurement) == "warm":
         share = _share_waited(measurement, mode)
         if share is None:
-            return "the workers left no record of their time"
+            return Unavailable(code="no_worker_times")
         if share < WARM_WAIT_SHARE:
             return None
-        return f"{_UNCOUNTED}, and workers waited {share:.0%} of their time on files meant to be warm"
+        return Unavailable(code="warm_files_waited_for", facts={"share": share})
     if not _of(measurement, "warm"):
-        return f"{_UNCOUNTED}, and no warm segment was measured to compare waits with"
+        return Unavailable(code="no_warm_segment")
     # The warm segments are warm when the cold ones beside them waited for so much longer.
     cold_s, warm_s = _wait_s(measurement, "baseline" if mode == "warm" else mode), _wait_s(measurement, "warm")
     if warm_s is None or cold_s is None:
-        return "the workers left no record of their time"
+        return Unavailable(code="no_worker_times")
     if cold_s >= CLEARLY_LONGER * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
         return None
-    return (
-        f"{_UNCOUNTED}, and waits do not separate cold segments ({significant(cold_s * 1e3)} ms an image) "
-        f"from warm ones ({significant(warm_s * 1e3)} ms)"
-    )
+    return Unavailable(code="waits_alike", facts={"cold_s": cold_s, "warm_s": warm_s})
 
 
 def _of(measurement: Measurement, mode: Mode) -> list[Segment]:

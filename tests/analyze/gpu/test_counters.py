@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.gpu.counters import gpu_figures
+from loaderprobe.analyze.gpu.counters import gpu_figures, why_no_counters
 from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
+from loaderprobe.records.unavailable import Unavailable, reported
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 
@@ -20,7 +21,7 @@ def _segment(begin_s: float, seconds: float) -> Segment:
     begin_ns, step_ns = round(begin_s * SECOND), round(seconds * SECOND) // STEPS
     times = tuple(begin_ns + step * step_ns for step in range(STEPS))
     return Segment(
-        mode="baseline", activity="train", round=0, first_batch=0, batch_size=BATCH, begin_ns=times, ready_ns=times,
+        mode="baseline", activity="training", round=0, first_batch=0, batch_size=BATCH, begin_ns=times, ready_ns=times,
         copied_ns=times, end_ns=times, finished_ns=times, closed_ns=begin_ns + STEPS * step_ns, thread_cpu_ns=0,
         delivered_bytes=None, disk_bytes=None, resident_before=None,
     )  # fmt: skip
@@ -56,8 +57,10 @@ def test_an_average_that_reaches_out_of_training_does_not_count() -> None:
 
 def test_a_single_average_in_a_segment_is_no_figure() -> None:
     """Where no reading lies wholly inside there is no occupancy, never 0."""
-    found = gpu_figures(_measurement(_series("gpu_sm_occupancy", (9.9, 0.1), (10.1, 0.9))), TRAINING)
-    assert found == {"unavailable": "no reading fell into a training segment"}
+    measurement = _measurement(_series("gpu_sm_occupancy", (9.9, 0.1), (10.1, 0.9)))
+    found = gpu_figures(measurement, TRAINING)
+    assert found == {}
+    assert why_no_counters(measurement, found) == {"gpu": Unavailable(code="no_reading_in_training")}
 
 
 def test_every_gpm_series_has_its_figure() -> None:
@@ -115,15 +118,21 @@ def test_clocks_and_other_processes() -> None:
 def test_nothing_at_all_has_its_reason() -> None:
     """Without any reading the reason is the sampler's; without a sampler, that there was none."""
     missing = (Missing(name="gpu_utilization", reason="the driver is not loaded"),)
-    assert gpu_figures(_measurement(missing=missing), TRAINING) == {"unavailable": "the driver is not loaded"}
-    assert gpu_figures(_measurement(), TRAINING) == {"unavailable": "no GPU was sampled"}
+    for measurement, reason in (
+        (_measurement(missing=missing), reported("the driver is not loaded")),
+        (_measurement(), Unavailable(code="no_gpu_sampled")),
+    ):
+        assert gpu_figures(measurement, TRAINING) == {}
+        assert why_no_counters(measurement, {}) == {"gpu": reason}
 
 
 def test_missing_occupancy_keeps_its_reason_beside_the_rest() -> None:
     """A GPU without GPM gives what it has, and why there is no occupancy."""
     missing = (Missing(name="gpu_sm_occupancy", reason="no GPM"), Missing(name="gpu_power", reason="not supported"))
-    found = gpu_figures(_measurement(_series("gpu_utilization", (10.5, 0.4)), missing=missing), TRAINING)
-    assert found["sm_occupancy_unavailable"] == "no GPM" and "incomplete" not in found
+    measurement = _measurement(_series("gpu_utilization", (10.5, 0.4)), missing=missing)
+    found = gpu_figures(measurement, TRAINING)
+    assert why_no_counters(measurement, found) == {"gpu.sm_occupancy": reported("no GPM")}
+    assert "incomplete" not in found
 
 
 def test_readings_that_ended_early_are_named_incomplete() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.counters import gpu_figures
+from loaderprobe.analyze.gpu.counters import gpu_figures, why_no_counters
 from loaderprobe.analyze.gpu.device_steps import step_figures
 from loaderprobe.records.measurement import Segment
 from tests.analyze.gpu.test_counters import _measurement, _segment
@@ -61,4 +61,4 @@ def test_events_are_shown_where_no_counter_can_be_read() -> None:
     """Without NVML the steps of the device are still reported, and the reason for the rest beside them."""
     found = gpu_figures(_measurement(), [_timed((0, 10), (20, 30))])
     assert found["exposed_wait_ms_p50"] == pytest.approx(10)
-    assert "unavailable" not in found
+    assert why_no_counters(_measurement(), found) == {}

@@ -16,7 +16,9 @@ from loaderprobe.analyze.verdict.rule import Judgement, with_gaps
 from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.records.timeline import Rejected, Timeline
+from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.records.verdict import Bound, Reason
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES, Cost, alike, run
 from tests.examples import timelines
@@ -58,7 +60,8 @@ def window(parts: list[int], **changes: Any) -> GpuWindow:
 )
 def test_a_window_that_cannot_be_believed_is_refused(changes: dict[str, Any], reason: str) -> None:
     """Each refusal says what was found and where the limit lies."""
-    assert reason in (why_refused(timelines.compute_bound(**changes)) or "")
+    refused = why_refused(timelines.compute_bound(**changes))
+    assert refused and reason in unavailable_words(refused)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +77,8 @@ def test_launches_without_any_kernel_name_the_usual_reasons() -> None:
     """Another profiler and WSL both leave launches and nothing else."""
     script = timelines.TimelineScript()
     script.copy(0, 10, 0)
-    assert "another profiler" in (why_refused(script.build(100)) or "")
-    assert "no kernel was launched" in (why_refused(timelines.TimelineScript().build(100)) or "")
+    assert why_refused(script.build(100)) == Unavailable(code="kernels_not_seen", facts={"launches": 1.0})
+    assert why_refused(timelines.TimelineScript().build(100)) == Unavailable(code="no_kernel_launched")
 
 
 def test_the_overhead_is_against_steps_without_the_profiler() -> None:
@@ -95,7 +98,7 @@ def test_refused_figures_are_nowhere() -> None:
 def test_without_a_window_the_reason_is_that_of_the_measurement() -> None:
     """No timeline: the recorded reason, and in old runs, which record none, not a word."""
     missing = (Missing(name="gpu_timeline", reason="CUDA is not available"),)
-    assert verdict(profiled(None, missing=missing)).unavailable["gpu_window"] == "CUDA is not available"
+    assert verdict(profiled(None, missing=missing)).unavailable["gpu_window"] == reported("CUDA is not available")
     assert "gpu_window" not in verdict(profiled(None)).unavailable
 
 
@@ -105,7 +108,7 @@ def test_a_window_shorter_than_the_queue_is_doubted() -> None:
     assert enough
     assert short
     assert enough.doubts == ()
-    assert "window of 7 steps" in short.doubts[0]
+    assert short.doubts == (Unavailable(code="window_too_short", facts={"steps": 7.0, "ahead": 4.0}),)
 
 
 def test_gaps_and_rates_must_agree() -> None:
@@ -113,8 +116,10 @@ def test_gaps_and_rates_must_agree() -> None:
     gaps = window([38, 60, 2, 0, 0, 0, 0, 0]).gaps
     assert gaps
     assert disagreement(gaps, 0.38) is disagreement(gaps, 0.47) is None
-    assert "attribution and throughput disagree" in (disagreement(gaps, 0.49) or "")
-    assert "not checked" in (disagreement(gaps, None) or "")
+    found = disagreement(gaps, 0.49)
+    assert found and found.code == "gaps_disagree"
+    assert found.facts == {"idle_by_gaps": pytest.approx(0.62), "idle_by_rates": pytest.approx(0.51)}
+    assert disagreement(gaps, None) == Unavailable(code="gaps_not_checked")
 
 
 def test_a_late_host_is_named() -> None:
@@ -165,7 +170,10 @@ def test_an_input_that_rates_name_is_not_overruled() -> None:
 def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int], side: Any, trouble: str) -> None:
     """Copy and host come from the gaps alone; with a doubt, a refusal or an input nothing ever changes."""
     by_rates = Judgement(side=side, cause=side if side != "input" else "storage", reason=BY_RATES)
-    changes: dict[str, Any] = {"refused": {"gaps": None, "refused": "why"}, "doubt": {"doubts": ("why",)}}
+    changes: dict[str, Any] = {
+        "refused": {"gaps": None, "refused": reported("why")},
+        "doubt": {"doubts": (reported("why"),)},
+    }
     found = with_gaps(by_rates, window(parts, **changes.get(trouble, {})))
     _, waiting, copying, loading, sync, launch, device, other = parts
     if found == by_rates:

@@ -11,6 +11,7 @@ from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import Measurement, WorkerBatches
+from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.testing import Service
 from tests.examples.bandwidth import example_phase
 from tests.measure.conftest import Measure, measure_fake
@@ -18,7 +19,7 @@ from tests.measure.conftest import Measure, measure_fake
 __all__ = ["measure_fake"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def measurement(measure_fake: Measure) -> Measurement:
     """A cold measurement with 2 workers, whose disk moved what the loader read and as much for others."""
     made = measure_fake(Service(cpu_s=0.001, blocked_s=0.002), workers=2)
@@ -33,7 +34,7 @@ def measurement(measure_fake: Measure) -> Measurement:
 
 def _use(measurement: Measurement, *phases: BandwidthPhase, **changes: Any) -> DiskUse:
     ceiling = StorageCeiling(data=measurement.config.data, phases=phases, **changes) if phases or changes else None
-    return disk_use(measurement, segments_of(measurement, "baseline", "train"), ceiling)
+    return disk_use(measurement, segments_of(measurement, "baseline", "training"), ceiling)
 
 
 def test_the_share_is_of_the_ceiling_at_this_concurrency(measurement: Measurement) -> None:
@@ -60,25 +61,27 @@ def test_a_ceiling_that_was_not_cold_is_none(measurement: Measurement, label: st
     """A ceiling measured from memory would make any disk look idle."""
     found = _use(measurement, example_phase(2, 1e6, cache=label))
     assert found.ceiling_fraction is None and found.facts() == {}
-    assert label in found.unavailable["disk_ceiling_fraction"]
+    assert found.unavailable["disk_ceiling_fraction"] == Unavailable(code="ceiling_not_cold", facts={"files": label})
 
 
 def test_a_ceiling_of_the_probe_is_none_of_the_disk(measurement: Measurement) -> None:
     """Where the probe ran out of cores the disk's own ceiling is higher, and not known."""
     found = _use(measurement, example_phase(2, 3e9, at_least=True))
-    assert found.ceiling_fraction is None and "3.00 GB/s" in found.unavailable["disk_ceiling_fraction"]
+    reason = Unavailable(code="cores_below_ceiling", facts={"bytes_per_s": 3e9})
+    assert found.ceiling_fraction is None and found.unavailable["disk_ceiling_fraction"] == reason
 
 
 def test_every_missing_figure_has_a_reason(measurement: Measurement) -> None:
     """Without a ceiling, with its failure, on uncounted storage, and with warm files, the reason is given."""
-    assert "not measured" in _use(measurement).unavailable["disk_ceiling_fraction"]
-    assert _use(measurement, missing="the files vanished").unavailable["disk_ceiling_fraction"] == "the files vanished"
+    assert _use(measurement).unavailable["disk_ceiling_fraction"].code == "ceiling_not_measured"
+    failed = _use(measurement, missing="the files vanished")
+    assert failed.unavailable["disk_ceiling_fraction"] == reported("the files vanished")
     uncounted = _use(replace(measurement, storage_counts_reads=False), example_phase(2, 1e6))
     assert (uncounted.read_bytes_per_s, uncounted.cold_fraction, uncounted.amplification) == (None, None, None)
     assert {"disk_read_bytes_per_s", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
             "disk_ceiling_fraction"} <= uncounted.unavailable.keys()  # fmt: skip
     warm = replace(measurement, config=replace(measurement.config, cache="warm"))
-    assert "warm" in _use(warm, example_phase(2, 1e6)).unavailable["disk_ceiling_fraction"]
+    assert _use(warm, example_phase(2, 1e6)).unavailable["disk_ceiling_fraction"].code == "warm_as_asked"
 
 
 def test_delivered_bytes_alone_say_nothing_of_the_disk(measurement: Measurement) -> None:

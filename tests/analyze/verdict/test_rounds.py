@@ -46,16 +46,16 @@ def test_every_configuration_is_screened_first(count: int) -> None:
     begun = tuple(segment for segment in screening.segments if segment.round < count)
     open_still = loader_only("warm", "cached_samples") if count else set()
     assert asked(run(alike(3, baseline=250), DISK_BOUND, facts={"segments": begun})) == {
-        ("baseline", "loader_only"), ("baseline", "train"), *open_still
+        ("baseline", "loader_only"), ("baseline", "training"), *open_still
     }  # fmt: skip
     bound = run(alike(3, baseline=250, training=100), DISK_BOUND, compute=100, facts={"segments": ()})
-    assert asked(bound) == {("baseline", "loader_only"), ("baseline", "train")}
+    assert asked(bound) == {("baseline", "loader_only"), ("baseline", "training")}
 
 
 def test_screening_measures_compute_where_it_is_not_given() -> None:
     """A device that is here takes part in every round of screening, on a batch that stays on it."""
     measurement = run([{"baseline": 250.0, "training": 200.0, "resident": 200.0}], DISK_BOUND)
-    assert asked(measurement) == {("baseline", "loader_only"), ("baseline", "train"), ("resident", "train")}
+    assert asked(measurement) == {("baseline", "loader_only"), ("baseline", "training"), ("resident", "training")}
 
 
 def test_an_estimate_ends_it_only_where_nothing_can_be_run() -> None:
@@ -136,7 +136,12 @@ def test_a_mode_that_becomes_a_contender_joins_the_others() -> None:
 
 def test_where_the_prediction_fails_training_is_measured_without_each_resource() -> None:
     """Beside training as asked, whether it is a little or far from the prediction; three rounds of that are enough."""
-    in_training = {("warm", "train"), ("cached_samples", "train"), ("baseline", "train"), ("baseline", "loader_only")}
+    in_training = {
+        ("warm", "training"),
+        ("cached_samples", "training"),
+        ("baseline", "training"),
+        ("baseline", "loader_only"),
+    }
     assert asked(run(alike(baseline=250, training=215), EVEN)) == in_training
     assert asked(run(alike(baseline=250, training=150), EVEN)) == in_training
     # A second round in doubt is enough; one is not.
@@ -144,7 +149,7 @@ def test_where_the_prediction_fails_training_is_measured_without_each_resource()
     assert asked(run(alike(1, baseline=250, training=150), EVEN)) != in_training
     unprepared: dict[str, Any] = {"access": "none", "modes": ("baseline",)}
     again = run(alike(baseline=250, training=215), DECODE_BOUND, cache="as-found", facts=unprepared)
-    assert asked(again) == {("baseline", "loader_only"), ("baseline", "train")}
+    assert asked(again) == {("baseline", "loader_only"), ("baseline", "training")}
     assert asked(run(alike(6, baseline=250, training=215), DECODE_BOUND, cache="as-found", facts=unprepared)) == set()
 
 
@@ -200,7 +205,7 @@ def test_a_warm_base_and_the_serial_loader_lack_modes() -> None:
 
 def test_thorough_measures_every_mode_with_the_screening() -> None:
     """Every mode in every round from the first, three rounds for what is clear, and six for what is not."""
-    every = {("baseline", "train"), *loader_only("baseline", "warm", "cached_samples", "no_transport")}
+    every = {("baseline", "training"), *loader_only("baseline", "warm", "cached_samples", "no_transport")}
     assert (
         asked(run(alike(1, baseline=250, warm=1000, cached_samples=333, no_transport=256), DISK_BOUND), thorough=True)
         == every
@@ -232,7 +237,7 @@ def test_every_configuration_comes_to_an_end(
     cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=cpu_s / 5)
     rate = max(workers, 1) / (cpu_s + blocked_s)
     rates = {
-        ("baseline", "loader_only"): ("baseline", rate), ("baseline", "train"): ("training", min(rate, compute)),
+        ("baseline", "loader_only"): ("baseline", rate), ("baseline", "training"): ("training", min(rate, compute)),
         ("warm", "loader_only"): ("warm", rate * storage),
         ("cached_samples", "loader_only"): ("cached_samples", rate * 1.5),
         ("no_transport", "loader_only"): ("no_transport", rate * 1.1),

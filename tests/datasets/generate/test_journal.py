@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -63,10 +62,9 @@ def test_a_changed_line_is_not_believed(tmp_path: Path) -> None:
     assert Journal(tmp_path).entries() == []
 
 
-@pytest.mark.parametrize("moment", range(10))
-def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, make: Make, moment: int) -> None:
-    """kill -9 of all its processes once a random number of files is written, then resumed: the same bytes."""
-    after = random.Random(moment).randrange(0, 560)
+@pytest.mark.parametrize("after", [0, 170, 350, 559])
+def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, make: Make, after: int) -> None:
+    """kill -9 of all its processes once so many files are written, then resumed: the same bytes."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "cut")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None

@@ -1,0 +1,116 @@
+"""Why a figure does not exist, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from string import Formatter
+
+from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.units import format_rate, significant
+
+_UNCOUNTED = "this file system counts no bytes"
+_TEXTS = {
+    "no_segment": "no {files} segment was measured",
+    "not_beside": "no round measured it beside the configuration as asked",
+    "files_in_memory": "the files are on a file system in memory, not on storage",
+    "bytes_from_storage": "{share} of the bytes came from storage in segments meant to be {files}",
+    "pages_resident": "{share} of the files was in the page cache before segments meant to be {files}",
+    "read_less_again": "batches meant to be cold read {share} of what the first pass read from storage",
+    "warm_after_first_pass": (
+        "not all files are known, so they could not be evicted and came from memory after the first pass"
+    ),
+    "always_warm": "not all files are known, so they could not be evicted and were in memory",
+    "samples_kept": "the data set keeps its samples, so warm files take less work and show nothing",
+    "no_worker_times": "the workers left no record of their time",
+    "no_warm_segment": f"{_UNCOUNTED}, and no warm segment was measured to compare waits with",
+    "warm_files_waited_for": f"{_UNCOUNTED}, and workers waited {{share}} of their time on files meant to be warm",
+    "waits_alike": (
+        f"{_UNCOUNTED}, and waits do not separate cold segments ({{cold_s}} ms an image) from warm ones ({{warm_s}} ms)"
+    ),
+    "wait_unexplained": "workers wait {share} of their time, and nothing shows that it is for storage",
+    "no_worker_cpu_times": "the workers left no record of their CPU time",
+    "too_few_wait_samples": "too few samples of what workers wait for",
+    "nothing_else_takes_time": "nothing else takes measurable time",
+    "overhead_not_recorded": "this run did not record its own overhead",
+    "no_resident_segment": "no segment with a resident batch was measured",
+    "compute_unknown": "the rate of compute alone is not known",
+    "no_step": "no step was given",
+    "reads_not_counted": "this file system does not count reads",
+    "files_came_from_memory": "the files came from memory, not from storage",
+    "devices_not_visible": "the devices are not visible from here",
+    "warm_as_asked": "the files are warm as asked, so nothing is read from storage",
+    "ceiling_not_measured": "the ceiling of the storage was not measured: storage cannot be the limit here",
+    "ceiling_not_cold": "the reads that measured the ceiling were {files}, not cold",
+    "cores_below_ceiling": "the cores cannot read faster than {bytes_per_s}; the storage delivers more",
+    "no_gpu_sampled": "no GPU was sampled",
+    "no_reading_in_training": "no reading fell into a training segment",
+    "no_kernel_fits": "no kernel record has the number of warps that fit on an SM",
+    "blocks_unknown": "too few kernels tell over how many SMs they spread",
+    "window_empty": "the profiler's window is empty",
+    "kernels_not_seen": (
+        "the profiler saw {launches} launches and not one kernel: another profiler that is attached (CUPTI serves one "
+        "at a time) or WSL may be the reason"
+    ),
+    "no_kernel_launched": "no kernel was launched while the profiler ran",
+    "launches_lost": "{exact_share} of the launches left no record of a kernel, refused above {most}",
+    "steps_not_timed": "the steps were not timed without the profiler, so its cost is not known",
+    "profiler_slows": "the profiler slowed the steps by {exact_share}, refused above {most}",
+    "clock_moved": "the host's clock was moved by {clock_s} µs while the profiler ran, refused above {most_s} µs",
+    "gaps_not_checked": "the rate of compute alone is not known, so the attribution is not checked against rates",
+    "gaps_disagree": (
+        "attribution and throughput disagree: by the gaps the device was idle for its input for {idle_by_gaps} of the "
+        "time, by the rates for {idle_by_rates}"
+    ),
+    "window_too_short": (
+        "the window of {steps} steps is shorter than twice the {ahead} batches that are loaded ahead, so input may "
+        "look faster than it is"
+    ),
+    "slower_without_profiler": (
+        "the steps were {exact_share} slower without the profiler than with it, so its cost is not known"
+    ),
+    "reported": "{reason}",
+}
+
+
+def unavailable_words(*reasons: Unavailable) -> str:
+    """A clause without a full stop: `no warm segment was measured`. Several with one code give their range."""
+    return _worded(reasons[0].code, [each.facts for each in reasons])
+
+
+def because_words(*facts: Mapping[str, float | str]) -> str:
+    """The same for facts that stand among others, with their code under `because`."""
+    return _worded(str(facts[0]["because"]), facts)
+
+
+def _worded(code: str, facts: Sequence[Mapping[str, float | str]]) -> str:
+    names = [field for _, field, _, _ in Formatter().parse(_TEXTS[code]) if field]
+    return _TEXTS[code].format(**{name: _range(name, [each[name] for each in facts]) for name in names})
+
+
+def with_sentences(unavailable: Mapping[str, Unavailable]) -> dict[str, Unavailable]:
+    """Each reason with its words."""
+    return {at: replace(each, sentence=unavailable_words(each)) for at, each in unavailable.items()}
+
+
+def _range(name: str, values: Sequence[float | str]) -> str:
+    """`15 %`, or `15 % to 33 %`; a fact that is a word is the same in all."""
+    if isinstance(values[0], str):
+        return values[0]
+    numbers = sorted(float(value) for value in values)
+    return " to ".join(dict.fromkeys(_shown(name, value) for value in (numbers[0], numbers[-1])))
+
+
+def _shown(name: str, value: float) -> str:
+    match name:
+        case "share" | "most" | "idle_by_gaps" | "idle_by_rates":
+            return f"{value:.0%}"
+        case "exact_share":
+            return f"{value:.1%}"
+        case "cold_s" | "warm_s":
+            return significant(value * 1e3)
+        case "clock_s" | "most_s":
+            return f"{value * 1e6:.0f}"
+        case "bytes_per_s":
+            return format_rate(value)
+    return f"{value:g}"
