@@ -1,0 +1,190 @@
+"""Opens/s and stats/s of the sample's files: what gives out first where every image is a file.
+
+Evicting files leaves their names and inodes in memory, and listing a folder brings them there. Only dropping all
+caches of the machine makes them cold, so that is done where the user asked for it (`--drop-caches`) and at no other
+time; without it the figure is of warm metadata and says so. Reading nothing, it drops before every pass over the files.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, MetadataPhase
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.stats import half_width_in_time
+from loaderprobe.storage.files import Piece, Sample
+from loaderprobe.storage.phase import BUSY_SHARE, latency, nothing_read
+from loaderprobe.storage.reader import Column, Order, Reading, ThreadEngine
+from loaderprobe.storage.steady import steady_slices
+from loaderprobe.system.process import read_process
+
+OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
+READERS = (1, 4, 16, 64)
+WORTH = 1.05
+"""Four times as many readers that gain less than this are the last."""
+LEAST_INODE_BYTES = 128
+"""Of an inode on disk (ext2, the smallest of the usual ones): a cold operation reads at least its share of a block of
+them. Fewer bytes an operation mean that memory answered."""
+MOST_DROPS = 5
+"""For one phase: dropping takes seconds where memory is large, and slows down every other program."""
+STEADY_S = 1.0
+"""From here on the start of a pass, with the device's saved credit, is left out. A shorter one counts whole."""
+WARM_OPERATIONS = 10_000
+"""At least so many in a pass over names in memory, of which few take no time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataSettings:
+    """What one phase does, and for how long."""
+
+    operation: MetadataOperation = "open"
+    readers: int = 1
+    sample: Sample
+    location: StorageLocation
+    cores_available: float
+    seconds: float
+    """Shortest duration, dropping left out."""
+    longest_s: float
+    """Longest duration, dropping included: no pass begins after it."""
+    seed: int
+    drop_all: Callable[[], None] | None
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Sums over the passes of a phase so far."""
+
+    seconds: float = 0.0
+    shortest_s: float = float("inf")
+    cpu_s: float = 0.0
+    storage_bytes: int | None = 0
+    drops: int = 0
+    slices: list[tuple[float, float]] = field(default_factory=list)
+    op_ns: list[Column] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def add(self, reading: Reading, storage: int | None) -> None:
+        self.seconds += reading.seconds
+        self.shortest_s = min(self.shortest_s, reading.seconds)
+        self.cpu_s += reading.cpu_s
+        self.storage_bytes = None if storage is None or self.storage_bytes is None else self.storage_bytes + storage
+        whole = [(reading.seconds, float(reading.size_bytes.sum()))]
+        self.slices += steady_slices(reading) if reading.seconds >= STEADY_S else whole
+        self.op_ns.append(reading.piece_ns)
+        self.unread |= reading.unread
+
+
+def metadata_ladder(settings: MetadataSettings, readers: Sequence[int] | None) -> Iterator[MetadataPhase]:
+    """Opens, then stats, at these numbers of readers; without any, at more and more until that gains nothing.
+
+    Raises what `run_metadata` raises.
+    """
+    files = len(_files(settings.sample))
+    steps = readers or [count for count in READERS if count == 1 or 4 * count <= files]
+    for operation in OPERATIONS:
+        best = 0.0
+        for count in steps:
+            phase = run_metadata(replace(settings, operation=operation, readers=count))
+            yield phase
+            if not readers and phase.ops_per_s < WORTH * best:
+                break
+            best = max(best, phase.ops_per_s)
+
+
+def run_metadata(settings: MetadataSettings) -> MetadataPhase:
+    """Open or stat every file once after each drop, until the time is up or the files have been dropped often enough.
+
+    Raises BadValue or MissingPart when no file could be reached, MissingPart when dropping is not permitted.
+    """
+    total, begun = _Sum(), time.perf_counter()
+    while not _done(settings, total, time.perf_counter() - begun):
+        if settings.drop_all:
+            settings.drop_all()
+            total.drops += 1
+        before = _own_reads()
+        reading = ThreadEngine().read(_pass(settings, total), _order(settings, total))
+        after = _own_reads()
+        total.add(reading, None if before is None or after is None else after - before)
+        if not len(reading.piece_ns):
+            raise nothing_read(Counter(reading.unread.values()))
+    return _figures(settings, total)
+
+
+def _files(sample: Sample) -> list[Piece]:
+    """One piece for each file."""
+    return list({piece.path: piece for piece in sample.pieces}.values())
+
+
+def metadata_label(location: StorageLocation, drops: int, storage_bytes: int | None, operations: int) -> MetadataLabel:
+    """`cold` only where names and inodes were dropped and bytes show that they came back from storage."""
+    if not drops or location.kind == "memory" or set(location.layers) == {"memory"}:
+        return "warm"
+    if storage_bytes is None or not location.counts_reads:
+        return "unproved"
+    return "cold" if storage_bytes >= LEAST_INODE_BYTES * operations else "warm"
+
+
+def _pass(settings: MetadataSettings, total: _Sum) -> Sequence[Piece]:
+    """The files in a new random order; in memory they are gone through several times, since few take no time."""
+    pieces = _files(settings.sample)
+    random.Random(settings.seed + len(total.op_ns)).shuffle(pieces)
+    return pieces if settings.drop_all else pieces * -(-WARM_OPERATIONS // len(pieces))
+
+
+def _order(settings: MetadataSettings, total: _Sum) -> Order:
+    seconds = max(settings.seconds - total.seconds, settings.seconds / 2)
+    return Order(readers=settings.readers, seconds=seconds, operation=settings.operation)
+
+
+def _done(settings: MetadataSettings, total: _Sum, elapsed_s: float) -> bool:
+    if not total.slices:
+        return False
+    enough = total.seconds >= 0.98 * settings.seconds or total.drops >= MOST_DROPS
+    return enough or elapsed_s >= settings.longest_s
+
+
+def _own_reads() -> int | None:
+    counters = read_process(os.getpid())
+    return counters.read_bytes if counters else None
+
+
+def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:
+    taken = np.concatenate(total.op_ns)
+    rates = [operations / seconds for seconds, operations in total.slices]
+    rate = sum(operations for _, operations in total.slices) / sum(seconds for seconds, _ in total.slices)
+    half = half_width_in_time(rates) if len(rates) > 2 else 0.0
+    storage = total.storage_bytes if settings.location.counts_reads else None
+    cpu_cores = total.cpu_s / total.seconds
+    return MetadataPhase(
+        operation=settings.operation,
+        readers=settings.readers,
+        runtime=1e3 * total.seconds,
+        total_ops=len(taken),
+        ops_per_s=rate,
+        ops_low=max(0.0, rate - half),
+        ops_high=rate + half,
+        op_ns=latency(taken),
+        drops=total.drops,
+        storage_bytes=storage,
+        metadata=metadata_label(settings.location, total.drops, storage, len(taken)),
+        cpu_cores=cpu_cores,
+        at_least=cpu_cores > BUSY_SHARE * settings.cores_available,
+        unread=dict(Counter(total.unread.values())),
+        notes=_notes(total),
+    )
+
+
+def _notes(total: _Sum) -> tuple[str, ...]:
+    if not total.drops or total.shortest_s >= STEADY_S:
+        return ()
+    return (
+        "all files were reached within a second of each drop: the device's saved credit and its read-ahead of inodes "
+        "weigh in; use more files for the rate that lasts",
+    )
