@@ -34,8 +34,8 @@ CacheLabel = Literal["cold", "warm", "mixed", "unproved"]
 MetadataOperation = Literal["open", "stat"]
 """open: open and close, without a read. stat: ask for size and times by name."""
 MetadataLabel = Literal["cold", "warm", "unproved"]
-"""cold: names and inodes were dropped, and came from storage by count. warm: they were not dropped, or came from
-memory all the same. unproved: dropped, but nothing counts what came from storage."""
+"""cold: names and inodes were dropped, and came from storage or the NFS server by count. warm: they were not dropped,
+or came from memory all the same. unproved: dropped, but nothing counts where they came from."""
 LimitedBy = Literal["bandwidth", "latency", "latency then bandwidth", "memory", "probe", "unknown"]
 KindOfDevice = Literal["token_bucket", "single_server", "latency", "unknown"]
 
@@ -122,6 +122,8 @@ class MetadataPhase:
     """How often the machine's names and inodes were dropped for it; 0 when the user did not ask for that."""
     storage_bytes: int | None
     """What this process read from storage meanwhile; None where the file system does not account reads."""
+    server_calls: int | None
+    """Calls for names and attributes that the NFS client sent meanwhile, for the whole mount; None elsewhere."""
     metadata: MetadataLabel
     cpu_cores: float
     at_least: bool

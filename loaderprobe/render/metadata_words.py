@@ -12,7 +12,7 @@ from loaderprobe.units import significant
 
 TITLE = "Opens and stats of the same files, which are not read"
 LABELS: dict[MetadataLabel, str] = {
-    "cold": "cold: names and inodes were dropped before and came from storage, by count",
+    "cold": "cold: names and inodes were dropped before and came from storage or its server, by count",
     "warm": "warm: names and inodes were in memory",
     "unproved": "unproved: names and inodes were dropped, but nothing counts what came from storage again",
 }

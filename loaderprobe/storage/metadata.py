@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -23,12 +24,15 @@ from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.phase import BUSY_SHARE, latency, nothing_read
 from loaderprobe.storage.reader import Column, Order, Reading, ThreadEngine
 from loaderprobe.storage.steady import steady_slices
+from loaderprobe.system.counters import server_name_calls
+from loaderprobe.system.device import NFS
 from loaderprobe.system.process import read_process
 
 OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
 READERS = (1, 4, 16, 64)
 WORTH = 1.05
 """Four times as many readers that gain less than this are the last."""
+MOUNTSTATS = Path("/proc/self/mountstats")
 LEAST_INODE_BYTES = 128
 """Of an inode on disk (ext2, the smallest of the usual ones): a cold operation reads at least its share of a block of
 them. Fewer bytes an operation mean that memory answered."""
@@ -65,16 +69,18 @@ class _Sum:
     shortest_s: float = float("inf")
     cpu_s: float = 0.0
     storage_bytes: int | None = 0
+    server_calls: int | None = 0
     drops: int = 0
     slices: list[tuple[float, float]] = field(default_factory=list)
     op_ns: list[Column] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
 
-    def add(self, reading: Reading, storage: int | None) -> None:
+    def add(self, reading: Reading, storage: int | None, calls: int | None) -> None:
         self.seconds += reading.seconds
         self.shortest_s = min(self.shortest_s, reading.seconds)
         self.cpu_s += reading.cpu_s
         self.storage_bytes = None if storage is None or self.storage_bytes is None else self.storage_bytes + storage
+        self.server_calls = None if calls is None or self.server_calls is None else self.server_calls + calls
         whole = [(reading.seconds, float(reading.size_bytes.sum()))]
         self.slices += steady_slices(reading) if reading.seconds >= STEADY_S else whole
         self.op_ns.append(reading.piece_ns)
@@ -108,10 +114,9 @@ def run_metadata(settings: MetadataSettings) -> MetadataPhase:
         if settings.drop_all:
             settings.drop_all()
             total.drops += 1
-        before = _own_reads()
+        before = _own_reads(), _server_calls(settings.location)
         reading = ThreadEngine().read(_pass(settings, total), _order(settings, total))
-        after = _own_reads()
-        total.add(reading, None if before is None or after is None else after - before)
+        total.add(reading, _more(_own_reads(), before[0]), _more(_server_calls(settings.location), before[1]))
         if not len(reading.piece_ns):
             raise nothing_read(Counter(reading.unread.values()))
     return _figures(settings, total)
@@ -122,13 +127,17 @@ def _files(sample: Sample) -> list[Piece]:
     return list({piece.path: piece for piece in sample.pieces}.values())
 
 
-def metadata_label(location: StorageLocation, drops: int, storage_bytes: int | None, operations: int) -> MetadataLabel:
-    """`cold` only where names and inodes were dropped and bytes show that they came back from storage."""
+def metadata_label(
+    location: StorageLocation, drops: int, storage_bytes: int | None, server_calls: int | None, operations: int
+) -> MetadataLabel:
+    """`cold` only where names and inodes were dropped, and a count shows that they came back from outside memory."""
     if not drops or location.kind == "memory" or set(location.layers) == {"memory"}:
         return "warm"
-    if storage_bytes is None or not location.counts_reads:
-        return "unproved"
-    return "cold" if storage_bytes >= LEAST_INODE_BYTES * operations else "warm"
+    if location.counts_reads and storage_bytes is not None:
+        return "cold" if storage_bytes >= LEAST_INODE_BYTES * operations else "warm"
+    if server_calls is not None:
+        return "cold" if server_calls >= operations else "warm"
+    return "unproved"
 
 
 def _pass(settings: MetadataSettings, total: _Sum) -> Sequence[Piece]:
@@ -148,6 +157,14 @@ def _done(settings: MetadataSettings, total: _Sum, elapsed_s: float) -> bool:
         return False
     enough = total.seconds >= 0.98 * settings.seconds or total.drops >= MOST_DROPS
     return enough or elapsed_s >= settings.longest_s
+
+
+def _more(after: int | None, before: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _server_calls(location: StorageLocation) -> int | None:
+    return server_name_calls(location.mount, MOUNTSTATS) if location.filesystem in NFS else None
 
 
 def _own_reads() -> int | None:
@@ -173,7 +190,8 @@ def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:
         op_ns=latency(taken),
         drops=total.drops,
         storage_bytes=storage,
-        metadata=metadata_label(settings.location, total.drops, storage, len(taken)),
+        server_calls=total.server_calls,
+        metadata=metadata_label(settings.location, total.drops, storage, total.server_calls, len(taken)),
         cpu_cores=cpu_cores,
         at_least=cpu_cores > BUSY_SHARE * settings.cores_available,
         unread=dict(Counter(total.unread.values())),

@@ -95,6 +95,7 @@ def example_operations(
                 op_ns=example_latency(readers / rate),
                 drops=1,
                 storage_bytes=4096 * round(rate),
+                server_calls=None,
                 metadata="cold",
                 cpu_cores=0.1,
                 at_least=False,

@@ -104,7 +104,7 @@ def test_what_was_not_measured_has_its_reason() -> None:
 def test_the_legend_explains_the_labels_in_use() -> None:
     """And no others."""
     text = flat(render_bandwidth(report()))
-    assert "cold: names and inodes were dropped before and came from storage, by count" in text
+    assert "cold: names and inodes were dropped before and came from storage or its server, by count" in text
     assert "warm: names" not in text and "unproved: names" not in text
 
 

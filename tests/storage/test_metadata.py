@@ -46,23 +46,26 @@ def _probe(path: Path, **changes: object) -> BandwidthMeasurement:
 
 
 @pytest.mark.parametrize(
-    ("changes", "drops", "storage_bytes", "label"),
+    ("changes", "drops", "storage_bytes", "server_calls", "label"),
     [
-        ({}, 1, 100 * LEAST_INODE_BYTES, "cold"),
-        ({}, 1, 100 * LEAST_INODE_BYTES - 1, "warm"),
-        ({}, 0, 10**9, "warm"),
-        ({}, 1, None, "unproved"),
-        ({"kind": "fuse", "devices": ()}, 1, 10**9, "unproved"),
-        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, "unproved"),
-        ({"kind": "memory", "filesystem": "tmpfs"}, 1, 10**9, "warm"),
+        ({}, 1, 100 * LEAST_INODE_BYTES, None, "cold"),
+        ({}, 1, 100 * LEAST_INODE_BYTES - 1, None, "warm"),
+        ({}, 0, 10**9, None, "warm"),
+        ({}, 1, None, None, "unproved"),
+        ({"kind": "fuse", "devices": ()}, 1, 10**9, None, "unproved"),
+        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, None, "unproved"),
+        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, 100, "cold"),
+        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, 99, "warm"),
+        ({"kind": "network", "filesystem": "nfs4"}, 0, 0, 100, "warm"),
+        ({"kind": "memory", "filesystem": "tmpfs"}, 1, 10**9, None, "warm"),
     ],
 )
 def test_only_dropped_and_counted_names_are_cold(
-    changes: dict[str, object], drops: int, storage_bytes: int | None, label: str
+    changes: dict[str, object], drops: int, storage_bytes: int | None, server_calls: int | None, label: str
 ) -> None:
-    """Dropped is not enough: bytes must have come back from storage; without a drop no count makes them cold."""
+    """Dropped is not enough: bytes must come back from storage, or calls reach the server; without a drop neither."""
     place = replace(BLOCK, **changes)  # type: ignore[arg-type]  # fields by name
-    assert metadata_label(place, drops, storage_bytes, 100) == label
+    assert metadata_label(place, drops, storage_bytes, server_calls, 100) == label
 
 
 def test_nothing_is_dropped_unless_asked(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
