@@ -106,17 +106,23 @@ def notes(report: BandwidthReport) -> list[tuple[str, str]]:
     facts += [f"{counted(count, 'file')} could not be reached: {why}" for why, count in failed.items()]
     if any(phase.at_least for phase in report.metadata):
         facts.append(">= marks where the probe's own CPU use may be the limit")
-    kind = report.location.kind
-    if kind in ("fuse", "network"):
+    if report.location.kind in ("fuse", "network") and any(phase.metadata != "cold" for phase in report.metadata):
         facts.append(
             "the kernel may keep names and attributes for a time that the mount sets, and the server has caches of its "
             "own: which of them answered is not known"
         )
-    cold = [phase for phase in report.metadata if phase.metadata == "cold" and phase.storage_bytes]
-    if cold:
-        each = [(phase.storage_bytes or 0) / phase.total_ops for phase in cold]
-        sizes = " to ".join(dict.fromkeys(significant(size) for size in (min(each), max(each))))
-        facts.append(
-            f"an operation read {sizes} B of names and inodes from storage, whose own cache cannot be dropped from here"
-        )
-    return [("Opens and stats", fact) for fact in dict.fromkeys(facts)]
+    return [("Opens and stats", fact) for fact in dict.fromkeys([*facts, *_evidence(report)])]
+
+
+def _evidence(report: BandwidthReport) -> list[str]:
+    """What proves that cold operations were cold, and what it leaves open."""
+    cold = [phase for phase in report.metadata if phase.metadata == "cold"]
+    size = _range([phase.storage_bytes / phase.total_ops for phase in cold if phase.storage_bytes])
+    calls = _range([phase.server_calls / phase.total_ops for phase in cold if phase.server_calls])
+    found = [f"an operation read {size} B of names and inodes from storage"] if size else []
+    found += [f"an operation took {calls} calls to the server, those of the whole mount counted"] if calls else []
+    return [f"{fact}, whose own cache cannot be dropped from here" for fact in found]
+
+
+def _range(values: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(significant(value) for value in (min(values), max(values)))) if values else ""

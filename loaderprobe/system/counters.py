@@ -9,7 +9,6 @@ SECTOR_BYTES = 512
 """The unit of /proc/diskstats, whatever the device's own sectors are."""
 SERVER_READ_BYTES = 4
 """Place of `serverreadbytes` in the `bytes:` line (NFSIOS_SERVERREADBYTES in linux/nfs_iostat.h)."""
-
 NAME_CALLS = {"GETATTR", "LOOKUP", "ACCESS", "OPEN", "OPEN_NOATTR"}
 """NFS's operations by which opens and stats reach the server (nfs3_procedures, nfs4_procedures)."""
 

@@ -110,9 +110,18 @@ def test_the_legend_explains_the_labels_in_use() -> None:
 
 @pytest.mark.parametrize("kind", ["fuse", "network"])
 def test_caches_of_attributes_are_admitted(kind: str) -> None:
-    """Where a mount decides how long attributes are kept, it is said that this is not known; of a disk it is not."""
+    """Where a mount decides how long attributes are kept, that is said, unless calls were counted; not of a disk."""
     said = "the kernel may keep names and attributes for a time that the mount sets"
     place = replace(example_location("/data"), kind=kind, devices=())  # type: ignore[arg-type]  # one of the kinds
-    assert said in flat(render_bandwidth(report(location=place)))
-    assert said not in flat(render_bandwidth(report()))
+    unproved = [replace(phase, metadata="unproved", storage_bytes=None) for phase in OPENS]
+    assert said in flat(render_bandwidth(report(*unproved, location=place)))
+    assert said not in flat(render_bandwidth(report(location=place)))
+    assert said not in flat(render_bandwidth(report(*unproved)))
+
+
+def test_the_evidence_of_cold_is_shown() -> None:
+    """Bytes an operation of a disk, calls an operation of NFS; warm ones have none."""
     assert "an operation read 4100 B of names and inodes" in flat(render_bandwidth(report()))
+    calls = [replace(phase, storage_bytes=None, server_calls=2 * phase.total_ops) for phase in OPENS]
+    assert "an operation took 2.00 calls to the server" in flat(render_bandwidth(report(*calls)))
+    assert "an operation" not in flat(render_bandwidth(report(*example_operations({1: 3e5}, metadata="warm"))))
