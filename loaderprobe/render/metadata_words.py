@@ -79,7 +79,8 @@ def _operation(head: str, phases: Sequence[MetadataPhase | None], times: bool) -
 def _spread(phase: MetadataPhase | None) -> str:
     if phase is None or phase.ops_high <= phase.ops_per_s:
         return MISSING
-    return half_interval(phase.ops_per_s, phase.ops_high - phase.ops_per_s)
+    half = phase.ops_high - phase.ops_per_s
+    return f"±{float(significant(half, 2)):,.0f}" if half >= 100 else half_interval(phase.ops_per_s, half)
 
 
 def _time_ms(phase: MetadataPhase | None, percentile: str) -> str:

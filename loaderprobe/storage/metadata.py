@@ -193,7 +193,8 @@ def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:
         server_calls=total.server_calls,
         metadata=metadata_label(settings.location, total.drops, storage, total.server_calls, len(taken)),
         cpu_cores=cpu_cores,
-        at_least=cpu_cores > BUSY_SHARE * settings.cores_available,
+        # Threads of one interpreter: one core's worth of CPU may be all that they can use.
+        at_least=cpu_cores > BUSY_SHARE * min(1.0, settings.cores_available),
         unread=dict(Counter(total.unread.values())),
         notes=_notes(total),
     )

@@ -182,6 +182,9 @@ def test_measured_cold_opens_are_a_limit_beside_bandwidth(tmp_path: Path) -> Non
     assert (opens.limit.value, opens.limit.label, opens.at_least) == (1010.0, "measured", False)
     assert supply.feeds == pytest.approx(0.8 * 1010 / (0.9 * 400 / 0.224))
     assert supply.first_limit == "opens"
+    noted = tuple(replace(phase, notes=("a short pass",)) for phase in COLD_OPENS)
+    doubted = loaderprobe.plan(cold_bandwidth(metadata=noted), kind="mlperf-h100")
+    assert "opens/s: a short pass" in doubted.supplies[0].notes and supply.notes == ()
     shards = loaderprobe.plan(file, kind="mlperf-h100", layout="shards:1000").supplies[0]
     assert shards.first_limit == "bandwidth"
 

@@ -42,6 +42,12 @@ def test_a_row_has_opens_and_stats() -> None:
     assert lines[2] == ["16", "3,120", "±94", "4.6", "16", "3,300", "±99", "4.4", "15", "cold"]
 
 
+def test_a_wide_interval_has_two_figures() -> None:
+    """371,000 is no figure to the last opening; neither is its interval."""
+    lines = rows(render_bandwidth(report(*example_operations({1: 371_234.0}))))
+    assert lines[1][1:3] == ["371,000", "±11,000"]
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_fits(width: int) -> None:
     """At 60 columns the times give way, the rates and the label never."""

@@ -40,6 +40,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
                 half=opens.ops_high - opens.ops_per_s,
             ),
             opens_at_least=opens.at_least or _still_rising(found, opens),
+            notes=(*storage.notes, *(f"opens/s: {note}" for note in opens.notes)),
         )  # fmt: skip
     source = f"{found.files_used} of {found.files_found} files"
     return Workload(
