@@ -12,7 +12,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -151,7 +151,7 @@ class _ReadRun:
 
     def _reader(self, buffer: mmap.mmap) -> None:
         view = memoryview(buffer)
-        act = _ACTIONS[self._order.operation]
+        act = {"read": _read, "open": _open, "stat": _stat}[self._order.operation]
         flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if self._order.direct else 0)
         rows: list[tuple[int, int, int, int]] = []
         unread: dict[str, str] = {}
@@ -220,13 +220,6 @@ def _stat(piece: Piece, _: memoryview, __: int) -> tuple[int, int, int, str]:
     except OSError as error:
         return 0, 1, 0, _trouble(error)
     return 1, 1, time.perf_counter_ns() - begun, ""
-
-
-_ACTIONS: dict[str, Callable[[Piece, memoryview, int], tuple[int, int, int, str]]] = {
-    "read": _read,
-    "open": _open,
-    "stat": _stat,
-}
 
 
 def _trouble(error: OSError) -> str:
