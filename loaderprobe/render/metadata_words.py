@@ -41,7 +41,10 @@ def opens_sentence(report: BandwidthReport) -> str:
         return f"{figure}: the file system is in memory."
     why = "memory answered although they were dropped" if best.drops else "dentries were not dropped"
     hint = "" if best.drops else "; --drop-caches (root) measures cold opens/s"
-    return f"{figure}, warm metadata ({why}), which says nothing of storage{hint}."
+    worth = "which says nothing of storage"
+    if place.kind in ("fuse", "network"):
+        worth = "of which the kernel may have answered a part"  # its server is asked for some operations every time
+    return f"{figure}, warm metadata ({why}), {worth}{hint}."
 
 
 def columns(report: BandwidthReport, width: int) -> list[Column]:

@@ -99,6 +99,13 @@ def test_a_file_system_in_memory_is_not_told_to_drop_caches() -> None:
     assert said.endswith("the file system is in memory.")
 
 
+def test_a_server_may_have_been_asked_for_warm_names_too() -> None:
+    """Opens on FUSE and NFS reach the server every time; it is not said that they say nothing of it."""
+    place = replace(example_location("/data"), kind="fuse", devices=())
+    said = opens_sentence(report(*example_operations({1: 92.0}, metadata="warm", drops=0), location=place))
+    assert "of which the kernel may have answered a part; --drop-caches" in said and "nothing of storage" not in said
+
+
 def test_what_was_not_measured_has_its_reason() -> None:
     """A reason, or nothing at all where they were never asked for; no empty table."""
     missing = (Missing(name="metadata", reason="a loader seldom opens files that it reads in blocks"),)
