@@ -130,7 +130,9 @@ class MetadataPhase:
     """True when the probe's own CPU use may be the limit."""
     unread: dict[str, int] = field(default_factory=dict)
     """Reason to number of operations that failed."""
-    notes: tuple[str, ...] = ()
+    short: bool = False
+    """True when a pass over all files after a drop took under a second: a device's saved credit and its read-ahead of
+    inodes weigh in, and the rate that lasts may be lower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from loaderprobe.render.plan_words import grouped
 from loaderprobe.render.wording import MISSING, counted
 from loaderprobe.units import significant
 
+SHORT = ", measured for under a second at a time: the rate that lasts may be lower"
 TITLE = "Opens and stats of the same files, which are not read"
 LABELS: dict[MetadataLabel, str] = {
     "cold": "cold: names and inodes were dropped before and came from storage or its server, by count",
@@ -30,10 +31,10 @@ def opens_sentence(report: BandwidthReport) -> str:
     best = best_opens(report)
     if best is None:
         return next((f"not measured, {part.reason}" for part in report.missing if part.name == "metadata"), "")
-    least = "at least " if best.at_least else ""
+    least = "at least " if best.at_least and not best.short else ""
     figure = f"{least}{grouped(best.ops_per_s)} opens/s with {counted(best.readers, 'reader')}"
     if best.metadata == "cold":
-        return f"{figure}, cold metadata."
+        return f"{figure}, cold metadata{SHORT if best.short else ''}."
     if best.metadata == "unproved":
         return f"{figure} after names and inodes were dropped; nothing here counts whether storage answered (unproved)."
     place = report.location
@@ -105,7 +106,12 @@ def notes(report: BandwidthReport) -> list[tuple[str, str]]:
     """(subject, fact) of the phases, each once."""
     if not report.metadata:
         return []
-    facts = [note for phase in report.metadata for note in phase.notes]
+    facts: list[str] = []
+    if any(phase.short for phase in report.metadata):
+        facts.append(
+            "all files were reached within a second of a drop: the device's saved credit and its read-ahead of inodes "
+            "weigh in; use more files for the rate that lasts"
+        )
     failed = {why: count for phase in report.metadata for why, count in phase.unread.items()}
     facts += [f"{counted(count, 'file')} could not be reached: {why}" for why, count in failed.items()]
     if any(phase.at_least for phase in report.metadata):

@@ -196,14 +196,5 @@ def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:
         # Threads of one interpreter: one core's worth of CPU may be all that they can use.
         at_least=cpu_cores > BUSY_SHARE * min(1.0, settings.cores_available),
         unread=dict(Counter(total.unread.values())),
-        notes=_notes(total),
-    )
-
-
-def _notes(total: _Sum) -> tuple[str, ...]:
-    if not total.drops or total.shortest_s >= STEADY_S:
-        return ()
-    return (
-        "all files were reached within a second of each drop: the device's saved credit and its read-ahead of inodes "
-        "weigh in; use more files for the rate that lasts",
+        short=total.drops > 0 and total.shortest_s < STEADY_S,
     )

@@ -77,6 +77,11 @@ def test_different_labels_in_a_row_are_both_shown() -> None:
         ({"metadata": "warm"}, "(memory answered although they were dropped), which says nothing of storage."),
         ({"metadata": "unproved", "storage_bytes": None}, "nothing here counts whether storage answered (unproved)."),
         ({"at_least": True}, "Opens: at least 3,120 opens/s"),
+        (
+            {"at_least": True, "short": True},
+            "Opens: 3,120 opens/s with 16 readers, cold metadata, measured for under a second at a time: the rate that "
+            "lasts may be lower.",
+        ),
     ],
 )
 def test_the_sentence_has_the_label(changes: dict[str, Any], words: str) -> None:

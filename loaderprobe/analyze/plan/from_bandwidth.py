@@ -12,6 +12,7 @@ from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import Quantity
 
+_SHORT = "opens/s are those of under a second, and may be lower for longer: probe more files"
 _NO_WORKERS = "a bandwidth result has no worker: plan from a sweep"
 
 
@@ -39,8 +40,8 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
                 opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open",
                 half=opens.ops_high - opens.ops_per_s,
             ),
-            opens_at_least=opens.at_least or _still_rising(found, opens),
-            notes=(*storage.notes, *(f"opens/s: {note}" for note in opens.notes)),
+            opens_at_least=not opens.short and (opens.at_least or _still_rising(found, opens)),
+            notes=(*storage.notes, _SHORT) if opens.short else storage.notes,
         )  # fmt: skip
     source = f"{found.files_used} of {found.files_found} files"
     return Workload(
