@@ -131,7 +131,7 @@ class MetadataPhase:
     unread: dict[str, int] = field(default_factory=dict)
     """Reason to number of operations that failed."""
     short: bool = False
-    """True when a pass over all files after a drop took under a second: a device's saved credit and its read-ahead of
+    """True when a pass over the files after a drop took under a second: a device's saved credit and its read-ahead of
     inodes weigh in, and the rate that lasts may be lower."""
 
 

@@ -109,8 +109,8 @@ def notes(report: BandwidthReport) -> list[tuple[str, str]]:
     facts: list[str] = []
     if any(phase.short for phase in report.metadata):
         facts.append(
-            "all files were reached within a second of a drop: the device's saved credit and its read-ahead of inodes "
-            "weigh in; use more files for the rate that lasts"
+            "a pass over the files lasted under a second: the device's saved credit and read-ahead of inodes weigh in; "
+            "use more files, or longer phases (--seconds), for the rate that lasts"
         )
     failed = {why: count for phase in report.metadata for why, count in phase.unread.items()}
     facts += [f"{counted(count, 'file')} could not be reached: {why}" for why, count in failed.items()]
