@@ -88,7 +88,7 @@ class _Sum:
 
 
 def metadata_ladder(settings: MetadataSettings, readers: Sequence[int] | None) -> Iterator[MetadataPhase]:
-    """Opens, then stats, at these numbers of readers; without any, at more and more until that gains nothing.
+    """Opens, then stats, at these numbers of readers; without any, at four times as many until that gains nothing.
 
     Raises what `run_metadata` raises.
     """
