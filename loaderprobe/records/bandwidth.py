@@ -186,6 +186,15 @@ class BandwidthMeasurement:
         found = (phase for phase in self.metadata if phase.operation == operation)
         return tuple(sorted(found, key=lambda phase: phase.readers))
 
+    @property
+    def best_opens(self) -> MetadataPhase | None:
+        """The fastest opens by the lower end of their interval; cold ones before others."""
+        return max(
+            self.operations("open"),
+            key=lambda phase: (phase.metadata == "cold", phase.ops_low, phase.ops_per_s),
+            default=None,
+        )
+
     def phase(self, name: PhaseName) -> BandwidthPhase | None:
         """The phase of this name, of those that are made once."""
         return next((phase for phase in self.phases if phase.name == name), None)

@@ -20,19 +20,14 @@ LABELS: dict[MetadataLabel, str] = {
 _STYLES: dict[MetadataLabel, str] = {"cold": "green", "warm": "yellow", "unproved": "dim"}
 
 
-def best_opens(report: BandwidthReport) -> MetadataPhase | None:
-    """The fastest opens, cold ones before others."""
-    opens = report.operations("open")
-    return max(opens, key=lambda phase: (phase.metadata == "cold", phase.ops_low), default=None)
-
-
 def opens_sentence(report: BandwidthReport) -> str:
     """What a storage plan may count on: opens/s cold, or why there is no such figure; empty where none was tried."""
-    best = best_opens(report)
+    best = report.best_opens
     if best is None:
         return next((f"not measured, {part.reason}" for part in report.missing if part.name == "metadata"), "")
     least = "at least " if best.at_least and not best.short else ""
-    figure = f"{least}{grouped(best.ops_per_s)} opens/s with {counted(best.readers, 'reader')}"
+    half = "" if _spread(best) == MISSING else f" {_spread(best)}"
+    figure = f"{least}{grouped(best.ops_per_s)}{half} opens/s with {counted(best.readers, 'reader')}"
     if best.metadata == "cold":
         return f"{figure}, cold metadata{SHORT if best.short else ''}."
     if best.metadata == "unproved":

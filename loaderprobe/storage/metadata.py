@@ -38,6 +38,8 @@ LEAST_INODE_BYTES = 128
 them. Fewer bytes an operation mean that memory answered."""
 MOST_DROPS = 5
 """For one phase: dropping takes seconds where memory is large, and slows down every other program."""
+SETTLED_AT = 0.1
+"""A phase ends when half its 95 % interval is within this share of the rate."""
 STEADY_S = 1.0
 """From here on the start of a pass, with the device's saved credit, is left out. A shorter one counts whole."""
 WARM_OPERATIONS = 10_000
@@ -56,7 +58,7 @@ class MetadataSettings:
     seconds: float
     """Shortest duration, dropping left out."""
     longest_s: float
-    """Longest duration, dropping included: no pass begins after it."""
+    """Longest duration, dropping included, for a phase whose rate has not settled."""
     seed: int
     drop_all: Callable[[], None] | None
 
@@ -66,7 +68,6 @@ class _Sum:
     """Sums over the passes of a phase so far."""
 
     seconds: float = 0.0
-    shortest_s: float = float("inf")
     cpu_s: float = 0.0
     storage_bytes: int | None = 0
     server_calls: int | None = 0
@@ -77,7 +78,6 @@ class _Sum:
 
     def add(self, reading: Reading, storage: int | None, calls: int | None) -> None:
         self.seconds += reading.seconds
-        self.shortest_s = min(self.shortest_s, reading.seconds)
         self.cpu_s += reading.cpu_s
         self.storage_bytes = None if storage is None or self.storage_bytes is None else self.storage_bytes + storage
         self.server_calls = None if calls is None or self.server_calls is None else self.server_calls + calls
@@ -85,6 +85,21 @@ class _Sum:
         self.slices += steady_slices(reading) if reading.seconds >= STEADY_S else whole
         self.op_ns.append(reading.piece_ns)
         self.unread |= reading.unread
+
+    @property
+    def ops_per_s(self) -> float:
+        return sum(operations for _, operations in self.slices) / sum(seconds for seconds, _ in self.slices)
+
+    @property
+    def knows_interval(self) -> bool:
+        return len(self.slices) > 2
+
+    @property
+    def half_width(self) -> float:
+        """Half the 95 % interval of the rate; inf where there are too few readings for one."""
+        if not self.knows_interval:
+            return float("inf")
+        return half_width_in_time([operations / seconds for seconds, operations in self.slices])
 
 
 def metadata_ladder(settings: MetadataSettings, readers: Sequence[int] | None) -> Iterator[MetadataPhase]:
@@ -105,19 +120,23 @@ def metadata_ladder(settings: MetadataSettings, readers: Sequence[int] | None) -
 
 
 def run_metadata(settings: MetadataSettings) -> MetadataPhase:
-    """Open or stat every file once after each drop, until the time is up or the files have been dropped often enough.
+    """Open or stat every file once after each drop, until the rate is known, the time is up or drops are enough.
 
     Raises BadValue or MissingPart when no file could be reached, MissingPart when dropping is not permitted.
     """
     total, begun = _Sum(), time.perf_counter()
-    while not _done(settings, total, time.perf_counter() - begun):
-        if settings.drop_all:
+    left: Sequence[Piece] = ()
+    while not _done(settings, total, bool(left), time.perf_counter() - begun):
+        if not left and settings.drop_all:
             settings.drop_all()
             total.drops += 1
+        left = left or _pass(settings, total)
         before = _own_reads(), _server_calls(settings.location)
-        reading = ThreadEngine().read(_pass(settings, total), _order(settings, total))
-        total.add(reading, _more(_own_reads(), before[0]), _more(_server_calls(settings.location), before[1]))
-        if not len(reading.piece_ns):
+        reading = ThreadEngine().read(left, _order(settings, total))
+        left = left[reading.taken :]
+        if len(reading.piece_ns):
+            total.add(reading, _more(_own_reads(), before[0]), _more(_server_calls(settings.location), before[1]))
+        elif not total.slices:
             raise nothing_read(Counter(reading.unread.values()))
     return _figures(settings, total)
 
@@ -148,15 +167,15 @@ def _pass(settings: MetadataSettings, total: _Sum) -> Sequence[Piece]:
 
 
 def _order(settings: MetadataSettings, total: _Sum) -> Order:
-    seconds = max(settings.seconds - total.seconds, settings.seconds / 2)
+    seconds = max(settings.seconds - total.seconds, settings.seconds / 2, ThreadEngine.least_s)
     return Order(readers=settings.readers, seconds=seconds, operation=settings.operation)
 
 
-def _done(settings: MetadataSettings, total: _Sum, elapsed_s: float) -> bool:
+def _done(settings: MetadataSettings, total: _Sum, files_left: bool, elapsed_s: float) -> bool:
     if not total.slices:
         return False
-    enough = total.seconds >= 0.98 * settings.seconds or total.drops >= MOST_DROPS
-    return enough or elapsed_s >= settings.longest_s
+    enough = total.seconds >= 0.98 * settings.seconds and total.half_width <= SETTLED_AT * total.ops_per_s
+    return enough or elapsed_s >= settings.longest_s or (total.drops >= MOST_DROPS and not files_left)
 
 
 def _more(after: int | None, before: int | None) -> int | None:
@@ -174,9 +193,7 @@ def _own_reads() -> int | None:
 
 def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:
     taken = np.concatenate(total.op_ns)
-    rates = [operations / seconds for seconds, operations in total.slices]
-    rate = sum(operations for _, operations in total.slices) / sum(seconds for seconds, _ in total.slices)
-    half = half_width_in_time(rates) if len(rates) > 2 else 0.0
+    rate, half = total.ops_per_s, total.half_width if total.knows_interval else 0.0
     storage = total.storage_bytes if settings.location.counts_reads else None
     cpu_cores = total.cpu_s / total.seconds
     return MetadataPhase(
@@ -196,5 +213,5 @@ def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:
         # Threads of one interpreter: one core's worth of CPU may be all that they can use.
         at_least=cpu_cores > BUSY_SHARE * min(1.0, settings.cores_available),
         unread=dict(Counter(total.unread.values())),
-        short=total.drops > 0 and total.shortest_s < STEADY_S,
+        short=total.drops > 0 and total.seconds < STEADY_S * total.drops,
     )

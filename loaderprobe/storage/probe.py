@@ -46,6 +46,7 @@ FAST_BYTES_PER_S = 2e9
 FAST_FILES_PER_S = 30_000
 """Above these rates, threads of one interpreter may be the limit."""
 LEAST_FOR_PROCESSES_S = 0.2
+METADATA_LONGEST = 3.0
 METADATA_SHARE = 0.6
 """Duration of a phase of opens or stats over that of a phase of reads: three slices of steady part, by default."""
 
@@ -162,7 +163,7 @@ class Probe:
             location=self.location,
             cores_available=self.cores,
             seconds=METADATA_SHARE * self.seconds,
-            longest_s=LONGEST * METADATA_SHARE * self.seconds,
+            longest_s=METADATA_LONGEST * METADATA_SHARE * self.seconds,
             seed=self.supply.seed,
             drop_all=self.supply.drop_all,
         )

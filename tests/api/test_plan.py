@@ -185,6 +185,9 @@ def test_measured_cold_opens_are_a_limit_beside_bandwidth(tmp_path: Path) -> Non
     short = tuple(replace(phase, short=True) for phase in COLD_OPENS)
     doubted = loaderprobe.plan(cold_bandwidth(metadata=short), kind="mlperf-h100").supplies[0]
     assert any("under a second" in note for note in doubted.notes) and supply.notes == ()
+    noisy = tuple(replace(phase, ops_high=2 * phase.ops_per_s) for phase in COLD_OPENS)
+    unsettled = loaderprobe.plan(cold_bandwidth(metadata=noisy), kind="mlperf-h100").supplies[0]
+    assert unsettled.notes == ("the rate of opens had not settled",)
     shards = loaderprobe.plan(file, kind="mlperf-h100", layout="shards:1000").supplies[0]
     assert shards.first_limit == "bandwidth"
 

@@ -68,19 +68,19 @@ def test_different_labels_in_a_row_are_both_shown() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "Opens: 3,120 opens/s with 16 readers, cold metadata."),
+        ({}, "Opens: 3,120 ±94 opens/s with 16 readers, cold metadata."),
         (
             {"metadata": "warm", "drops": 0},
-            "3,120 opens/s with 16 readers, warm metadata (dentries were not dropped), which says nothing of storage; "
-            "--drop-caches (root) measures cold opens/s.",
+            "3,120 ±94 opens/s with 16 readers, warm metadata (dentries were not dropped), which says nothing of "
+            "storage; --drop-caches (root) measures cold opens/s.",
         ),
         ({"metadata": "warm"}, "(memory answered although they were dropped), which says nothing of storage."),
         ({"metadata": "unproved", "storage_bytes": None}, "nothing here counts whether storage answered (unproved)."),
-        ({"at_least": True}, "Opens: at least 3,120 opens/s"),
+        ({"at_least": True}, "Opens: at least 3,120 ±94 opens/s"),
         (
             {"at_least": True, "short": True},
-            "Opens: 3,120 opens/s with 16 readers, cold metadata, measured for under a second at a time: the rate that "
-            "lasts may be lower.",
+            "Opens: 3,120 ±94 opens/s with 16 readers, cold metadata, measured for under a second at a time: the rate "
+            "that lasts may be lower.",
         ),
     ],
 )

@@ -33,7 +33,7 @@ BLOCK = example_location("/data")
 
 def _settings(sample: Sample, **changes: object) -> MetadataSettings:
     options: dict[str, object] = {
-        "sample": sample, "location": BLOCK, "cores_available": 64.0, "seconds": 0.01, "longest_s": 60.0, "seed": 0,
+        "sample": sample, "location": BLOCK, "cores_available": 64.0, "seconds": 0.01, "longest_s": 0.3, "seed": 0,
         "drop_all": None, **changes,
     }  # fmt: skip
     return MetadataSettings(**options)  # type: ignore[arg-type]  # options by name, for brevity
@@ -81,13 +81,15 @@ def test_nothing_is_dropped_unless_asked(sample: Sample, monkeypatch: pytest.Mon
 
 def test_each_pass_follows_a_drop(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file is opened once after a drop; the number of drops has a limit, whatever time is left."""
+    monkeypatch.setattr(metadata_module, "SETTLED_AT", 0.0)
     drops: list[int] = []
     counted = itertools.count(0, 10**6)
     monkeypatch.setattr(metadata_module, "_own_reads", lambda: next(counted))
-    found = run_metadata(_settings(sample, seconds=60.0, drop_all=lambda: drops.append(1)))
+    found = run_metadata(_settings(sample, seconds=60.0, longest_s=60.0, drop_all=lambda: drops.append(1)))
     assert (len(drops), found.drops, found.total_ops) == (MOST_DROPS, MOST_DROPS, MOST_DROPS * len(sample.paths))
     assert found.metadata == "cold" and found.storage_bytes == MOST_DROPS * 10**6
     assert found.ops_low <= found.ops_per_s <= found.ops_high
+    monkeypatch.undo()
     assert found.short and not run_metadata(_settings(sample)).short
 
 

@@ -12,6 +12,8 @@ from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import Quantity
 
+WIDE = 0.25
+"""Half an interval of opens/s that is wider than this share of them is worth a word."""
 _SHORT = "opens/s are those of under a second, and may be lower for longer: probe more files"
 _NO_WORKERS = "a bandwidth result has no worker: plan from a sweep"
 
@@ -41,7 +43,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
                 half=opens.ops_high - opens.ops_per_s,
             ),
             opens_at_least=not opens.short and (opens.at_least or _still_rising(found, opens)),
-            notes=(*storage.notes, _SHORT) if opens.short else storage.notes,
+            notes=(*storage.notes, *_doubts(opens)),
         )  # fmt: skip
     source = f"{found.files_used} of {found.files_found} files"
     return Workload(
@@ -60,10 +62,9 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
 
 def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | str:
     """The fastest opens of cold names and inodes, or why there are none: warm ones say nothing of storage."""
-    opens = found.operations("open")
-    cold = [phase for phase in opens if phase.metadata == "cold"]
-    if cold:
-        return max(cold, key=lambda phase: (phase.ops_low, phase.ops_per_s))
+    best, opens = found.best_opens, found.operations("open")
+    if best is not None and best.metadata == "cold":
+        return best
     if not opens:
         return next((part.reason for part in found.missing if part.name == "metadata"), "opens/s were not measured")
     if not any(phase.drops for phase in opens):
@@ -71,6 +72,11 @@ def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | str:
     if any(phase.metadata == "unproved" for phase in opens):
         return "names and inodes were dropped, but nothing counts whether they came from storage again"
     return "names and inodes were dropped, but came from memory all the same"
+
+
+def _doubts(opens: MetadataPhase) -> tuple[str, ...]:
+    wide = opens.ops_high > (1 + WIDE) * opens.ops_per_s
+    return (*([_SHORT] if opens.short else []), *(["the rate of opens had not settled"] if wide else []))
 
 
 def _still_rising(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
