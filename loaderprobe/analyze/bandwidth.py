@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import pairwise
 
+from loaderprobe.analyze.plan.demand import demand
+from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
+from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
+from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import (
     BandwidthMeasurement,
     BandwidthPhase,
@@ -13,6 +19,7 @@ from loaderprobe.records.bandwidth import (
     Feed,
     Limit,
 )
+from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.units import format_duration, format_rate, significant
 
@@ -30,6 +37,11 @@ PROPORTIONAL_READERS = 4
 # block devices reads then took 0.05 to 0.45 of their time; on single servers and latency-bound devices 0.9 or more.
 CREDIT_AT_MOST = 0.6
 LOST_AT_LEAST = 0.8
+ASKED = Asked(
+    accelerators=1, utilization=UTILIZATION, use=USE, use_given=False, per_node=1, nic_bytes_per_s=None,
+    images_per_file=1, epochs=1, growth=1.0, cache=CacheAsked(), today="",
+)  # fmt: skip
+"""What is asked of a storage when nothing else is said."""
 
 
 def judge_bandwidth(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> BandwidthReport:
@@ -43,20 +55,27 @@ def judge_bandwidth(measured: BandwidthMeasurement, accelerators: Mapping[str, f
 
 
 def _feeds(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
-    best = measured.best
-    if best is None or not measured.images or _in_memory(measured):
-        # What came from memory says nothing of what the storage feeds.
+    """What `plan` says of the same result, at its usual utilization and use."""
+    if not measured.images:
         return ()
-    return tuple(
-        Feed(accelerator=name, images_per_s=rate, count=best.files_per_s / rate) for name, rate in accelerators.items()
-    )
+    return tuple(feed for name, rate in accelerators.items() if (feed := _feed(measured, name, rate)))
 
 
-def _in_memory(measured: BandwidthMeasurement) -> bool:
-    """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
-    place = measured.location
-    memory = place.kind == "memory" or set(place.layers) == {"memory"}
-    return memory or any(phase.cache in ("warm", "mixed") for phase in measured.ladder)
+def _feed(measured: BandwidthMeasurement, name: str, rate: float) -> Feed | None:
+    try:
+        workload = workload_of_bandwidth(measured, name, known(rate, "images/s", "given", name))
+    except BadValue:
+        return None  # read in blocks: the bytes of an image are not known
+    offer = measured_offer(workload)
+    if offer is None:
+        return None
+    supply = judge_supply(offer, demand(workload, ASKED.utilization), ASKED)
+    if supply.feeds is None or supply.first_limit is None:
+        return None
+    return Feed(
+        accelerator=name, images_per_s=rate, count=supply.feeds, utilization=ASKED.utilization, use=ASKED.use,
+        first_limit=supply.first_limit, at_least=supply.at_least,
+    )  # fmt: skip
 
 
 def _limit(measured: BandwidthMeasurement) -> Limit:
@@ -65,7 +84,7 @@ def _limit(measured: BandwidthMeasurement) -> Limit:
         return Limit(by="unknown", knee_readers=None, sentence="No step of the ladder was measured.")
     knee = next(phase for phase in ladder if phase.bw_bytes >= KNEE * best.bw_bytes)
     rate = format_rate(best.bw_bytes)
-    if _in_memory(measured):
+    if measured.from_memory:
         share = "partly" if any(phase.cache in ("cold", "mixed") for phase in ladder) else "wholly"
         sentence = f"The files came {share} from memory: this is no limit of storage."
         return Limit(by="memory", knee_readers=knee.readers, sentence=sentence)
@@ -90,6 +109,19 @@ def _from_shape(
             sentence=(
                 f"Bandwidth-limited: {_readers(first.readers)} already {_verb(first)} {format_rate(first.bw_bytes)}, "
                 f"and no number of readers more than {rate}."
+            ),
+        )
+    fall = _fall(measured.ladder, knee)
+    if fall is not None:
+        before, after = fall
+        return Limit(
+            by="unknown",
+            knee_readers=None,
+            sentence=(
+                f"Uneven: {_readers(first.readers)} {_verb(first)} {format_rate(first.bw_bytes)} and "
+                f"{_readers(best.readers)} {rate}, but {_readers(after.readers)} fewer "
+                f"({format_rate(after.bw_bytes)}) than {before.readers} ({format_rate(before.bw_bytes)}): where more "
+                "readers stop gaining is not known. Longer phases (--seconds) may tell."
             ),
         )
     if _scales(measured):
@@ -131,7 +163,7 @@ def _kind(measured: BandwidthMeasurement) -> DeviceKind:
         Evidence(metric=f"rate of {most.readers} readers over that of one", value=rise, threshold=FLAT, unit="x"),
         Evidence(metric="reading time with pauses over that without", value=ratio, threshold=CREDIT_AT_MOST, unit="x"),
     )
-    if _in_memory(measured) or paced.cache in ("warm", "mixed"):
+    if measured.from_memory or paced.cache in ("warm", "mixed"):
         sentence = "The kind of device is not known: the files did not come from it alone."
         return DeviceKind(kind="unknown", sentence=sentence, evidence=evidence)
     if any(phase.at_least for phase in (*measured.ladder, paced)):
@@ -156,6 +188,12 @@ def _kind(measured: BandwidthMeasurement) -> DeviceKind:
         f"{most.readers} readers get {significant(rise)} times what one gets, and after pauses "
         f"a file takes {significant(ratio)} of its time."
     ))  # fmt: skip
+
+
+def _fall(ladder: Sequence[BandwidthPhase], knee: BandwidthPhase) -> tuple[BandwidthPhase, BandwidthPhase] | None:
+    """The first two steps, up to the knee, of which the later one gets less by more than a knee's share."""
+    rising = [phase for phase in ladder if phase.readers <= knee.readers]
+    return next((pair for pair in pairwise(rising) if pair[1].bw_bytes < KNEE * pair[0].bw_bytes), None)
 
 
 def _scales(measured: BandwidthMeasurement) -> bool:

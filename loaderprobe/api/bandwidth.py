@@ -46,8 +46,8 @@ class Bandwidth(Shown, BandwidthReport):
         return render_bandwidth(self, width=width, color=color)
 
     def to_frame(self) -> DataFrame:
-        """One row a phase, units in the names of its columns. Raises MissingPart without pandas."""
-        return frame(phase_columns(self.phases))
+        """One row a phase, opens and stats last, units in the columns' names. Raises MissingPart without pandas."""
+        return frame(phase_columns(self.phases, self.metadata))
 
     def _repr_html_(self) -> str:
         return bandwidth_html(self)
@@ -68,7 +68,8 @@ def bandwidth(
 
     `readers` are the concurrencies; `auto` doubles them until that gains nothing. A phase takes `seconds`, up to five
     times that until its rate is known. `scratch`, such as `"1GB"`, writes a file of this size, reads that, and
-    removes it. `drop_caches` empties all caches of the machine before each reading, where this user may.
+    removes it. `drop_caches` empties all caches of the machine before each reading, where this user may: only then are
+    opens/s and stats/s those of cold names and inodes.
     `progress(stage, done, total)` hears what is being read. Ctrl-C ends it with what is there, `interrupted`.
 
     Raises BadValue for a path that cannot be probed and for values that cannot be; MissingPart for files that may
@@ -84,6 +85,7 @@ def bandwidth(
         seed=seed,
         fio=engine == "fio",
         drop_all=drop_all_caches if drop_caches else None,
+        metadata=True,
     )
     measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress or unheard)
     return Bandwidth.of(judge_bandwidth(measured, {name: each.images_per_s for name, each in ACCELERATORS.items()}))

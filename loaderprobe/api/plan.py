@@ -21,7 +21,7 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.catalogue import CatalogueEntry
-from loaderprobe.records.plan import Asked, CacheAsked, PlanReport
+from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, PlanReport
 from loaderprobe.render.document import document_html, document_markdown, document_text
 from loaderprobe.render.plan import need_columns, plan_document
 from loaderprobe.render.plan_words import answer
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MOST_ACCELERATORS = 1e7
-USE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -69,7 +68,7 @@ def plan(
     *,
     accelerators: int | str = 8,
     kind: str | float | None = None,
-    utilization: float | str = 0.9,
+    utilization: float | str = UTILIZATION,
     per_node: int | str = 8,
     nic: float | str | None = None,
     storage: str | Iterable[str] = (),

@@ -61,7 +61,8 @@ def bandwidth(
         bool,
         typer.Option(
             "--drop-caches",
-            help="Empty all caches of the machine first (root), not only of these files.",
+            help="Empty all caches of the machine before each pass (root), also those of others. Only then are opens/s "
+            "cold.",
             rich_help_panel=MEASURING,
         ),
     ] = False,
@@ -71,9 +72,10 @@ def bandwidth(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)] = False,
 ) -> int:
-    """Measure what the storage under PATH delivers to a loader.
+    """Measure what the storage under PATH delivers to a loader: MB/s, opens/s, stats/s.
 
     Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
+    File names and inodes stay in memory, so opens/s are labelled warm, unless --drop-caches is given.
     """
     from loaderprobe.api import bandwidth as verb
     from loaderprobe.render.bandwidth import bandwidth_json

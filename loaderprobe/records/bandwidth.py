@@ -6,12 +6,14 @@ Names and units are fio's where fio has them: `bw_bytes` (bytes/s), `iops` (read
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.plan import Resource
 from loaderprobe.records.verdict import Evidence
 
 BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
@@ -19,7 +21,8 @@ BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
 # 1  2026-11  first version
 # 2  2026-11  fio's names and units; intervals; direct, sequential and paced phases; limit, kind, feeds
 # 3  2026-11  kinds are token_bucket and single_server; other_bytes_per_s
-BANDWIDTH_VERSION = 3
+# 4  2026-11  opens/s and stats/s (metadata); feeds at a utilization and a share of the storage's limits
+BANDWIDTH_VERSION = 4
 
 PhaseName = Literal["files", "direct", "sequential", "paced"]
 """files: the loader's pattern (whole files in random order, through the page cache), a step of the ladder.
@@ -28,6 +31,11 @@ paced: one reader that pauses after each file, to tell kinds of device apart."""
 
 Engine = Literal["threads", "processes", "fio"]
 CacheLabel = Literal["cold", "warm", "mixed", "unproved"]
+MetadataOperation = Literal["open", "stat"]
+"""open: open and close, without a read. stat: ask for size and times by name."""
+MetadataLabel = Literal["cold", "warm", "unproved"]
+"""cold: names and inodes were dropped, and came from storage or the NFS server by count. warm: they were not dropped,
+or came from memory all the same. unproved: dropped, but nothing counts where they came from."""
 LimitedBy = Literal["bandwidth", "latency", "latency then bandwidth", "memory", "probe", "unknown"]
 KindOfDevice = Literal["token_bucket", "single_server", "latency", "unknown"]
 
@@ -97,6 +105,37 @@ class BandwidthPhase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataPhase:
+    """One operation on the names of whole files, each once after every drop, at one number of readers."""
+
+    operation: MetadataOperation
+    readers: int
+    runtime: float
+    """ms of the operations, all of it; dropping is not in it."""
+    total_ops: int
+    ops_per_s: float
+    ops_low: float
+    ops_high: float
+    """95 % interval of `ops_per_s`; `ops_per_s` itself where there are too few readings for one."""
+    op_ns: Latency
+    drops: int
+    """How often the machine's names and inodes were dropped for it; 0 when the user did not ask for that."""
+    storage_bytes: int | None
+    """What this process read from storage meanwhile; None where the file system does not account reads."""
+    server_calls: int | None
+    """Calls for names and attributes that the NFS client sent meanwhile, for the whole mount; None elsewhere."""
+    metadata: MetadataLabel
+    cpu_cores: float
+    at_least: bool
+    """True when the probe's own CPU use may be the limit."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """Reason to number of operations that failed."""
+    short: bool = False
+    """True when a pass over the files after a drop took under a second: a device's saved credit and its read-ahead of
+    inodes weigh in, and the rate that lasts may be lower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthMeasurement:
     """All phases, the files they read, and where those live."""
 
@@ -119,6 +158,7 @@ class BandwidthMeasurement:
     drop_caches: bool
     interrupted: bool
     phases: tuple[BandwidthPhase, ...]
+    metadata: tuple[MetadataPhase, ...] = ()
     missing: tuple[Missing, ...] = ()
     """Phases that were not measured, by name, and why."""
     failed: tuple[str, ...] = ()
@@ -132,12 +172,37 @@ class BandwidthMeasurement:
 
     @property
     def best(self) -> BandwidthPhase | None:
-        """The fastest step of the ladder."""
-        return max(self.ladder, key=lambda phase: phase.bw_bytes, default=None)
+        """The fastest step of the ladder, by `fastest`."""
+        return fastest(self.ladder)
+
+    @property
+    def from_memory(self) -> bool:
+        """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
+        memory = self.location.kind == "memory" or set(self.location.layers) == {"memory"}
+        return memory or any(phase.cache in ("warm", "mixed") for phase in self.ladder)
+
+    def operations(self, operation: MetadataOperation) -> tuple[MetadataPhase, ...]:
+        """The phases of one operation, by number of readers."""
+        found = (phase for phase in self.metadata if phase.operation == operation)
+        return tuple(sorted(found, key=lambda phase: phase.readers))
+
+    @property
+    def best_opens(self) -> MetadataPhase | None:
+        """The fastest opens by the lower end of their interval; cold ones before others."""
+        return max(
+            self.operations("open"),
+            key=lambda phase: (phase.metadata == "cold", phase.ops_low, phase.ops_per_s),
+            default=None,
+        )
 
     def phase(self, name: PhaseName) -> BandwidthPhase | None:
         """The phase of this name, of those that are made once."""
         return next((phase for phase in self.phases if phase.name == name), None)
+
+
+def fastest(ladder: Sequence[BandwidthPhase]) -> BandwidthPhase | None:
+    """The step with the highest lower end of its interval: a high figure that has not settled is no record."""
+    return max(ladder, key=lambda phase: (phase.bw_low, phase.bw_bytes), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,12 +230,20 @@ class DeviceKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """How many accelerators of one name, training ResNet-50, the best step of the ladder feeds."""
+    """How many accelerators of one name, training ResNet-50, the storage feeds: what `plan` says of this result."""
 
     accelerator: str
     images_per_s: float
     """Of one accelerator, as published."""
     count: float
+    utilization: float
+    """Share of that rate which the accelerators shall reach."""
+    use: float
+    """Share of a limit of the storage that is used."""
+    first_limit: Resource
+    """What gives out first."""
+    at_least: bool = False
+    """True when that limit may be higher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +253,7 @@ class BandwidthReport(BandwidthMeasurement):
     limit: Limit
     kind: DeviceKind
     feeds: tuple[Feed, ...]
-    """Empty when the files are no images, and when they came from memory."""
+    """Empty when the files are no images, and when their reads cannot be proved to have come from storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

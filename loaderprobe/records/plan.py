@@ -21,6 +21,10 @@ NeedName = Literal["read_bytes", "opens", "requests", "reads_in_flight", "worker
 Resource = Literal["bandwidth", "opens", "requests", "client", "nic"]
 """client: what one node gets from this storage. nic: what its network carries."""
 LeverName = Literal["shards", "cache", "half_size", "utilization"]
+UTILIZATION = 0.9
+"""Share of their rate that accelerators shall reach, unless another is asked for."""
+USE = 0.8
+"""Share of a storage's limit to be used, unless another is asked for: an assumption."""
 CacheKind = Literal["none", "page", "pinned"]
 """page: the kernel's page cache decides what stays. pinned: a fixed part of the files stays."""
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Feed
+from loaderprobe.render import metadata_words
+from loaderprobe.render.columns import half_interval
+from loaderprobe.render.plan_words import at_utilization, fed, gives_out, in_use
 from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
 from loaderprobe.units import format_bytes, format_rate, join_words, significant
 
@@ -85,13 +88,31 @@ def answer(report: BandwidthReport, best: BandwidthPhase) -> str:
             f"Partly from memory ({percent(best.cold_fraction)} from storage): {_amount(report, best)}; "
             "what the device alone delivers is not known."
         )
-    verb = "Feeds" if report.images else "Delivers"
-    named = join_words([_accelerators(feed) for feed in _main_feeds(report.feeds)], "or")
-    training = f": ResNet-50 on {named}" if named else ""
-    sentence = f"{verb} {_amount(report, best)}{training}."
+    sentence = f"Delivers {_amount(report, best)}."
+    if not best.settled and best.bw_high > best.bw_bytes:
+        sentence += " That rate had not settled: longer phases (--seconds) narrow it."
+    feeding = _feeding(report)
+    if feeding:
+        sentence += f" {feeding}"
     if best.cache == "unproved":
-        sentence += " Nothing counts what storage delivers here: cached files cannot be ruled out."
+        sentence += " Nothing counts what storage delivers here: cached files cannot be ruled out"
+        sentence += ", so no accelerators are counted." if report.images else "."
     return sentence
+
+
+def _feeding(report: BandwidthReport) -> str:
+    """How many accelerators that feeds, as `plan` says it of this result; empty where none are counted."""
+    feeds = _main_feeds(report.feeds)
+    if not feeds:
+        return ""
+    first = feeds[0]
+    named = join_words([f"{fed(feed.count, feed.at_least)} {_name(feed)}s" for feed in feeds], "or")
+    rates = join_words([rate(feed.images_per_s) for feed in feeds])
+    terms = in_use(first.use)
+    return (
+        f"{terms[0].upper()}{terms[1:]} it feeds {named} {at_utilization(first.utilization)} "
+        f"({rates} images/s, ResNet-50), {gives_out(first.first_limit)}."
+    )
 
 
 def in_memory(report: BandwidthReport, phase: BandwidthPhase) -> bool:
@@ -100,27 +121,25 @@ def in_memory(report: BandwidthReport, phase: BandwidthPhase) -> bool:
 
 
 def _amount(report: BandwidthReport, best: BandwidthPhase) -> str:
+    """`301 ±9 MB/s and 2640 images/s of this size with 32 readers`."""
     least = "at least " if best.at_least else ""
-    delivered, readers = format_rate(best.bw_bytes), counted(best.readers, "reader")
-    if report.images:
-        return f"{least}{significant(best.files_per_s)} images/s of this size ({delivered} with {readers})"
     size = "this size" if best.block_bytes is None else block(best.block_bytes)
-    return f"{least}{delivered} with {readers} ({significant(best.files_per_s)} {noun(best, report)}s/s of {size})"
+    pieces = f"{significant(best.files_per_s)} {noun(best, report)}s/s of {size}"
+    return f"{least}{_with_interval(best)} and {pieces} with {counted(best.readers, 'reader')}"
+
+
+def _with_interval(phase: BandwidthPhase) -> str:
+    """`301 ±9 MB/s`; without an interval `301 MB/s`."""
+    number, unit = format_rate(phase.bw_bytes).split(" ")
+    half = phase.bw_high - phase.bw_bytes
+    if half <= 0:
+        return f"{number} {unit}"
+    shown = float(number)
+    return f"{number} {half_interval(shown, half * shown / phase.bw_bytes)} {unit}"
 
 
 def _main_feeds(feeds: Sequence[Feed]) -> list[Feed]:
     return [feed for feed in feeds if feed.accelerator.startswith(STANDARD)] or list(feeds[:2])
-
-
-def _accelerators(feed: Feed) -> str:
-    """`2.9 MLPerf A100s (920 images/s each)`, `0.37 of one MLPerf A100 (920 images/s)`."""
-    if feed.count < 0.995:
-        return f"{_count(feed)} of one {_name(feed)} ({rate(feed.images_per_s)} images/s)"
-    return f"{_count(feed)} {_name(feed)}s ({rate(feed.images_per_s)} images/s each)"
-
-
-def _count(feed: Feed) -> str:
-    return "under 0.1" if feed.count < 0.1 else significant(feed.count, 2)
 
 
 def _name(feed: Feed) -> str:
@@ -162,6 +181,7 @@ def notes(report: BandwidthReport) -> Notes:
         report, ((phase, note) for phase in report.phases for note in (*phase.notes, *_of_phase(report, phase)))
     )
     notes += _compared(report)
+    notes += metadata_words.notes(report)
     notes += _method(report)
     return list(dict.fromkeys(notes))
 
@@ -243,10 +263,13 @@ def _judged(report: BandwidthReport, best: BandwidthPhase) -> Notes:
         + ("" if part.threshold is None else f" (threshold {_measured(part.threshold, part.unit)})")
         for part in report.kind.evidence
     ]
-    notes = [("Evidence of the kind of device", "; ".join(evidence))] if evidence else []
+    notes = [("Kind of device", report.kind.sentence)] if report.kind.kind == "unknown" else []
+    notes += [("Evidence of the kind of device", "; ".join(evidence))] if evidence else []
     rest = [feed for feed in report.feeds if feed not in _main_feeds(report.feeds)]
     if rest and best.cache != "mixed":
-        others = ", ".join(f"{_count(feed)} x {_name(feed)} ({rate(feed.images_per_s)} images/s)" for feed in rest)
+        others = ", ".join(
+            f"{fed(feed.count, feed.at_least)} x {_name(feed)} ({rate(feed.images_per_s)} images/s)" for feed in rest
+        )
         notes.append(("ResNet-50 on others", others))
     return notes
 

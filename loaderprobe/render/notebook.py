@@ -9,7 +9,7 @@ from pathlib import Path
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.report import Report
-from loaderprobe.render import bandwidth_words
+from loaderprobe.render import bandwidth_words, metadata_words
 from loaderprobe.render.groups import full_label, groups
 from loaderprobe.render.overview import EMULATED_NOTE, counts, most_important, without_figures
 from loaderprobe.render.table import GROUP_HEAD, GROUP_RIGHT, group_cells
@@ -64,6 +64,9 @@ def bandwidth_html(report: BandwidthReport) -> str:
     if lines:
         head = ("readers", "MB/s", "files/s", "p50 ms", "p99 ms", "cache", "from storage")
         parts.append(_table(head, lines, (0, 1, 2, 3, 4, 6)))
+    opens = metadata_words.opens_sentence(report)
+    if opens:
+        parts.append(_paragraph(f"Opens: {opens}"))
     parts += [_paragraph(f"{subject}: {note}", faint=True) for subject, note in bandwidth_words.notes(report)]
     return _framed(parts)
 

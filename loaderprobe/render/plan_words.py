@@ -49,10 +49,14 @@ NOT_COVERED = (
     ("Writes", "checkpoints (ResNet-50: about 0.2 GB each), logs, staging"),
     ("Others", "other jobs on the same storage, failures, rebuilds: the unused share of a limit is for them"),
     ("Several clients", "what was measured was measured from one machine"),
-    ("Cold opens", "only file data is dropped before a read; cached directory entries make opens look cheap"),
     ("Caches of the storage", "they answer reads that a larger data set would send to its disks"),
     ("Start of an epoch", "buffers fill at the storage's limit: a longer wait for the first batch, and no higher need"),
     ("Utilization to expect", "it cannot be predicted for a storage that was not measured"),
+)
+COLD_OPENS = (
+    "Cold opens",
+    "a sweep drops only file data before a read; cached directory entries make opens look cheap: bandwidth PATH "
+    "--drop-caches measures opens/s cold",
 )
 
 
@@ -61,12 +65,17 @@ def answer(plan: PlanReport) -> tuple[str, ...]:
     asked, read, opens = plan.asked, plan.need("read_bytes"), plan.need("opens")
     assert read and opens and read.to_buy and opens.to_buy
     need = (
-        f"{accelerators(plan)} at {percent(asked.utilization)} of their rate need {amount(read.at_utilization)} and "
+        f"{accelerators(plan)} {at_utilization(asked.utilization)} need {amount(read.at_utilization)} and "
         f"{grouped(opens.at_utilization.value)} files/s from storage while files are cold; "
-        f"to buy, with {percent(asked.use)} of a limit in use: {amount(read.to_buy)} and "
+        f"to buy, {in_use(asked.use)}: {amount(read.to_buy)} and "
         f"{grouped(opens.to_buy.value)} opens/s."
     )
     return (need, *(_feeds(supply, asked) for supply in plan.supplies))
+
+
+def not_covered(plan: PlanReport) -> tuple[tuple[str, str], ...]:
+    """What no plan covers; and cold opens, of which a bandwidth result says itself what it measured."""
+    return NOT_COVERED if plan.source.kind == "bandwidth" else (*NOT_COVERED, COLD_OPENS)
 
 
 def accelerators(plan: PlanReport) -> str:
@@ -82,17 +91,37 @@ def _feeds(supply: Supply, asked: Asked) -> str:
     name = f"The storage {supply.name}" if supply.label == "measured" else supply.name
     if supply.feeds is None or supply.first_limit is None:
         return f"{name}: no limit of it is known."
-    what = RESOURCE[supply.first_limit]
+    end = gives_out(supply.first_limit)
     if supply.feeds >= asked.accelerators:
-        return f"{name} is enough: it feeds {feeds(supply)}, then {what} gives out."
-    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}, then {what} gives out."
+        return f"{name} is enough: it feeds {feeds(supply)}, {end}."
+    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}, {end}."
 
 
 def feeds(supply: Supply) -> str:
     """`4.02`, `at least 4.02`."""
     if supply.feeds is None:
         return MISSING
-    return f"{'at least ' if supply.at_least else ''}{grouped(supply.feeds)}"
+    return fed(supply.feeds, supply.at_least)
+
+
+def fed(count: float, at_least: bool) -> str:
+    """How many accelerators a storage feeds: `4.02`, `at least 4.02`."""
+    return f"{'at least ' if at_least else ''}{grouped(count)}"
+
+
+def at_utilization(utilization: float) -> str:
+    """The share of their rate that accelerators shall reach."""
+    return f"at {percent(utilization)} of their rate"
+
+
+def in_use(use: float) -> str:
+    """The share of a storage's limit that is used."""
+    return f"with {percent(use)} of a limit in use"
+
+
+def gives_out(first_limit: Resource) -> str:
+    """What ends a count of accelerators: `then bandwidth gives out`."""
+    return f"then {RESOURCE[first_limit]} gives out"
 
 
 def grouped(value: float) -> str:

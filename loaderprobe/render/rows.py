@@ -7,7 +7,7 @@ from dataclasses import fields
 from math import nan
 from typing import Any
 
-from loaderprobe.records.bandwidth import BandwidthPhase, Latency
+from loaderprobe.records.bandwidth import BandwidthPhase, Latency, MetadataPhase
 from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
 from loaderprobe.render.figures import Cell
 
@@ -74,14 +74,15 @@ def batch_rows(measured: Measurement) -> Iterator[Row]:
         )
 
 
-def phase_columns(phases: Sequence[BandwidthPhase]) -> dict[str, list[Cell]]:
-    """The phases of a bandwidth probe, a row each; latencies in ns with their percentiles."""
-    rows = [_phase(phase) for phase in phases]
+def phase_columns(phases: Sequence[BandwidthPhase], metadata: Sequence[MetadataPhase] = ()) -> dict[str, list[Cell]]:
+    """The phases of a bandwidth probe, a row each, opens and stats last; latencies in ns with their percentiles."""
+    rows = [_phase(phase) for phase in phases] + [_phase(phase) for phase in metadata]
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 _WITH_UNIT = {
+    "operation": "name",
     "runtime": "runtime_ms",
     "bw_bytes": "bw_bytes_per_s",
     "bw_low": "bw_low_bytes_per_s",
@@ -92,7 +93,7 @@ _WITH_UNIT = {
 """fio's names, which have none."""
 
 
-def _phase(phase: BandwidthPhase) -> dict[str, Cell]:
+def _phase(phase: BandwidthPhase | MetadataPhase) -> dict[str, Cell]:
     cells: dict[str, Cell] = {}
     for field in fields(phase):
         value = getattr(phase, field.name)
@@ -102,7 +103,7 @@ def _phase(phase: BandwidthPhase) -> dict[str, Cell]:
             cells |= {f"{name}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
         elif field.name == "notes":
             cells["notes"] = "; ".join(value) or None
-        elif field.name not in ("unread", "clat_ns", "file_ns"):
+        elif field.name not in ("unread", "clat_ns", "file_ns", "op_ns"):
             cells[_WITH_UNIT.get(field.name, field.name)] = value
     return cells
 

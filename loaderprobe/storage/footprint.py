@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,3 +37,19 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
         return replace(place, path=str(path), notes=(*place.notes, note))
     note = f"the files lie on several file systems ({', '.join(sorted(found))}), whose reads cannot be separated"
     return replace(own, kind="unknown", devices=(), layers=(), notes=(note,))
+
+
+def path_text(path: Path | str) -> str:
+    """A path as text for JSON: bytes that are not UTF-8 are replaced."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def as_text(location: StorageLocation) -> StorageLocation:
+    """The same with all names as text."""
+    return replace(
+        location,
+        path=path_text(location.path),
+        mount=path_text(location.mount),
+        source=path_text(location.source),
+        notes=tuple(path_text(note) for note in location.notes),
+    )

@@ -13,12 +13,13 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST
-from loaderprobe.stats import half_width_in_time
+from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading
 from loaderprobe.storage.steady import steady_slices
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
+from loaderprobe.units import format_rate
 
 SETTLED_AT = 0.05
 """A phase ends when half its 95 % interval is within this share of the rate."""
@@ -27,6 +28,9 @@ BUSY_SHARE = 0.7
 SHORT_S = 1.0
 # A few small files are read in no time; more repetitions would measure the eviction.
 MOST_ROUNDS = 40
+REPEATS_FASTER = 1.25
+"""Later passes over the same files that are faster than the first by this were served by a cache below."""
+LEAST_PASS_S = 0.05
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
@@ -64,8 +68,12 @@ class _Sum:
     unread: dict[str, str] = field(default_factory=dict)
     resident: float | None = None
     runs: int = 0
+    passes: dict[int, tuple[float, int]] = field(default_factory=dict)
+    """(seconds, bytes) by the number of evictions before."""
 
-    def add(self, reading: Reading, own: int | None, storage: int | None) -> None:
+    def add(self, reading: Reading, own: int | None, storage: int | None, evictions: int) -> None:
+        seconds, size_bytes = self.passes.get(evictions, (0.0, 0))
+        self.passes[evictions] = seconds + reading.seconds, size_bytes + reading.delivered_bytes
         self.seconds += reading.seconds
         self.delivered_bytes += reading.delivered_bytes
         self.ios += reading.ios
@@ -113,9 +121,10 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
         own, storage = _own_reads(), reads_from_storage(settings.location)
         reading = settings.engine.read(pieces, _order(settings, total))
         settings.supply.take(reading.taken)
-        total.add(reading, _since(own, _own_reads), _since(storage, lambda: _now(settings)))
+        evictions = settings.supply.rounds
+        total.add(reading, _since(own, _own_reads), _since(storage, lambda: _now(settings)), evictions)
         if not len(reading.read_ns):
-            raise _nothing(Counter(reading.unread.values()))
+            raise nothing_read(Counter(reading.unread.values()))
     return _figures(settings, total)
 
 
@@ -157,7 +166,8 @@ def _own_reads() -> int | None:
     return counters.read_bytes if counters else None
 
 
-def _nothing(unread: Counter[str]) -> BadValue | MissingPart:
+def nothing_read(unread: Counter[str]) -> BadValue | MissingPart:
+    """The error to raise when no file could be reached, for these reasons."""
     why = (
         ", ".join(f"{count} {reason}" for reason, count in unread.items())
         or "the readers ended without an error message"
@@ -234,9 +244,23 @@ def latency(values_ns: Column) -> Latency:
 
 
 def _notes(settings: PhaseSettings, total: _Sum) -> tuple[str, ...]:
-    notes = []
+    notes = _repeats(total.passes)
     if total.seconds < SHORT_S:
         notes.append(f"only {total.seconds:.2f} s of reading: use more files for a more stable figure")
     if total.cpu_s / total.seconds > BUSY_SHARE * settings.cores_available:
         notes.append(f"the probe kept {total.cpu_s / total.seconds:.1f} of {settings.cores_available:.1f} cores busy")
     return tuple(notes)
+
+
+def _repeats(passes: dict[int, tuple[float, int]]) -> list[str]:
+    """Whether repeats were faster than the very first pass, which only a cache below this machine explains."""
+    first, later = passes.get(1), [size / seconds for number, (seconds, size) in passes.items() if number > 1]
+    if first is None or first[0] < LEAST_PASS_S or not later:
+        return []
+    before, after = first[1] / first[0], median(later)
+    if after < REPEATS_FASTER * before:
+        return []
+    return [
+        f"the first pass over the files got {format_rate(before)}, repeats {format_rate(after)}: "
+        "a cache below this machine served them"
+    ]

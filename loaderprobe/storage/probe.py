@@ -1,8 +1,7 @@
-"""The bandwidth probe: a ladder of concurrencies, then direct, sequential and paced reads."""
+"""The bandwidth probe: a ladder of concurrencies, opens and stats, then direct, sequential and paced reads."""
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,12 +12,19 @@ from pathlib import Path
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, PhaseName
+from loaderprobe.records.bandwidth import (
+    BandwidthMeasurement,
+    BandwidthPhase,
+    MetadataPhase,
+    PhaseName,
+    fastest,
+)
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, sample_files, scratch_file
 from loaderprobe.storage.fio import FioEngine, fio_version
-from loaderprobe.storage.footprint import locate_pieces
+from loaderprobe.storage.footprint import as_text, locate_pieces, path_text
+from loaderprobe.storage.metadata import MetadataSettings, metadata_ladder
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import ReadEngine, ThreadEngine, why_not_direct
@@ -40,6 +46,9 @@ FAST_BYTES_PER_S = 2e9
 FAST_FILES_PER_S = 30_000
 """Above these rates, threads of one interpreter may be the limit."""
 LEAST_FOR_PROCESSES_S = 0.2
+METADATA_LONGEST = 3.0
+METADATA_SHARE = 0.6
+"""Duration of a phase of opens or stats over that of a phase of reads: three slices of steady part, by default."""
 
 OnPhase = Callable[[str, int, int], None]
 """Called with the name of the next phase, the number of phases done, and the most there can be."""
@@ -60,6 +69,8 @@ class ProbeRequest:
     drop_all: Callable[[], None] | None = None
     """Empties all caches of the machine; None drops exactly the files read."""
     limit_bytes: int = LIMIT_BYTES
+    metadata: bool = False
+    """Also opens/s and stats/s; cold with `drop_all` only."""
 
     def __post_init__(self) -> None:
         if self.readers is not None and (not self.readers or min(self.readers) < 1):
@@ -81,6 +92,7 @@ class Probe:
     seconds: float
     cores: float
     phases: list[BandwidthPhase] = field(default_factory=list)
+    metadata: list[MetadataPhase] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
@@ -140,9 +152,31 @@ class Probe:
             if not readers and number >= 2 and _best(self.phases[-2:]) < WORTH * _best(self.phases[:-2]):
                 return
 
+    def names(self, readers: Sequence[int] | None, on_phase: OnPhase) -> None:
+        """Opens and stats of the files. If one fails, its reason is kept."""
+        if self.sample.block_bytes is not None:
+            self.missing.append(Missing(name="metadata", reason="a loader seldom opens files that it reads in blocks"))
+            return
+        on_phase("opens and stats", len(self.phases), len(self.phases) + 4)
+        settings = MetadataSettings(
+            sample=self.sample,
+            location=self.location,
+            cores_available=self.cores,
+            seconds=METADATA_SHARE * self.seconds,
+            longest_s=METADATA_LONGEST * METADATA_SHARE * self.seconds,
+            seed=self.supply.seed,
+            drop_all=self.supply.drop_all,
+        )
+        try:
+            for phase in metadata_ladder(settings, readers):
+                self.metadata.append(phase)
+        except (LoaderprobeError, OSError) as error:
+            self.missing.append(Missing(name="metadata", reason=f"failed: {error}"))
+            self.failed.append("metadata")
+
     def device(self, on_phase: OnPhase) -> None:
         """Run the direct, sequential and paced phases."""
-        best = max(self.phases, key=lambda phase: phase.bw_bytes)
+        best = fastest(self.phases) or self.phases[0]
         done = len(self.phases)
         on_phase("past the page cache", done, done + 3)
         refusal = why_not_direct(self.sample.pieces)
@@ -204,7 +238,7 @@ def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_phase: OnPhas
 def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnPhase) -> BandwidthMeasurement:
     fio = fio_version() if request.fio else None
     probe = Probe(
-        location=_shown(locate_pieces(request.path, sample.pieces)),
+        location=as_text(locate_pieces(request.path, sample.pieces)),
         sample=sample,
         supply=Supply(sample, cache, seed=request.seed, drop_all=request.drop_all),
         engine=FioEngine() if request.fio else ThreadEngine(),
@@ -214,6 +248,8 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: On
     interrupted = False
     try:
         probe.climb(request.readers, on_phase)
+        if request.metadata:
+            probe.names(request.readers, on_phase)
         probe.device(on_phase)
     except KeyboardInterrupt:
         if not probe.phases:
@@ -225,7 +261,7 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: On
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         kernel=platform.release(),
         cores_available=probe.cores,
-        path=_text(request.path.absolute()),
+        path=path_text(request.path.absolute()),
         location=probe.location,
         files_found=sample.found,
         files_used=len(sample.paths),
@@ -235,6 +271,7 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: On
         drop_caches=request.drop_all is not None,
         interrupted=interrupted,
         phases=tuple(probe.phases),
+        metadata=tuple(probe.metadata),
         missing=tuple(probe.missing),
         failed=tuple(probe.failed),
         notes=(*sample.notes, *_again(probe.supply), *_unknown(probe)),
@@ -245,7 +282,11 @@ def _again(supply: Supply) -> tuple[str, ...]:
     if supply.rounds < 2:
         return ()
     total = sum(piece.size_bytes for piece in supply.sample.pieces)
-    return (f"the files read hold {format_bytes(total)}; they were evicted and read again {supply.rounds - 1} times",)
+    return (
+        f"the files read hold {format_bytes(total)}; they were evicted and read again {supply.rounds - 1} times, which "
+        "a cache below this machine (controller, file server, host of a virtual machine) may have served: only more "
+        "data than it holds rules that out",
+    )
 
 
 def _unknown(probe: Probe) -> tuple[str, ...]:
@@ -253,21 +294,6 @@ def _unknown(probe: Probe) -> tuple[str, ...]:
         return ()
     reason = why_unknown(probe.sample.pieces[0].path)
     return (f"the state of the page cache before a phase is unknown: {reason}",) if reason else ()
-
-
-def _text(path: Path | str) -> str:
-    """A path as text for JSON: bytes that are not UTF-8 are replaced."""
-    return os.fsencode(path).decode("utf-8", "replace")
-
-
-def _shown(location: StorageLocation) -> StorageLocation:
-    return replace(
-        location,
-        path=_text(location.path),
-        mount=_text(location.mount),
-        source=_text(location.source),
-        notes=tuple(_text(note) for note in location.notes),
-    )
 
 
 def _best(phases: Sequence[BandwidthPhase]) -> float:

@@ -14,12 +14,12 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderprobe.records.bandwidth import Engine
+from loaderprobe.records.bandwidth import Engine, MetadataOperation
 from loaderprobe.storage.files import Piece
 
 MOST_BYTES_A_READ = 16 << 20
@@ -38,6 +38,8 @@ class Order:
     """Past the page cache (O_DIRECT)."""
     pause_s_per_byte: float = 0.0
     """Pause after each piece, for each byte of it."""
+    operation: Literal["read"] | MetadataOperation = "read"
+    """What is done with each piece: read it, or only open and close its file, or ask for its size by name."""
 
 
 def _column() -> Column:
@@ -53,6 +55,7 @@ class Reading:
     end_ns: Column = field(default_factory=_column)
     """Since the start."""
     size_bytes: Column = field(default_factory=_column)
+    """1 for an operation other than reading."""
     read_ns: Column = field(default_factory=_column)
     """Of one read call (the mean of a piece's calls)."""
     piece_ns: Column = field(default_factory=_column)
@@ -98,7 +101,7 @@ class _ReadRun:
 
     def __init__(self, pieces: Sequence[Piece], order: Order) -> None:
         self._pieces, self._order = pieces, order
-        largest = min(MOST_BYTES_A_READ, max(piece.size_bytes for piece in pieces))
+        largest = min(MOST_BYTES_A_READ, max(piece.size_bytes for piece in pieces)) if order.operation == "read" else 1
         # Allocated here, where a lack of memory is an error and not a thread that never starts.
         self._buffers = [mmap.mmap(-1, _whole_pages(max(largest, 1))) for _ in range(order.readers)]
         self._lock = threading.Lock()
@@ -148,6 +151,7 @@ class _ReadRun:
 
     def _reader(self, buffer: mmap.mmap) -> None:
         view = memoryview(buffer)
+        act = {"read": _read, "open": _open, "stat": _stat}[self._order.operation]
         flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if self._order.direct else 0)
         rows: list[tuple[int, int, int, int]] = []
         unread: dict[str, str] = {}
@@ -155,7 +159,7 @@ class _ReadRun:
         self._start.wait()
         while (piece := self._next()) is not None:
             begun = time.perf_counter_ns()
-            got, calls, reading_ns, trouble = _read(piece, view, flags)
+            got, calls, reading_ns, trouble = act(piece, view, flags)
             ended = time.perf_counter_ns()
             ios += calls
             delivered += got
@@ -196,6 +200,26 @@ def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int, st
     finally:
         os.close(fd)
     return done, calls, reading_ns, "" if done == piece.size_bytes else "shrank while being read"
+
+
+def _open(piece: Piece, _: memoryview, flags: int) -> tuple[int, int, int, str]:
+    """Open and close, in the form of `_read`: (1 where it could be done, calls, ns, error or empty)."""
+    begun = time.perf_counter_ns()
+    try:
+        os.close(os.open(piece.path, flags))
+    except OSError as error:
+        return 0, 1, 0, _trouble(error)
+    return 1, 1, time.perf_counter_ns() - begun, ""
+
+
+def _stat(piece: Piece, _: memoryview, __: int) -> tuple[int, int, int, str]:
+    """The same for a stat by name."""
+    begun = time.perf_counter_ns()
+    try:
+        os.stat(piece.path)  # noqa: PTH116  # without the cost of a method: it is what is timed
+    except OSError as error:
+        return 0, 1, 0, _trouble(error)
+    return 1, 1, time.perf_counter_ns() - begun, ""
 
 
 def _trouble(error: OSError) -> str:

@@ -49,3 +49,6 @@ def _check(report: BandwidthReport) -> None:
             raise BadValue(f"a phase of {phase.readers} readers has a time below 0")
         if phase.amplification is not None and not phase.amplification > 0:
             raise BadValue(f"a phase of {phase.readers} readers has an amplification of {phase.amplification:g}")
+    for each in report.metadata:
+        if each.readers < 1 or each.total_ops < 1 or not (each.ops_per_s > 0 and each.ops_high >= each.ops_per_s):
+            raise BadValue(f"{each.operation}s of {each.readers} readers have no rate")

@@ -10,7 +10,7 @@ import pytest
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
 from loaderprobe.records.measurement import Missing
-from tests.examples.bandwidth import FILE_BYTES, example_bandwidth, example_phase
+from tests.examples.bandwidth import FILE_BYTES, example_bandwidth, example_operations, example_phase
 
 FLAT = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}
 RISING = {1: 8.8e6, 2: 17.6e6, 4: 34.7e6, 8: 68e6, 16: 104e6}
@@ -141,7 +141,42 @@ def test_a_noisy_ladder_is_not_surely_flat() -> None:
 
 
 def test_feeds_counts_accelerators() -> None:
-    """Images/s of the best step over those of one accelerator; files that are no images feed none."""
+    """Four fifths of the images/s of the best step, over nine tenths of those of one; no images feed none."""
     report = judged({1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES})
-    assert {feed.accelerator: feed.count for feed in report.feeds} == pytest.approx({"mlperf-h100": 0.5, "slow": 50.0})
+    counts = {"mlperf-h100": 0.5 * 0.8 / 0.9, "slow": 50.0 * 0.8 / 0.9}
+    assert {feed.accelerator: feed.count for feed in report.feeds} == pytest.approx(counts)
+    assert {(feed.utilization, feed.use, feed.first_limit) for feed in report.feeds} == {(0.9, 0.8, "bandwidth")}
     assert judged(FLAT, images=False).feeds == ()
+
+
+def test_opens_give_out_before_bandwidth() -> None:
+    """Cold opens/s below the files/s of the ladder end the count; warm ones never do."""
+    ladder: dict[int, float] = {1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES}
+    cold = judged(ladder, metadata=example_operations({1: 90.0, 4: 100.0, 16: 100.0}))
+    assert {feed.accelerator: feed.count for feed in cold.feeds}["slow"] == pytest.approx(10 * 0.8 / 0.9)
+    assert {feed.first_limit for feed in cold.feeds} == {"opens"}
+    warm = judged(ladder, metadata=example_operations({1: 100.0}, metadata="warm", drops=0))
+    assert warm.feeds == judged(ladder).feeds
+
+
+def test_what_cannot_be_proved_cold_feeds_none() -> None:
+    """As in a plan: where nothing counts what storage delivered, no accelerators are counted."""
+    unproved = [replace(phase, cache="unproved") for phase in judged(FLAT).phases]
+    assert judged_phases(*unproved).feeds == ()
+
+
+def test_an_unsettled_step_is_not_the_best() -> None:
+    """749 ±92 is no better than 736 ±20: the lower end of the interval counts. 1500 ±92 is."""
+    steady = example_phase(8, 736e6, bw_low=716e6, bw_high=756e6)
+    noisy = example_phase(16, 749e6, bw_low=657e6, bw_high=841e6, settled=False)
+    assert judged_phases(steady, noisy).best == steady
+    faster = replace(noisy, bw_bytes=1500e6, bw_low=1408e6, bw_high=1592e6)
+    assert judged_phases(steady, faster).best == faster
+
+
+def test_an_uneven_ladder_is_not_latency_limited_to_its_end() -> None:
+    """Where 32 readers get less than 16, and 64 more again, it is not known where it levels off; both are named."""
+    limit = judged({1: 392e6, 4: 634e6, 16: 700e6, 32: 600e6, 64: 760e6}).limit
+    assert (limit.by, limit.knee_readers) == ("unknown", None)
+    assert "32 readers fewer (600 MB/s) than 16 (700 MB/s)" in limit.sentence
+    assert "Latency-limited" not in limit.sentence

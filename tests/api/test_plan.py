@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import loaderprobe
+from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, StorageCeiling
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.bandwidth import bandwidth_json
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_location
-from tests.examples.bandwidth import example_bandwidth, example_phase
+from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
 from tests.stored import SMALL_FILES, full_run
 
 
@@ -135,6 +136,90 @@ def test_a_bandwidth_result_is_planned_from_its_file_and_as_it_is(tmp_path: Path
     assert {"workers", "cores", "stragglers"} <= {each.name for each in plan.refused}
     with pytest.raises(BadValue, match="no accelerator"):
         loaderprobe.plan(file)
+
+
+COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"metadata": COLD_OPENS},
+        {"metadata": example_operations({1: 300.0}, metadata="warm", drops=0)},
+        {"phases": (example_phase(1, 60e6), example_phase(8, 290e6, at_least=True))},
+        {"phases": (example_phase(1, 60e6, cache="mixed"), example_phase(8, 290e6))},
+        {"phases": (example_phase(1, 60e6), example_phase(8, 290e6, cache="unproved"))},
+        {"scratch": True},
+    ],
+)
+def test_bandwidth_and_plan_feed_as_many(changes: dict[str, Any]) -> None:
+    """Of the same result, for each accelerator, without options: one definition, one figure, one first limit."""
+    report = cold_bandwidth(**changes)
+    measured = BandwidthMeasurement(
+        **{field.name: getattr(report, field.name) for field in fields(BandwidthMeasurement)}
+    )
+    rates = {"mlperf-a100": 400 / 0.435, "mlperf-h100": 400 / 0.224}
+    feeds = {each.accelerator: each for each in judge_bandwidth(measured, rates).feeds}
+    for name in rates:
+        try:
+            supplies = loaderprobe.plan(report, kind=name).supplies
+        except BadValue:
+            supplies = ()
+        assert (name in feeds) == bool(supplies)
+        for supply in supplies:
+            assert feeds[name].count == pytest.approx(supply.feeds, rel=1e-3)
+            assert (feeds[name].first_limit, feeds[name].at_least) == (supply.first_limit, supply.at_least)
+
+
+def test_measured_cold_opens_are_a_limit_beside_bandwidth(tmp_path: Path) -> None:
+    """1010 of them a second feed half an H100 at 90 % with 80 % in use, long before bandwidth gives out."""
+    file = tmp_path / "bandwidth.json"
+    file.write_text(bandwidth_json(cold_bandwidth(metadata=COLD_OPENS)))
+    (supply,) = loaderprobe.plan(file, kind="mlperf-h100").supplies
+    assert [limit.resource for limit in supply.limits] == ["opens", "bandwidth"]
+    opens = supply.limits[0]
+    assert (opens.limit.value, opens.limit.label, opens.at_least) == (1010.0, "measured", False)
+    assert supply.feeds == pytest.approx(0.8 * 1010 / (0.9 * 400 / 0.224))
+    assert supply.first_limit == "opens"
+    short = tuple(replace(phase, short=True) for phase in COLD_OPENS)
+    doubted = loaderprobe.plan(cold_bandwidth(metadata=short), kind="mlperf-h100").supplies[0]
+    assert any("under a second" in note for note in doubted.notes) and supply.notes == ()
+    noisy = tuple(replace(phase, ops_high=2 * phase.ops_per_s) for phase in COLD_OPENS)
+    unsettled = loaderprobe.plan(cold_bandwidth(metadata=noisy), kind="mlperf-h100").supplies[0]
+    assert unsettled.notes == ("the rate of opens had not settled",)
+    shards = loaderprobe.plan(file, kind="mlperf-h100", layout="shards:1000").supplies[0]
+    assert shards.first_limit == "bandwidth"
+
+
+def test_opens_that_still_rise_are_a_lower_bound() -> None:
+    """Also where the probe may be the limit, or one number of readers was tried; never from under a second."""
+    for operations in (
+        example_operations({1: 300.0, 4: 1000.0}), example_operations({4: 1000.0}),
+        example_operations({1: 300.0, 4: 1000.0, 16: 1010.0}, at_least=True),
+    ):  # fmt: skip
+        (supply,) = loaderprobe.plan(cold_bandwidth(metadata=operations), kind="mlperf-h100").supplies
+        assert supply.limits[0].resource == "opens" and supply.at_least
+        short = tuple(replace(phase, short=True) for phase in operations)
+        (supply,) = loaderprobe.plan(cold_bandwidth(metadata=short), kind="mlperf-h100").supplies
+        assert not supply.at_least
+
+
+@pytest.mark.parametrize(
+    ("operations", "why"),
+    [
+        ((), "were not measured"),
+        (example_operations({1: 2e5}, metadata="warm", drops=0), "only bandwidth --drop-caches"),
+        (example_operations({1: 2e5}, metadata="warm", drops=3), "from memory all the same"),
+        (example_operations({1: 200.0}, metadata="unproved", storage_bytes=None), "nothing counts"),
+    ],
+)
+def test_opens_that_were_not_cold_are_no_supply(operations: tuple[Any, ...], why: str) -> None:
+    """Never a limit, whatever their rate; the plan says why on its page, and bandwidth still counts."""
+    plan = loaderprobe.plan(cold_bandwidth(metadata=operations), kind="mlperf-h100")
+    assert [limit.resource for limit in plan.supplies[0].limits] == ["bandwidth"]
+    assert why in {each.name: each.reason for each in plan.refused}["cold opens of the measured storage"]
+    assert why in " ".join(plan.text(width=400).split())
 
 
 @pytest.mark.parametrize(

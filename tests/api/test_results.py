@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import Capability
 from loaderprobe.render.bandwidth import bandwidth_json
-from tests.examples.bandwidth import example_bandwidth
+from tests.examples.bandwidth import example_bandwidth, example_operations
 
 CAPABILITIES = (
     Capability(name="cold reads, proved", state="yes", why="a trial file was evicted"),
@@ -41,12 +42,22 @@ def test_a_bandwidth_shows_itself() -> None:
     assert bandwidth_json(found) == bandwidth_json(example_bandwidth())
 
 
+def test_the_frame_of_a_bandwidth_has_its_opens() -> None:
+    """A row each after the phases of reads, named by the operation, with the label in a column."""
+    operations = (*example_operations({4: 1000.0}), *example_operations({4: 900.0}, "stat", metadata="warm"))
+    table = Bandwidth.of(replace(example_bandwidth(), metadata=operations)).to_frame()
+    assert list(table["name"])[-2:] == ["open", "stat"]
+    assert list(table["ops_per_s"].dropna()) == [1000.0, 900.0]
+    assert list(table["metadata"].dropna()) == ["cold", "warm"]
+
+
 def test_bandwidth_reads_a_folder_without_a_callback(tmp_path: Path) -> None:
     """A list of concurrencies gives a step for each of them."""
     (tmp_path / "0.bin").write_bytes(b"x" * 300_000)
     (tmp_path / "1.bin").write_bytes(b"y" * 300_000)
     found = loaderprobe.bandwidth(tmp_path, readers=[1, 2], seconds=0.02)
     assert [phase.readers for phase in found.ladder] == [1, 2]
+    assert {(phase.operation, phase.metadata) for phase in found.metadata} == {("open", "warm"), ("stat", "warm")}
 
 
 @pytest.mark.parametrize("changes", [{"readers": "two"}, {"readers": [0]}, {"engine": "dd"}, {"scratch": "big"}])

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, DeviceKind, Feed, Latency, Limit
+from loaderprobe.records.bandwidth import (
+    BandwidthPhase,
+    BandwidthReport,
+    DeviceKind,
+    Feed,
+    Latency,
+    Limit,
+    MetadataOperation,
+    MetadataPhase,
+)
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.testing.machine import example_location
@@ -60,6 +69,43 @@ def example_phase(readers: int, bw_bytes: float, **changes: Any) -> BandwidthPha
     return replace(phase, **changes)
 
 
+def example_feed(accelerator: str, images_per_s: float, count: float, **changes: Any) -> Feed:
+    """So many accelerators, as usually asked for; then bandwidth gives out."""
+    feed = Feed(
+        accelerator=accelerator, images_per_s=images_per_s, count=count, utilization=0.9, use=0.8,
+        first_limit="bandwidth",
+    )  # fmt: skip
+    return replace(feed, **changes)
+
+
+def example_operations(
+    rates: dict[int, float], operation: MetadataOperation = "open", **changes: Any
+) -> tuple[MetadataPhase, ...]:
+    """Cold opens or stats/s by number of readers, each ±3 %, for which 4 KiB of inodes were read."""
+    return tuple(
+        replace(
+            MetadataPhase(
+                operation=operation,
+                readers=readers,
+                runtime=1000.0,
+                total_ops=round(rate),
+                ops_per_s=rate,
+                ops_low=0.97 * rate,
+                ops_high=1.03 * rate,
+                op_ns=example_latency(readers / rate),
+                drops=1,
+                storage_bytes=4096 * round(rate),
+                server_calls=None,
+                metadata="cold",
+                cpu_cores=0.1,
+                at_least=False,
+            ),
+            **changes,
+        )
+        for readers, rate in rates.items()
+    )
+
+
 def example_bandwidth() -> BandwidthReport:
     """A ladder of 1 to 32 readers that saturates, with one phase that the probe itself bounds."""
     return BandwidthReport(
@@ -109,7 +155,7 @@ def example_bandwidth() -> BandwidthReport:
             evidence=(Evidence(metric="rate of 32 readers over that of one", value=4.91, threshold=1.25, unit="x"),),
         ),
         feeds=(
-            Feed(accelerator="mlperf-a100", images_per_s=919.5, count=2.87),
-            Feed(accelerator="mlperf-h100", images_per_s=1785.7, count=1.48),
+            example_feed("mlperf-a100", 919.5, 2.61),
+            example_feed("mlperf-h100", 1785.7, 1.34),
         ),
     )  # fmt: skip

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from loaderprobe.records.bandwidth import BandwidthReport, Feed
+import loaderprobe
+from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, DeviceKind
 from loaderprobe.records.measurement import Missing
 from loaderprobe.render.bandwidth import render_bandwidth
+from loaderprobe.render.plan_words import answer as plan_answer
 from loaderprobe.render.wording import MISSING
 from loaderprobe.testing import example_location
-from tests.examples.bandwidth import example_bandwidth, example_latency, example_phase
+from tests.examples.bandwidth import example_bandwidth, example_feed, example_latency, example_phase
 
 
 def flat(text: str) -> str:
@@ -84,19 +87,39 @@ def test_head_and_foot() -> None:
 
 
 def test_answer_leads() -> None:
-    """What it feeds, and then what limits it and its kind, stand above the table."""
-    report = example_bandwidth()
+    """What it delivers, its interval, and then what limits it and its kind, stand above the table."""
+    kind = DeviceKind(kind="token_bucket", sentence="A token bucket: idle time is credit.", evidence=())
+    report = replace(example_bandwidth(), kind=kind)
     before = flat(render_bandwidth(report).split("\n  readers ")[0])
-    assert before.index("Feeds at least 2640 images/s of this size (301 MB/s with 32 readers)") < before.index("Limit:")
+    delivers = "Delivers at least 301 ±9 MB/s and 2640 images/s of this size with 32 readers."
+    assert before.index(delivers) < before.index("Limit:")
     assert report.limit.sentence in before
     assert report.kind.sentence in before
+
+
+def test_a_kind_that_is_none_is_a_note() -> None:
+    """That a device fits no model is evidence for whoever asks, and no headline."""
+    report = example_bandwidth()
+    before, after = flat(render_bandwidth(report)).split(" Notes ")
+    assert report.kind.sentence in after and report.kind.sentence not in before and "Device:" not in before
+
+
+def test_an_unsettled_headline_says_so() -> None:
+    """With its interval and the cure; a settled one has the interval only."""
+    said = answer(one_phase(settled=False, bw_low=154e6, bw_high=254e6))
+    assert "204 ±50 MB/s" in said and "had not settled: longer phases (--seconds)" in said
+    assert "settled" not in answer(one_phase())
+    assert "±" not in answer(one_phase(bw_low=204e6, bw_high=204e6, settled=False))
 
 
 @pytest.mark.parametrize(
     ("changes", "start"),
     [
-        ({"cache": "warm", "cold_fraction": 0.0}, "From memory, not from the device: 1790 images/s of this size"),
-        ({"cache": "mixed", "cold_fraction": 0.62}, "Partly from memory (62 % from storage): 1790 images/s"),
+        ({"cache": "warm", "cold_fraction": 0.0}, "From memory, not from the device: 204 ±6 MB/s and 1790 images/s of"),
+        (
+            {"cache": "mixed", "cold_fraction": 0.62},
+            "Partly from memory (62 % from storage): 204 ±6 MB/s and 1790",
+        ),
     ],
 )
 def test_memory_is_not_passed_off_as_the_device(changes: dict[str, Any], start: str) -> None:
@@ -114,29 +137,49 @@ def test_unproved_is_admitted() -> None:
 
 
 def test_accelerators_are_counted() -> None:
-    """The answer counts those of MLPerf with two figures, beside what one takes; the others are in the notes."""
-    more = Feed(accelerator="v100-amp", images_per_s=1200.0, count=2.2)
+    """The answer counts those of MLPerf at a utilization and a share in use; the others are in the notes."""
+    more = example_feed("v100-amp", 1200.0, 2.2)
     report = replace(example_bandwidth(), feeds=(*example_bandwidth().feeds, more))
-    assert "on 2.9 MLPerf A100s (920 images/s each) or 1.5 MLPerf H100s (1786 images/s each)." in answer(report)
-    assert "2.2 x V100 AMP (1200 images/s)" in view(report)
+    assert (
+        "With 80 % of a limit in use it feeds 2.61 MLPerf A100s or 1.34 MLPerf H100s at 90 % of their rate "
+        "(920 and 1786 images/s, ResNet-50), then bandwidth gives out."
+    ) in answer(report)
+    assert "2.20 x V100 AMP (1200 images/s)" in view(report)
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(0.374, "0.37 of one MLPerf A100"), (0.04, "under 0.1 of one MLPerf A100"), (287.3, "290 MLP")]
+    ("changes", "words"),
+    [
+        ({"count": 0.374}, "feeds 0.374 MLPerf A100s"),
+        ({"count": 2873.0}, "feeds 2,870 MLPerf A100s"),
+        ({"at_least": True}, "feeds at least 2.87 MLPerf A100s"),
+        ({"first_limit": "opens"}, "then opens/s gives out."),
+        ({"use": 0.7, "utilization": 0.95}, "With 70 % of a limit in use it feeds 2.87 MLPerf A100s at 95 % of their"),
+    ],
 )
-def test_few_and_many_accelerators(count: float, words: str) -> None:
-    """A share of one accelerator is worded as that, and what is next to nothing as no figure."""
-    feeds = (Feed(accelerator="mlperf-a100", images_per_s=919.5, count=count),)
-    assert words in answer(replace(example_bandwidth(), feeds=feeds))
+def test_feeds_are_in_the_words_of_a_plan(changes: dict[str, Any], words: str) -> None:
+    """The count, its bound and its end are written as a plan writes them."""
+    feed = replace(example_feed("mlperf-a100", 919.5, 2.87), **changes)
+    assert words in answer(replace(example_bandwidth(), feeds=(feed,)))
+
+
+def test_plan_and_bandwidth_use_the_same_words() -> None:
+    """Of one result: the share in use, the utilization, the count and what gives out."""
+    report = replace(example_bandwidth(), phases=(example_phase(1, 60e6), example_phase(8, 59e6)), missing=())
+    measured = BandwidthMeasurement(**{each.name: getattr(report, each.name) for each in fields(BandwidthMeasurement)})
+    said = answer(judge_bandwidth(measured, {"mlperf-h100": 400 / 0.224}))
+    planned = " ".join(plan_answer(loaderprobe.plan(report, kind="mlperf-h100")))
+    for words in ("ith 80 % of a limit in use", "at 90 % of their rate", "then bandwidth gives out.", "feeds 0.262"):
+        assert words in said and words in planned
 
 
 def test_files_that_are_no_images_are_never_images() -> None:
     """Without images the answer is a rate of bytes, and of files or blocks; the word does not appear."""
     report = replace(example_bandwidth(), images=False, feeds=(), path="/data/shards")
-    assert answer(report).startswith("Delivers at least 301 MB/s with 32 readers (2640 files/s of this size).")
+    assert answer(report).startswith("Delivers at least 301 ±9 MB/s and 2640 files/s of this size with 32 readers.")
     assert "image" not in render_bandwidth(report)
     blocks = one_phase(report, block_bytes=1 << 20)
-    assert "Delivers 204 MB/s with 4 readers (1790 blocks/s of 1 MiB)." in answer(blocks)
+    assert "Delivers 204 ±6 MB/s and 1790 blocks/s of 1 MiB with 4 readers." in answer(blocks)
     assert "files/s" not in view(blocks)
 
 

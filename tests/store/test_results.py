@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.render.bandwidth import bandwidth_json
 from loaderprobe.store.results import read_bandwidth
-from tests.examples.bandwidth import example_bandwidth
+from tests.examples.bandwidth import example_bandwidth, example_operations
 
 
 def test_a_bandwidth_result_comes_back(tmp_path: Path) -> None:
     """Equal to what was printed."""
     file = tmp_path / "found.json"
-    file.write_text(bandwidth_json(example_bandwidth()))
-    assert read_bandwidth(file) == example_bandwidth()
+    report = replace(example_bandwidth(), metadata=example_operations({4: 1000.0}))
+    file.write_text(bandwidth_json(report))
+    assert read_bandwidth(file) == report
 
 
 def _with(*path: str | int, value: Any) -> str:
@@ -30,6 +33,7 @@ def _with(*path: str | int, value: Any) -> str:
     return json.dumps(tree)
 
 
+_OPENS = json.loads(msgspec.json.encode(example_operations({4: 1000.0})[0]))
 BAD = {
     "empty": "",
     "no JSON": "MB/s",
@@ -44,6 +48,9 @@ BAD = {
     "a negative rate": _with("phases", 0, "bw_bytes", value=-5.0),
     "no readers": _with("phases", 0, "readers", value=0),
     "a negative time": _with("phases", 0, "file_ns", "mean", value=-1.0),
+    "opens without a rate": _with("metadata", value=[_OPENS | {"ops_per_s": 0.0}]),
+    "opens of no readers": _with("metadata", value=[_OPENS | {"readers": 0}]),
+    "opens that are neither cold nor warm": _with("metadata", value=[_OPENS | {"metadata": "cool"}]),
     "no amplification": _with("phases", 0, "amplification", value=0.0),
     "deep": "[" * 100_000,
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.records.environment import StorageKind, StorageLocation
-from loaderprobe.system.counters import device_read_bytes, server_read_bytes
+from loaderprobe.system.counters import device_read_bytes, server_name_calls, server_read_bytes
 from loaderprobe.system.device import reads_from_storage
 
 MOUNTSTATS = """\
@@ -19,6 +19,13 @@ device server:/export/a mounted on /mnt/data with fstype nfs4 statvers=1.1
 \tbytes:\t1001 1002 1003 1004 5000000 1006 1007 1008
 \tRPC iostats version: 1.1  p/v: 100003/4 (nfs)
 \txprt:\ttcp 0 0 2 0 86 10 10 0 10 0 2 0 0
+\tper-op statistics
+\t        NULL: 1 1 0 44 24 0 0 0 0
+\t        READ: 9000 9000 0 1 1 0 0 0 0
+\t        OPEN: 30 30 0 1 1 0 0 0 0
+\t     GETATTR: 5 5 0 1 1 0 0 0 0
+\t      LOOKUP: 700 701 0 1 1 0 0 0 0
+\t      ACCESS: 0 0 0 0 0 0 0 0 0
 
 device server:/b mounted on /mnt/my\\040data with fstype nfs statvers=1.1
 \tbytes:\t1 2 3 4 77 6 7 8
@@ -46,6 +53,12 @@ def proc(tmp_path: Path) -> Path:
 def test_what_a_client_read_from_its_server(proc: Path, point: str, read_bytes: int | None) -> None:
     """The fifth figure of that mount; a mount that another one covers, or that is no NFS, has none."""
     assert server_read_bytes(point, proc / "self/mountstats") == read_bytes
+
+
+@pytest.mark.parametrize(("point", "calls"), [("/mnt/data", 735), ("/mnt/my data", None), ("/mnt/hidden", None)])
+def test_calls_for_names_are_those_of_the_mount(proc: Path, point: str, calls: int | None) -> None:
+    """Opens, lookups and attributes, each counted once however often it was sent; reads are none of them."""
+    assert server_name_calls(point, proc / "self/mountstats") == calls
 
 
 def test_nothing_to_read_is_unknown(tmp_path: Path) -> None:

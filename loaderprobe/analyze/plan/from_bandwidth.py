@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loaderprobe.analyze.plan.quantities import known
-from loaderprobe.analyze.plan.storage import best_of
+from loaderprobe.analyze.plan.storage import RISING, best_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Workload, requests
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import Quantity
 
+WIDE = 0.25
+"""Half an interval of opens/s that is wider than this share of them is worth a word."""
+_SHORT = "opens/s are those of under a second, and may be lower for longer: probe more files"
 _NO_WORKERS = "a bandwidth result has no worker: plan from a sweep"
 
 
-def workload_of_bandwidth(found: BandwidthReport, accelerator: str, rate: Quantity) -> Workload:
+def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> Workload:
     """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
     blocks = any(phase.block_bytes is not None for phase in found.ladder)
     if found.scratch or blocks or not found.mean_size_bytes > 0:
@@ -25,8 +30,21 @@ def workload_of_bandwidth(found: BandwidthReport, accelerator: str, rate: Quanti
     storage = _storage(found)
     refused = [Missing(name=name, reason=_NO_WORKERS) for name in ("workers", "cores")]
     refused.append(Missing(name="steps", reason="a bandwidth result has no training steps"))
+    opens = cold_opens(found)
     if isinstance(storage, str):
         refused.append(Missing(name="measured storage", reason=storage))
+    elif isinstance(opens, str):
+        refused.append(Missing(name="cold opens of the measured storage", reason=opens))
+    else:
+        storage = replace(
+            storage,
+            opens_per_s=known(
+                opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open",
+                half=opens.ops_high - opens.ops_per_s,
+            ),
+            opens_at_least=not opens.short and (opens.at_least or _still_rising(found, opens)),
+            notes=(*storage.notes, *_doubts(opens)),
+        )  # fmt: skip
     source = f"{found.files_used} of {found.files_found} files"
     return Workload(
         accelerator=accelerator,
@@ -42,14 +60,42 @@ def workload_of_bandwidth(found: BandwidthReport, accelerator: str, rate: Quanti
     )
 
 
-def _storage(found: BandwidthReport) -> MeasuredStorage | str:
+def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | str:
+    """The fastest opens of cold names and inodes, or why there are none: warm ones say nothing of storage."""
+    best, opens = found.best_opens, found.operations("open")
+    if best is not None and best.metadata == "cold":
+        return best
+    if not opens:
+        return next((part.reason for part in found.missing if part.name == "metadata"), "opens/s were not measured")
+    if not any(phase.drops for phase in opens):
+        return "names and inodes were in memory: only bandwidth --drop-caches (root) measures opens/s cold"
+    if any(phase.metadata == "unproved" for phase in opens):
+        return "names and inodes were dropped, but nothing counts whether they came from storage again"
+    return "names and inodes were dropped, but came from memory all the same"
+
+
+def _doubts(opens: MetadataPhase) -> tuple[str, ...]:
+    wide = opens.ops_high > (1 + WIDE) * opens.ops_per_s
+    return (*([_SHORT] if opens.short else []), *(["the rate of opens had not settled"] if wide else []))
+
+
+def _still_rising(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
+    """True when the most readers that were tried gained over fewer."""
+    rates = {phase.readers: phase.ops_per_s for phase in found.operations("open")}
+    fewer = [rate for readers, rate in rates.items() if readers < best.readers]
+    return best.readers == max(rates) and best.ops_per_s > RISING * max(fewer, default=0.0)
+
+
+def _storage(found: BandwidthMeasurement) -> MeasuredStorage | str:
     place = found.location
     if place.kind == "memory" or set(place.layers) == {"memory"}:
         return "the files were in memory, so no storage was measured"
+    if found.from_memory and found.best and found.best.cache == "cold":
+        return "a step of its ladder came from memory, at least partly"
     return best_of(found.ladder, found.mean_size_bytes)
 
 
-def _amplification(found: BandwidthReport) -> Quantity:
+def _amplification(found: BandwidthMeasurement) -> Quantity:
     best = found.best
     if best is None or best.amplification is None:
         return known(1.0, "x", "assumed", "bytes from storage were not counted")

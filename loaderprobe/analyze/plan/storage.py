@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import MeasuredStorage
-from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import Quantity
@@ -30,7 +30,7 @@ def storage_of(measurement: Measurement, files: FileSet, ceiling: StorageCeiling
 
 def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStorage | str:
     """The fastest step of a ladder over files of this mean size, or why it is no storage's rate."""
-    best = max(ladder, key=lambda phase: phase.bw_bytes, default=None)
+    best = fastest(ladder)
     if best is None or not best.bw_bytes > 0:
         return "no step of the ladder was measured"
     if best.cache != "cold":

@@ -44,7 +44,10 @@ def measured_offer(workload: Workload) -> Offer | None:
     if storage is None:
         return None
     limits = [OfferLimit(resource="bandwidth", quantity=storage.read_bytes_per_s, at_least=storage.at_least)]
-    if not workload.same_files:
+    if storage.opens_per_s is not None:
+        opens = OfferLimit(resource="opens", quantity=storage.opens_per_s, at_least=storage.opens_at_least)
+        limits.append(opens)
+    elif not workload.same_files:
         # Of the very files that are planned for, files/s and bytes/s are one figure.
         limits.append(OfferLimit(resource="opens", quantity=storage.files_per_s, at_least=True))
     return Offer(

@@ -27,6 +27,9 @@ class MeasuredStorage:
     """Seconds to open and read one file; `low` with one reader or the fewest, `value` at the best step."""
     readers: int
     at_least: bool
+    opens_per_s: Quantity | None = None
+    """Of cold names and inodes; None where that was not measured: reads open files whose inodes are in memory."""
+    opens_at_least: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -1,0 +1,217 @@
+"""Opens/s and stats/s of the sample's files: what gives out first where every image is a file.
+
+Evicting files leaves their names and inodes in memory, and listing a folder brings them there. Only dropping all
+caches of the machine makes them cold, so that is done where the user asked for it (`--drop-caches`) and at no other
+time; without it the figure is of warm metadata and says so. Reading nothing, it drops before every pass over the files.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, MetadataPhase
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.stats import half_width_in_time
+from loaderprobe.storage.files import Piece, Sample
+from loaderprobe.storage.phase import BUSY_SHARE, latency, nothing_read
+from loaderprobe.storage.reader import Column, Order, Reading, ThreadEngine
+from loaderprobe.storage.steady import steady_slices
+from loaderprobe.system.counters import server_name_calls
+from loaderprobe.system.device import NFS
+from loaderprobe.system.process import read_process
+
+OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
+READERS = (1, 4, 16, 64)
+WORTH = 1.05
+"""Four times as many readers that gain less than this are the last."""
+MOUNTSTATS = Path("/proc/self/mountstats")
+LEAST_INODE_BYTES = 128
+"""Of an inode on disk (ext2, the smallest of the usual ones): a cold operation reads at least its share of a block of
+them. Fewer bytes an operation mean that memory answered."""
+MOST_DROPS = 5
+"""For one phase: dropping takes seconds where memory is large, and slows down every other program."""
+SETTLED_AT = 0.1
+"""A phase ends when half its 95 % interval is within this share of the rate."""
+STEADY_S = 1.0
+"""From here on the start of a pass, with the device's saved credit, is left out. A shorter one counts whole."""
+WARM_OPERATIONS = 10_000
+"""At least so many in a pass over names in memory, of which few take no time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataSettings:
+    """What one phase does, and for how long."""
+
+    operation: MetadataOperation = "open"
+    readers: int = 1
+    sample: Sample
+    location: StorageLocation
+    cores_available: float
+    seconds: float
+    """Shortest duration, dropping left out."""
+    longest_s: float
+    """Longest duration, dropping included, for a phase whose rate has not settled."""
+    seed: int
+    drop_all: Callable[[], None] | None
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Sums over the passes of a phase so far."""
+
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    storage_bytes: int | None = 0
+    server_calls: int | None = 0
+    drops: int = 0
+    slices: list[tuple[float, float]] = field(default_factory=list)
+    op_ns: list[Column] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def add(self, reading: Reading, storage: int | None, calls: int | None) -> None:
+        self.seconds += reading.seconds
+        self.cpu_s += reading.cpu_s
+        self.storage_bytes = None if storage is None or self.storage_bytes is None else self.storage_bytes + storage
+        self.server_calls = None if calls is None or self.server_calls is None else self.server_calls + calls
+        whole = [(reading.seconds, float(reading.size_bytes.sum()))]
+        self.slices += steady_slices(reading) if reading.seconds >= STEADY_S else whole
+        self.op_ns.append(reading.piece_ns)
+        self.unread |= reading.unread
+
+    @property
+    def ops_per_s(self) -> float:
+        return sum(operations for _, operations in self.slices) / sum(seconds for seconds, _ in self.slices)
+
+    @property
+    def knows_interval(self) -> bool:
+        return len(self.slices) > 2
+
+    @property
+    def half_width(self) -> float:
+        """Half the 95 % interval of the rate; inf where there are too few readings for one."""
+        if not self.knows_interval:
+            return float("inf")
+        return half_width_in_time([operations / seconds for seconds, operations in self.slices])
+
+
+def metadata_ladder(settings: MetadataSettings, readers: Sequence[int] | None) -> Iterator[MetadataPhase]:
+    """Opens, then stats, at these numbers of readers; without any, at four times as many until that gains nothing.
+
+    Raises what `run_metadata` raises.
+    """
+    files = len(_files(settings.sample))
+    steps = readers or [count for count in READERS if count == 1 or 4 * count <= files]
+    for operation in OPERATIONS:
+        best = 0.0
+        for count in steps:
+            phase = run_metadata(replace(settings, operation=operation, readers=count))
+            yield phase
+            if not readers and phase.ops_per_s < WORTH * best:
+                break
+            best = max(best, phase.ops_per_s)
+
+
+def run_metadata(settings: MetadataSettings) -> MetadataPhase:
+    """Open or stat every file once after each drop, until the rate is known, the time is up or drops are enough.
+
+    Raises BadValue or MissingPart when no file could be reached, MissingPart when dropping is not permitted.
+    """
+    total, begun = _Sum(), time.perf_counter()
+    left: Sequence[Piece] = ()
+    while not _done(settings, total, bool(left), time.perf_counter() - begun):
+        if not left and settings.drop_all:
+            settings.drop_all()
+            total.drops += 1
+        left = left or _pass(settings, total)
+        before = _own_reads(), _server_calls(settings.location)
+        reading = ThreadEngine().read(left, _order(settings, total))
+        left = left[reading.taken :]
+        if len(reading.piece_ns):
+            total.add(reading, _more(_own_reads(), before[0]), _more(_server_calls(settings.location), before[1]))
+        elif not total.slices:
+            raise nothing_read(Counter(reading.unread.values()))
+    return _figures(settings, total)
+
+
+def _files(sample: Sample) -> list[Piece]:
+    """One piece for each file."""
+    return list({piece.path: piece for piece in sample.pieces}.values())
+
+
+def metadata_label(
+    location: StorageLocation, drops: int, storage_bytes: int | None, server_calls: int | None, operations: int
+) -> MetadataLabel:
+    """`cold` only where names and inodes were dropped, and a count shows that they came back from outside memory."""
+    if not drops or location.kind == "memory" or set(location.layers) == {"memory"}:
+        return "warm"
+    if location.counts_reads and storage_bytes is not None:
+        return "cold" if storage_bytes >= LEAST_INODE_BYTES * operations else "warm"
+    if server_calls is not None:
+        return "cold" if server_calls >= operations else "warm"
+    return "unproved"
+
+
+def _pass(settings: MetadataSettings, total: _Sum) -> Sequence[Piece]:
+    """The files in a new random order; in memory they are gone through several times, since few take no time."""
+    pieces = _files(settings.sample)
+    random.Random(settings.seed + len(total.op_ns)).shuffle(pieces)
+    return pieces if settings.drop_all else pieces * -(-WARM_OPERATIONS // len(pieces))
+
+
+def _order(settings: MetadataSettings, total: _Sum) -> Order:
+    seconds = max(settings.seconds - total.seconds, settings.seconds / 2, ThreadEngine.least_s)
+    return Order(readers=settings.readers, seconds=seconds, operation=settings.operation)
+
+
+def _done(settings: MetadataSettings, total: _Sum, files_left: bool, elapsed_s: float) -> bool:
+    if not total.slices:
+        return False
+    enough = total.seconds >= 0.98 * settings.seconds and total.half_width <= SETTLED_AT * total.ops_per_s
+    return enough or elapsed_s >= settings.longest_s or (total.drops >= MOST_DROPS and not files_left)
+
+
+def _more(after: int | None, before: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _server_calls(location: StorageLocation) -> int | None:
+    return server_name_calls(location.mount, MOUNTSTATS) if location.filesystem in NFS else None
+
+
+def _own_reads() -> int | None:
+    counters = read_process(os.getpid())
+    return counters.read_bytes if counters else None
+
+
+def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:
+    taken = np.concatenate(total.op_ns)
+    rate, half = total.ops_per_s, total.half_width if total.knows_interval else 0.0
+    storage = total.storage_bytes if settings.location.counts_reads else None
+    cpu_cores = total.cpu_s / total.seconds
+    return MetadataPhase(
+        operation=settings.operation,
+        readers=settings.readers,
+        runtime=1e3 * total.seconds,
+        total_ops=len(taken),
+        ops_per_s=rate,
+        ops_low=max(0.0, rate - half),
+        ops_high=rate + half,
+        op_ns=latency(taken),
+        drops=total.drops,
+        storage_bytes=storage,
+        server_calls=total.server_calls,
+        metadata=metadata_label(settings.location, total.drops, storage, total.server_calls, len(taken)),
+        cpu_cores=cpu_cores,
+        # Threads of one interpreter: one core's worth of CPU may be all that they can use.
+        at_least=cpu_cores > BUSY_SHARE * min(1.0, settings.cores_available),
+        unread=dict(Counter(total.unread.values())),
+        short=total.drops > 0 and total.seconds < STEADY_S * total.drops,
+    )

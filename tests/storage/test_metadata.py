@@ -1,0 +1,180 @@
+"""Opens/s and stats/s: when they may be called cold, and what is dropped for them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.records.bandwidth import BandwidthMeasurement
+from loaderprobe.storage import metadata as metadata_module
+from loaderprobe.storage.files import Sample, sample_files
+from loaderprobe.storage.metadata import (
+    LEAST_INODE_BYTES,
+    MOST_DROPS,
+    MetadataSettings,
+    metadata_label,
+    metadata_ladder,
+    run_metadata,
+)
+from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
+from loaderprobe.system.device import locate
+from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.testing import FakePageCache, example_location
+from tests.planted.slow_disk import SlowDisk
+
+BLOCK = example_location("/data")
+
+
+def _settings(sample: Sample, **changes: object) -> MetadataSettings:
+    options: dict[str, object] = {
+        "sample": sample, "location": BLOCK, "cores_available": 64.0, "seconds": 0.01, "longest_s": 0.3, "seed": 0,
+        "drop_all": None, **changes,
+    }  # fmt: skip
+    return MetadataSettings(**options)  # type: ignore[arg-type]  # options by name, for brevity
+
+
+def _probe(path: Path, **changes: object) -> BandwidthMeasurement:
+    options: dict[str, object] = {"path": path, "readers": (1,), "seconds": 0.03, "metadata": True, **changes}
+    request = ProbeRequest(**options)  # type: ignore[arg-type]  # options by name, for brevity
+    return probe_bandwidth(request, cache=FakePageCache(blind=True), on_phase=lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "drops", "storage_bytes", "server_calls", "label"),
+    [
+        ({}, 1, 100 * LEAST_INODE_BYTES, None, "cold"),
+        ({}, 1, 100 * LEAST_INODE_BYTES - 1, None, "warm"),
+        ({}, 0, 10**9, None, "warm"),
+        ({}, 1, None, None, "unproved"),
+        ({"kind": "fuse", "devices": ()}, 1, 10**9, None, "unproved"),
+        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, None, "unproved"),
+        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, 100, "cold"),
+        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, 99, "warm"),
+        ({"kind": "network", "filesystem": "nfs4"}, 0, 0, 100, "warm"),
+        ({"kind": "memory", "filesystem": "tmpfs"}, 1, 10**9, None, "warm"),
+    ],
+)
+def test_only_dropped_and_counted_names_are_cold(
+    changes: dict[str, object], drops: int, storage_bytes: int | None, server_calls: int | None, label: str
+) -> None:
+    """Dropped is not enough: bytes must come back from storage, or calls reach the server; without a drop neither."""
+    place = replace(BLOCK, **changes)  # type: ignore[arg-type]  # fields by name
+    assert metadata_label(place, drops, storage_bytes, server_calls, 100) == label
+
+
+def test_nothing_is_dropped_unless_asked(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the option no cache of the machine is touched, and the label is warm however many bytes were read."""
+    counted = itertools.count(0, 10**9)
+    monkeypatch.setattr(metadata_module, "_own_reads", lambda: next(counted))
+    phases = list(metadata_ladder(_settings(sample), (1, 2)))
+    assert [(phase.operation, phase.readers) for phase in phases] == [
+        ("open", 1), ("open", 2), ("stat", 1), ("stat", 2),
+    ]  # fmt: skip
+    assert {(phase.metadata, phase.drops) for phase in phases} == {("warm", 0)}
+
+
+def test_each_pass_follows_a_drop(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file is opened once after a drop; the number of drops has a limit, whatever time is left."""
+    monkeypatch.setattr(metadata_module, "SETTLED_AT", 0.0)
+    drops: list[int] = []
+    counted = itertools.count(0, 10**6)
+    monkeypatch.setattr(metadata_module, "_own_reads", lambda: next(counted))
+    found = run_metadata(_settings(sample, seconds=60.0, longest_s=60.0, drop_all=lambda: drops.append(1)))
+    assert (len(drops), found.drops, found.total_ops) == (MOST_DROPS, MOST_DROPS, MOST_DROPS * len(sample.paths))
+    assert found.metadata == "cold" and found.storage_bytes == MOST_DROPS * 10**6
+    assert found.ops_low <= found.ops_per_s <= found.ops_high
+    monkeypatch.undo()
+    assert found.short and not run_metadata(_settings(sample)).short
+
+
+def test_slow_drops_end_a_phase(sample: Sample) -> None:
+    """Where dropping takes long, there are no more passes than the time allows, and at least one."""
+    drops: list[int] = []
+    found = run_metadata(_settings(sample, seconds=60.0, longest_s=0.0, drop_all=lambda: drops.append(1)))
+    assert (found.drops, len(drops)) == (1, 1)
+
+
+def test_a_drop_that_drops_nothing_is_called_warm(folder: Path) -> None:
+    """Names that stay in memory after a drop, as of files that another program holds, are not passed off as cold."""
+    if not locate(folder).counts_reads:
+        pytest.skip("reads are not counted here")
+    measured = _probe(folder, drop_all=lambda: None)
+    assert {phase.metadata for phase in measured.metadata} == {"warm"}
+    assert all(phase.drops for phase in measured.metadata)
+
+
+def test_a_drop_that_is_refused_is_the_users_to_know(sample: Sample) -> None:
+    """The error of the drop is passed on; nothing is measured instead."""
+
+    def refuse() -> None:
+        raise MissingPart("no permission", hint="be root")
+
+    with pytest.raises(MissingPart):
+        run_metadata(_settings(sample, drop_all=refuse))
+
+
+def test_more_readers_end_where_they_gain_nothing(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a choice of the user: 1, 4, 16, until four times as many gain under 5 %; few files allow no more."""
+    plain = run_metadata(_settings(sample))
+    monkeypatch.setattr(
+        metadata_module,
+        "run_metadata",
+        lambda settings: replace(
+            plain, operation=settings.operation, readers=settings.readers,
+            ops_per_s=100.0 * (settings.readers if settings.operation == "open" else 1),
+        ),
+    )  # fmt: skip
+    many = replace(sample, pieces=tuple(replace(sample.pieces[0], path=Path(f"/{number}")) for number in range(400)))
+    steps = [(phase.operation, phase.readers) for phase in metadata_ladder(_settings(many), None)]
+    assert steps == [("open", 1), ("open", 4), ("open", 16), ("open", 64), ("stat", 1), ("stat", 4)]
+    assert [phase.readers for phase in metadata_ladder(_settings(sample), None)] == [1, 4, 1, 4]
+
+
+def test_files_that_vanish_are_counted_and_all_gone_is_an_error(folder: Path) -> None:
+    """One lost file is a reason beside the rate; without any there is no rate."""
+    sample = sample_files(folder, limit_bytes=10**9, seed=0)
+    sample.paths[0].unlink()
+    assert run_metadata(_settings(sample)).unread == {"vanished": 1}
+    for path in sample.paths[1:]:
+        path.unlink()
+    with pytest.raises(BadValue, match="vanished"):
+        run_metadata(_settings(sample))
+
+
+def test_a_probe_measures_them_only_when_asked_and_not_of_blocks(folder: Path) -> None:
+    """A sweep's own probes do not; a scratch file is one file, of which there are no opens/s."""
+    assert _probe(folder, metadata=False).metadata == ()
+    assert {phase.operation for phase in _probe(folder).metadata} == {"open", "stat"}
+    scratch = _probe(folder, scratch_bytes=1 << 20)
+    assert scratch.metadata == () and "blocks" in {each.name: each.reason for each in scratch.missing}["metadata"]
+
+
+def test_names_on_a_disk_just_mounted_are_cold(token_bucket_disk: SlowDisk) -> None:
+    """Mounting again forgets the names of one file system only: they then come from its device, by count."""
+    if token_bucket_disk.members is None:
+        pytest.skip("FUSE counts no reads")
+    (device,) = locate(token_bucket_disk.folder).devices
+    held = os.open(f"/dev/{device}", os.O_RDONLY)  # a loop device without a user would be freed
+
+    def mount_again() -> None:
+        subprocess.run(["umount", token_bucket_disk.folder], check=True)
+        subprocess.run(["mount", "-o", "noatime", f"/dev/{device}", token_bucket_disk.folder], check=True)
+
+    try:
+        request = ProbeRequest(
+            path=token_bucket_disk.folder, readers=(4,), seconds=0.3, metadata=True, drop_all=mount_again
+        )
+        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
+        again = replace(request, drop_all=None)
+        kept = probe_bandwidth(again, cache=LinuxPageCache(), on_phase=lambda *_: None)
+    finally:
+        os.close(held)
+    assert [phase.metadata for phase in measured.metadata] == ["cold", "cold"]
+    assert [phase.metadata for phase in kept.metadata] == ["warm", "warm"]
+    assert all(phase.storage_bytes == 0 for phase in kept.metadata)
