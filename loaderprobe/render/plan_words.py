@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.plan import Asked, LeverName, NeedName, PlanReport, Quantity, Resource, Supply
+import math
+
+from loaderprobe.records.plan import (
+    Asked,
+    LeverName,
+    NeedName,
+    PlanReport,
+    Quantity,
+    Resource,
+    Supply,
+    SupplyLimit,
+)
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -62,9 +73,8 @@ def answer(plan: PlanReport) -> tuple[str, ...]:
     assert read and opens and read.to_buy and opens.to_buy
     need = (
         f"{accelerators(plan)} at {percent(asked.utilization)} of their rate need {amount(read.at_utilization)} and "
-        f"{grouped(opens.at_utilization.value)} files/s from storage while files are cold; "
-        f"to buy, with {percent(asked.use)} of a limit in use: {amount(read.to_buy)} and "
-        f"{grouped(opens.to_buy.value)} opens/s."
+        f"{grouped(opens.at_utilization.value)} opens/s from storage while caches are cold. Buy {amount(read.to_buy)} "
+        f"and {grouped(opens.to_buy.value)} opens/s: then {percent(asked.use)} of it is in use."
     )
     return (need, *(_feeds(supply, asked) for supply in plan.supplies))
 
@@ -79,13 +89,24 @@ def accelerators(plan: PlanReport) -> str:
 
 
 def _feeds(supply: Supply, asked: Asked) -> str:
-    name = f"The storage {supply.name}" if supply.label == "measured" else supply.name
+    name = storage_name(supply)
+    name = f"{name[0].upper()}{name[1:]}" if supply.label == "measured" else name
     if supply.feeds is None or supply.first_limit is None:
         return f"{name}: no limit of it is known."
     what = RESOURCE[supply.first_limit]
     if supply.feeds >= asked.accelerators:
-        return f"{name} is enough: it feeds {feeds(supply)}, then {what} gives out."
-    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}, then {what} gives out."
+        return f"{name} is enough: it feeds {feeds(supply)}. First to give out beyond that: {what}."
+    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}. First to give out: {what}."
+
+
+def storage_name(supply: Supply) -> str:
+    """What a sentence calls it."""
+    return f"the storage {supply.name}" if supply.label == "measured" else supply.name
+
+
+def usable(supply: Supply) -> list[tuple[SupplyLimit, str]]:
+    """Its limits that bound something, with their names."""
+    return [(limit, RESOURCE[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
 
 
 def feeds(supply: Supply) -> str:
@@ -214,12 +235,12 @@ def supply_notes(supply: Supply, nodes: int) -> list[str]:
     if supply.label == "measured" and supply.feeds is not None and nodes > 1:
         told.insert(
             0,
-            f"counted once, as measured from one machine: if each of {nodes:,} nodes has its own, they feed "
-            f"{grouped(supply.feeds * nodes)}; if all share it, measure it from all of them at once",
+            f"it was measured from one machine and is counted as one storage for all {nodes:,} nodes. If each node has "
+            f"its own, they feed {grouped(supply.feeds * nodes)}. If all share it, measure it from all nodes at once",
         )
     flying = supply.reads_in_flight
     if flying is not None and supply.label != "measured":
-        told.append(f"at its time of a read an accelerator needs {plain(flying)} reads in flight, one a worker")
+        told.append(f"at its latency an accelerator needs {plain(flying)} reads in flight, each by a worker of its own")
     if supply.read_on:
         told.append(f"{supply.source}, read {supply.read_on}")
     if supply.stale:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import Quantity
+from loaderprobe.records.plan_curves import RampStep
 
 REQUEST_BYTES = 128 * 1024
 """What the kernel's read-ahead asks storage for at a time (read_ahead_kb of most Linux systems)."""
@@ -27,6 +28,7 @@ class MeasuredStorage:
     """Seconds to open and read one file; `low` with one reader or the fewest, `value` at the best step."""
     readers: int
     at_least: bool
+    ramp: tuple[RampStep, ...] = ()
     notes: tuple[str, ...] = ()
 
 
