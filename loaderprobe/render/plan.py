@@ -80,7 +80,7 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="What this rests on", parts=tuple(_ledger(plan)))
     yield Section(title="The test on delivery", parts=tuple(_test(plan)))
     refused = tuple(Item(subject=each.name.replace("_", " "), text=each.reason) for each in plan.refused)
-    yield Section(title="Not said, and why", parts=refused)
+    yield Section(title="Not known, and why", parts=refused)
     uncovered = [Item(subject=subject, text=text) for subject, text in words.NOT_COVERED]
     yield Section(title="Not covered", parts=tuple(uncovered))
     notes = tuple(Paragraph(text=note) for note in plan.notes)
@@ -177,7 +177,7 @@ def _cache(size: CacheSize, nodes: int) -> str:
     need = f"with {percent(size.hits)} hits it feeds all of them"
     if size.pinned_bytes is None or size.page_bytes is None:
         return f"{need}; for its size add --images"
-    slow = "" if nodes == 1 else f", which takes many epochs on {nodes:,} nodes"
+    slow = "" if nodes == 1 else f", which takes several epochs on {nodes:,} nodes"
     return (
         f"{need}: {format_bytes(size.pinned_bytes)} of files pinned beforehand, or up to "
         f"{format_bytes(size.page_bytes)} of page cache once that has filled{slow}"
@@ -207,7 +207,8 @@ def _test(plan: PlanReport) -> Iterator[Part]:
     yield Command(text=words.delivery_command(plan))
     yield Paragraph(
         text=f"{words.readers_words(plan)}. PATH: images of the planned size on the delivered storage, more than its "
-        "caches hold. Compare MB/s and files/s of the line with that number of readers; its cache must be cold."
+        "caches hold. Compare MB/s and files/s of the line with that number of readers; its cache must be cold. These "
+        "are bytes that readers get, without a, what storage reads besides."
     )
     if test.compute and test.workers:
         yield Item(

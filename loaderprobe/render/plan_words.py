@@ -235,8 +235,8 @@ def supply_notes(supply: Supply, nodes: int) -> list[str]:
     if supply.label == "measured" and supply.feeds is not None and nodes > 1:
         told.insert(
             0,
-            f"it was measured from one machine and is counted as one storage for all {nodes:,} nodes. If each node has "
-            f"its own, they feed {grouped(supply.feeds * nodes)}. If all share it, measure it from all nodes at once",
+            f"it was measured from one machine and is counted as one storage for the {nodes:,} nodes together. If each "
+            f"node has its own, they feed {grouped(supply.feeds * nodes)}. If all share it, measure from all at once",
         )
     flying = supply.reads_in_flight
     if flying is not None and supply.label != "measured":

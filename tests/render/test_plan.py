@@ -59,8 +59,8 @@ def test_every_part_of_the_plan_is_on_the_page() -> None:
 def test_a_cache_is_sized_as_it_fills() -> None:
     """On one node it has filled after an epoch; on several, epochs go by before a page cache gives these hits."""
     one, many = (" ".join(text(example_plan(asked=example_asked(count))).split()) for count in (8, 64))
-    assert "of page cache once that has filled, which takes many epochs on 8 nodes" in many
-    assert "of page cache once that has filled" in one and "many epochs" not in one
+    assert "of page cache once that has filled, which takes several epochs on 8 nodes" in many
+    assert "of page cache once that has filled" in one and "several epochs" not in one
 
 
 def test_what_is_refused_has_its_reason_and_no_figure() -> None:

@@ -129,7 +129,10 @@ def _ledger(workload: Workload, asked: Asked, first: Offer | None, found: Sequen
         ("other_s", workload.other_s),
         ("utilization", known(asked.utilization, "", "given", "--utilization")),
         ("requests_per_file", workload.requests_per_file if asked.images_per_file == 1 else None),
-        ("request_bytes", known(REQUEST_BYTES, "B", "assumed", "read-ahead of most Linux systems")),
+        (
+            "request_bytes",
+            known(REQUEST_BYTES, "B", "assumed", f"{REQUEST_BYTES // 1024} KiB, the read-ahead of most Linux systems"),
+        ),
     ]
     if workload.cpu_s is not None:
         entries.append(("busy_cores", known(BUSY_CORES, "", "assumed", "busier cores make workers wait")))
