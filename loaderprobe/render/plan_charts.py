@@ -117,7 +117,7 @@ def shares_chart(plan: PlanReport, title: str) -> str:
     base = alt.Chart(data(bars)).encode(y=rows)
     ends = [
         base.transform_filter(where)
-        .mark_text(dx=dx, dy=8, align=align, fontSize=11, fontWeight=600, color=INK)
+        .mark_text(**{"dx": dx, "dy": 8, "align": align, "fontSize": 11, "fontWeight": 600, "color": INK})
         .encode(x=x, text="text:N")
         for where, dx, align in (("datum.x >= 1", 4, "left"), ("datum.x < 1", -4, "right"))
     ]
