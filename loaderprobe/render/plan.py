@@ -80,7 +80,7 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="What this rests on", parts=tuple(_ledger(plan)))
     yield Section(title="The test on delivery", parts=tuple(_test(plan)))
     refused = tuple(Item(subject=each.name.replace("_", " "), text=each.reason) for each in plan.refused)
-    yield Section(title="Not known, and why", parts=refused)
+    yield Section(title="Not said, and why", parts=refused)
     uncovered = [Item(subject=subject, text=text) for subject, text in words.NOT_COVERED]
     yield Section(title="Not covered", parts=tuple(uncovered))
     notes = tuple(Paragraph(text=note) for note in plan.notes)

@@ -73,8 +73,9 @@ def answer(plan: PlanReport) -> tuple[str, ...]:
     assert read and opens and read.to_buy and opens.to_buy
     need = (
         f"{accelerators(plan)} at {percent(asked.utilization)} of their rate need {amount(read.at_utilization)} and "
-        f"{grouped(opens.at_utilization.value)} opens/s from storage while caches are cold. Buy {amount(read.to_buy)} "
-        f"and {grouped(opens.to_buy.value)} opens/s: then {percent(asked.use)} of it is in use."
+        f"{grouped(opens.at_utilization.value)} opens/s from storage while caches are cold. "
+        f"Buy, with {percent(asked.use)} of a limit in use, {amount(read.to_buy)} and "
+        f"{grouped(opens.to_buy.value)} opens/s."
     )
     return (need, *(_feeds(supply, asked) for supply in plan.supplies))
 
@@ -89,24 +90,13 @@ def accelerators(plan: PlanReport) -> str:
 
 
 def _feeds(supply: Supply, asked: Asked) -> str:
-    name = storage_name(supply)
-    name = f"{name[0].upper()}{name[1:]}" if supply.label == "measured" else name
+    name = f"The storage {supply.name}" if supply.label == "measured" else supply.name
     if supply.feeds is None or supply.first_limit is None:
         return f"{name}: no limit of it is known."
     what = RESOURCE[supply.first_limit]
     if supply.feeds >= asked.accelerators:
-        return f"{name} is enough: it feeds {feeds(supply)}. First to give out beyond that: {what}."
-    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}. First to give out: {what}."
-
-
-def storage_name(supply: Supply) -> str:
-    """What a sentence calls it."""
-    return f"the storage {supply.name}" if supply.label == "measured" else supply.name
-
-
-def usable(supply: Supply) -> list[tuple[SupplyLimit, str]]:
-    """Its limits that bound something, with their names."""
-    return [(limit, RESOURCE[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
+        return f"{name} is enough: it feeds {feeds(supply)}, then {what} gives out."
+    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}, then {what} gives out."
 
 
 def feeds(supply: Supply) -> str:
@@ -227,6 +217,16 @@ def late_words(plan: PlanReport) -> str:
         f"{percent(late.independent)} when {late.ranks:,} ranks wait independently ({late.steps:,} steps seen, the "
         f"latest by {format_duration(late.longest_s)})"
     )
+
+
+def usable(supply: Supply) -> list[tuple[SupplyLimit, str]]:
+    """Its limits that bound something, with their names."""
+    return [(limit, RESOURCE[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
+
+
+def storage_name(supply: Supply) -> str:
+    """What a sentence calls it."""
+    return f"the storage {supply.name}" if supply.label == "measured" else supply.name
 
 
 def supply_notes(supply: Supply, nodes: int) -> list[str]:

@@ -32,9 +32,9 @@ def test_the_first_screen_answers() -> None:
     """In 24 lines of 80 columns: the need, what to buy, what gives out first and how many it feeds, what to test."""
     screen = " ".join(" ".join(text(FULL).splitlines()[:24]).split())
     assert "64 x mlperf-h100 at 90 % of their rate need 11.8 GB/s and 103,000 opens/s" in screen
-    assert "Buy 14.8 GB/s and 129,000 opens/s: then 80 % of it is in use." in screen
-    assert "The storage measured here feeds 3.98 of 64. First to give out: bandwidth." in screen
-    assert "6GB/s,24kopens/s,2ms feeds 11.9 of 64. First to give out: opens/s." in screen
+    assert "Buy, with 80 % of a limit in use, 14.8 GB/s and 129,000 opens/s." in screen
+    assert "The storage measured here feeds 3.98 of 64, then bandwidth gives out." in screen
+    assert "6GB/s,24kopens/s,2ms feeds 11.9 of 64, then opens/s gives out." in screen
     assert "on 8 nodes at once, each at least 1.85 GB/s and 16,100 files/s, cold" in screen
     assert "loaderprobe bandwidth PATH --readers 40" in screen
     assert "read bandwidth 11.8 GB/s 13.1 GB/s 14.8 GB/s 1.48 GB/s given" in screen

@@ -28,8 +28,8 @@ class MeasuredStorage:
     """Seconds to open and read one file; `low` with one reader or the fewest, `value` at the best step."""
     readers: int
     at_least: bool
-    ramp: tuple[RampStep, ...] = ()
     notes: tuple[str, ...] = ()
+    ramp: tuple[RampStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
