@@ -42,8 +42,8 @@ RATE = 60.0
 """Images/s of one accelerator: four of them leave the cores half idle."""
 BATCH_SIZE = 8
 WORKERS = 2
-LADDER = (4, 8)
-"""Readers that the sweep tries, as its numbers of workers."""
+SWEPT = (4, 8)
+"""Workers of the sweep; it probes the disk with as many readers as the most of them."""
 IMAGES, SIDE = 1024, 256
 COUNTS = (2, 3, 4)
 UTILIZATION = 0.9
@@ -171,7 +171,7 @@ def counters(folder: Path) -> tuple[int, int]:
 def swept(place: Plant, folder: Path, run: Path) -> None:
     """One accelerator, measured by a sweep into `run`."""
     command = [
-        sys.executable, "-m", "loaderprobe", "sweep", str(folder), "--workers", ",".join(map(str, LADDER)),
+        sys.executable, "-m", "loaderprobe", "sweep", str(folder), "--workers", ",".join(map(str, SWEPT)),
         "--no-serial", "--compute", f"emulated:{RATE:g}", "--batch-size", str(BATCH_SIZE), "--out", str(run),
         "--quiet", "--json",
     ]  # fmt: skip
