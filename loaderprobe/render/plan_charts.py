@@ -115,11 +115,15 @@ def shares_chart(plan: PlanReport, title: str) -> str:
     rows = alt.Y("row:N", sort=[str(bar["row"]) for bar in bars], axis=None)
     color = alt.Color("short:N", legend=None, scale=alt.Scale(domain=[True, False], range=[RED, ENOUGH]))
     base = alt.Chart(data(bars)).encode(y=rows)
+    sides: dict[str, dict[str, Any]] = {
+        "datum.x >= 1": {"dx": 4, "align": "left"},
+        "datum.x < 1": {"dx": -4, "align": "right"},
+    }
     ends = [
         base.transform_filter(where)
-        .mark_text(**{"dx": dx, "dy": 8, "align": align, "fontSize": 11, "fontWeight": 600, "color": INK})
+        .mark_text(dy=8, fontSize=11, fontWeight=600, color=INK, **side)
         .encode(x=x, text="text:N")
-        for where, dx, align in (("datum.x >= 1", 4, "left"), ("datum.x < 1", -4, "right"))
+        for where, side in sides.items()
     ]
     one = alt.Chart(data([{"x": 1.0}]))
     return svg(
