@@ -91,7 +91,7 @@ def _levels(supplies: Iterable[Supply], resource: Resource, color: str) -> list[
 
 
 def shares_chart(plan: PlanReport, title: str) -> str:
-    """SVG of the need over what may be used of each limit: bars from 1 to the right give out, to the left have room."""
+    """SVG of the need over what may be used of each limit: bars to the right of 1 give out, bars to the left do not."""
     import altair as alt
 
     count = plan.asked.accelerators
