@@ -28,9 +28,10 @@ class Run(Shown):
 
     __slots__ = ("_directory", "_report")
 
-    def __init__(self, directory: RunDirectory) -> None:
+    def __init__(self, directory: RunDirectory, report: Report | None = None) -> None:
+        """`report` is what is in it, where that was judged already."""
         self._directory = directory
-        self._report: Report | None = None
+        self._report = report
 
     @property
     def path(self) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime
 from math import ceil
 from typing import TYPE_CHECKING
@@ -24,8 +24,9 @@ from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, PlanReport
 from loaderprobe.render.document import document_html, document_markdown, document_text
 from loaderprobe.render.plan import need_columns, plan_document
+from loaderprobe.render.plan_page import plan_page
 from loaderprobe.render.plan_words import answer
-from loaderprobe.storage.catalogue import catalogue, entry_named
+from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from loaderprobe.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class Plan(Shown, PlanReport):
     def markdown(self) -> str:
         """The same as GitHub-flavoured Markdown, for a page that is handed on."""
         return document_markdown(plan_document(self))
+
+    def html(self) -> str:
+        """The same as one HTML file with charts, which works offline."""
+        return plan_page(self)
 
     def to_frame(self) -> DataFrame:
         """One row a need, units in a column. Raises MissingPart without pandas."""
@@ -113,7 +118,7 @@ def plan(
     )
     _check_cache(asked.cache, workload.images is None)
     made = Made(loaderprobe=__version__, created_utc=today.isoformat(timespec="seconds"))
-    return Plan.of(make_plan(workload, asked, offers, found.source, made))
+    return Plan.of(make_plan(workload, asked, offers, found.source, made, _rulers(today.date())))
 
 
 def _grown(accelerators: int | str, growth: float | str) -> int:
@@ -126,6 +131,13 @@ def offers_of(texts: list[str], today: date) -> list[Offer]:
     """The storages that `--storage` names. Raises BadValue."""
     entries = catalogue() if any(not each[:1].isdigit() for each in texts) else ()
     return [_offer(each.strip(), entries, today) for each in texts]
+
+
+def _rulers(today: date) -> list[Offer]:
+    """What NVIDIA asks of storage for one unit of a DGX SuperPOD."""
+    entry = next(each for each in published() if each.name == "superpod")
+    offers = {tier.name: catalogue_offer(entry, f"{entry.name}-{tier.name}", 1.0, today) for tier in entry.tiers}
+    return [replace(offer, name=f"SuperPOD {tier}", limits=offer.limits[:1]) for tier, offer in offers.items()]
 
 
 def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> Offer:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from loaderprobe.analyze.report import build_report
 from loaderprobe.api.stored import beside_results
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue
 from loaderprobe.records.report import Report
-from loaderprobe.render.html import HtmlReport
-from loaderprobe.render.json import summary_json
 from loaderprobe.store.run_directory import RunDirectory
 
 
@@ -32,9 +28,3 @@ def judge_run(run: RunDirectory) -> Report:
         accelerators={name: each.images_per_s for name, each in ACCELERATORS.items()},
         damaged=beside.damaged,
     )
-
-
-def save_report(run: RunDirectory, shown: Report) -> Path:
-    """Write `summary.json` and `report.html` into the run; returns the page's path."""
-    run.write("summary.json", summary_json(shown))
-    return run.write("report.html", HtmlReport().render(shown))

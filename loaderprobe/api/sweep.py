@@ -12,7 +12,8 @@ from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.child import forkserver
 from loaderprobe.api.generate import RESOLUTIONS
 from loaderprobe.api.load import Run
-from loaderprobe.api.report import judge_run, save_report
+from loaderprobe.api.page import save_report
+from loaderprobe.api.report import judge_run
 from loaderprobe.api.sweep_request import request_of, start_sweep
 from loaderprobe.api.values import PathLike, unheard
 from loaderprobe.measure.clock import SystemClock

@@ -10,7 +10,8 @@ import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
 from loaderprobe.cli.panels import COMPUTE, DATA, OUTPUT, STORAGE
-from loaderprobe.errors import EXIT_DONE, BadValue
+from loaderprobe.errors import EXIT_DONE, BadValue, MissingPart, NoSpace
+from loaderprobe.store.codec import write_atomically
 
 ONE_NODE = 8
 
@@ -97,6 +98,16 @@ def plan(
     ] = False,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown.", rich_help_panel=OUTPUT)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write a page with charts, which works offline.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of --json.", rich_help_panel=OUTPUT)
     ] = False,
@@ -106,7 +117,7 @@ def plan(
     Computes from the run, your options and published limits, and labels each figure.
     Measures nothing and needs no GPU.
     """
-    _check(run, md=md, json=json, schema=schema, catalogue=catalogue)
+    _check(run, md=md, json=json, html=html is not None, schema=schema, catalogue=catalogue)
     if schema:
         from loaderprobe.render.plan import plan_schema
 
@@ -124,17 +135,32 @@ def plan(
         storage=storage or (), use=use, cache=cache, layout=layout, data=data, images=images, mean_size=mean_size,
         epochs=epochs, growth=growth,
     )  # fmt: skip
+    if html is not None:
+        _write(html, found.html())
+        return EXIT_DONE
     width, color = width_and_color()
     show(plan_json(found) if json else found.markdown() if md else found.text(width=width, color=color))
     return EXIT_DONE
 
 
-def _check(run: Path | None, *, md: bool, json: bool, schema: bool, catalogue: bool) -> None:
+def _write(path: Path, page: str) -> None:
+    """Write the file and say so; an error says what to do."""
+    try:
+        write_atomically(path, page.encode())
+    except (NoSpace, MissingPart) as error:
+        error.hint = "choose another path for --html"
+        raise
+    show(f"Plan: {path}")
+
+
+def _check(run: Path | None, *, md: bool, json: bool, html: bool, schema: bool, catalogue: bool) -> None:
     """Raises BadValue for options that exclude each other, and without anything to plan from."""
-    if md and json:
-        raise BadValue("--md and --json exclude each other", hint="use one of them")
-    if schema and (md or json or catalogue):
-        raise BadValue("--schema excludes --md, --json and --catalogue", hint="use one of them")
+    if md + json + html > 1:
+        raise BadValue("--md, --json and --html exclude each other", hint="use one of them")
+    if schema and (md or json or html or catalogue):
+        raise BadValue("--schema excludes --md, --json, --html and --catalogue", hint="use one of them")
+    if catalogue and html:
+        raise BadValue("--catalogue is no page", hint="use --md or --json")
     if run is None and not (schema or catalogue):
         raise BadValue("no run is given", hint="loaderprobe plan loaderprobe-runs/DATE-TIME")
     if run is not None and (schema or catalogue):

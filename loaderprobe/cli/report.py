@@ -104,7 +104,6 @@ def _by_ending(output: Path | None) -> Format:
 
 
 def _rendered(run: Run, form: Format, *, to_file: bool) -> bytes:
-    from loaderprobe.render.html import HtmlReport
     from loaderprobe.render.json import summary_json
     from loaderprobe.render.table import CsvTable, MarkdownReport
 
@@ -117,8 +116,10 @@ def _rendered(run: Run, form: Format, *, to_file: bool) -> bytes:
         return run.text(width=width, color=color and not to_file).encode()
     if form is Format.json:
         return summary_json(run.report()).encode()
-    renderers: dict[Format, Renderer] = {
-        Format.md: MarkdownReport(), Format.csv: CsvTable(), Format.html: HtmlReport(),
-    }  # fmt: skip
+    if form is Format.html:
+        from loaderprobe.api.page import report_page
+
+        return f"{report_page(run)}\n".encode()
+    renderers: dict[Format, Renderer] = {Format.md: MarkdownReport(), Format.csv: CsvTable()}
     text = renderers[form].render(run.report())
     return (text if text.endswith("\n") else f"{text}\n").encode()

@@ -227,7 +227,8 @@ def _start(request: SweepRequest, quiet: bool) -> RunDirectory:
 
 
 def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
-    from loaderprobe.api.report import judge_run, save_report
+    from loaderprobe.api.page import save_report
+    from loaderprobe.api.report import judge_run
     from loaderprobe.api.sweep import measure, plan
 
     interrupted = False

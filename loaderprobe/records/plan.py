@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.plan_curves import CacheCurves, RampStep
 
 PLAN_SCHEMA = "loaderprobe/plan"
 # History of the plan, which is an interface:
@@ -261,7 +262,12 @@ class PlanReport:
     asked: Asked
     needs: tuple[Need, ...]
     supplies: tuple[Supply, ...]
+    rulers: tuple[Supply, ...]
+    """Reference designs beside the need: nothing that is on offer."""
+    ramp: tuple[RampStep, ...]
+    """The ladder of the measured storage, by readers; empty where none counts."""
     epochs: EpochPlan
+    curves: CacheCurves
     stragglers: Stragglers | None
     levers: tuple[Lever, ...]
     ledger: tuple[LedgerEntry, ...]

@@ -57,6 +57,8 @@ class Section:
     """A heading and what stands under it; the first section of a page has none."""
 
     title: str = ""
+    name: str = ""
+    """By which charts find their place; empty where none belong."""
     parts: tuple[Part, ...]
 
 

@@ -48,11 +48,18 @@ _READ = "disk_read_bytes_per_s"
 
 
 class HtmlReport:
-    """Renders a report for a browser, from a phone's width to a printed page."""
+    """Renders a report for a browser, from a phone's width to a printed page.
+
+    `plan` is the section of the storage plan as HTML (`plan_page.plan_section`).
+    """
+
+    def __init__(self, plan: str = "") -> None:
+        self._plan = plan
 
     def render(self, report: Report) -> str:
         """A whole HTML document. All text from outside is escaped."""
         import jinja2
+        from markupsafe import Markup
 
         environment = jinja2.Environment(
             loader=jinja2.PackageLoader("loaderprobe", "render"),
@@ -67,7 +74,7 @@ class HtmlReport:
             figures=figures,
             units={"bytes": format_bytes, "duration": format_duration, "number": significant},
         )
-        return environment.get_template("report.html.jinja").render(_context(report))
+        return environment.get_template("report.html.jinja").render(_context(report), plan=Markup(self._plan))
 
 
 def _finalized(value: Any) -> Any:

@@ -71,9 +71,9 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     test = Item(subject="Test on delivery", text=words.delivery_words(plan))
     first = tuple(Paragraph(text=sentence, strong=True) for sentence in words.answer(plan))
     yield Section(parts=(*first, test, Command(text=words.delivery_command(plan))))
-    yield Section(title=f"What {plan.asked.accelerators:,} accelerators need", parts=(_needs(plan),))
-    yield Section(title="What storage gives", parts=tuple(_supplies(plan)))
-    yield Section(title="Epochs and caches", parts=tuple(_epochs(plan)))
+    yield Section(title=f"What {plan.asked.accelerators:,} accelerators need", name="needs", parts=(_needs(plan),))
+    yield Section(title="What storage gives", name="supplies", parts=tuple(_supplies(plan)))
+    yield Section(title="Epochs and caches", name="epochs", parts=tuple(_epochs(plan)))
     late = words.late_words(plan)
     yield Section(title="Stragglers", parts=(Paragraph(text=f"{late[0].upper()}{late[1:]}."),) if late else ())
     yield Section(title="What lowers the need", parts=tuple(_levers(plan)))
@@ -90,7 +90,7 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
 
 def _needs(plan: PlanReport) -> Table:
     node = min(plan.asked.per_node, plan.asked.accelerators)
-    head = ("", f"at {percent(plan.asked.utilization)}", "at most", "to buy", f"node of {node}", "derived from")
+    head = ("", f"at {percent(plan.asked.utilization)}", "at most", "to buy", f"node of {node}", "weakest input")
     return Table(head=head, lines=tuple(_need_line(need) for need in plan.needs), right=frozenset({1, 2, 3, 4}))
 
 
@@ -153,7 +153,7 @@ def _levers(plan: PlanReport) -> Iterator[Part]:
     for lever in plan.levers:
         if lever.name == "cache":
             for size in lever.caches:
-                yield Item(subject=f"A cache on each node for {size.supply}", text=_cache(size))
+                yield Item(subject=f"A cache on each node for {size.supply}", text=_cache(size, plan.asked.nodes))
             continue
         yield Item(subject=_lever_title(lever), text=_lever_text(lever))
 
@@ -165,18 +165,23 @@ def _lever_title(lever: Lever) -> str:
 
 def _lever_text(lever: Lever) -> str:
     fed = [
-        f"{each.supply} feeds {words.grouped(each.feeds)}, then {words.RESOURCE[each.first_limit]} gives out"
+        f"{each.supply} {words.grouped(each.feeds)} ({words.RESOURCE[each.first_limit]} first)"
         for each in lever.feeds
         if each.feeds is not None and each.first_limit is not None
     ]
-    return "; ".join([f"{words.amount(lever.read_bytes)} and {words.grouped(lever.opens.value)} opens/s", *fed])
+    need = f"need {words.amount(lever.read_bytes)} and {words.grouped(lever.opens.value)} opens/s"
+    return f"{need}; feeds: {', '.join(fed)}" if fed else need
 
 
-def _cache(size: CacheSize) -> str:
-    need = f"it feeds all of them from the second epoch on with {percent(size.hits)} hits"
+def _cache(size: CacheSize, nodes: int) -> str:
+    need = f"with {percent(size.hits)} hits it feeds all of them"
     if size.pinned_bytes is None or size.page_bytes is None:
         return f"{need}; for its size add --images"
-    return f"{need}: {format_bytes(size.pinned_bytes)} pinned, up to {format_bytes(size.page_bytes)} of page cache"
+    slow = "" if nodes == 1 else f", which takes several epochs on {nodes:,} nodes"
+    return (
+        f"{need}: {format_bytes(size.pinned_bytes)} of files pinned beforehand, or up to "
+        f"{format_bytes(size.page_bytes)} of page cache once that has filled{slow}"
+    )
 
 
 def _ledger(plan: PlanReport) -> Iterator[Part]:
@@ -202,7 +207,8 @@ def _test(plan: PlanReport) -> Iterator[Part]:
     yield Command(text=words.delivery_command(plan))
     yield Paragraph(
         text=f"{words.readers_words(plan)}. PATH: images of the planned size on the delivered storage, more than its "
-        "caches hold. Compare MB/s and files/s of the line with that number of readers; its cache must be cold."
+        "caches hold. Compare MB/s and files/s of the line with that number of readers; its cache must be cold. These "
+        "are bytes that readers get, without a, what storage reads besides."
     )
     if test.compute and test.workers:
         yield Item(

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.plan import Asked, LeverName, NeedName, PlanReport, Quantity, Resource, Supply
+import math
+
+from loaderprobe.records.plan import (
+    Asked,
+    LeverName,
+    NeedName,
+    PlanReport,
+    Quantity,
+    Resource,
+    Supply,
+    SupplyLimit,
+)
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -66,8 +77,8 @@ def answer(plan: PlanReport) -> tuple[str, ...]:
     assert read and opens and read.to_buy and opens.to_buy
     need = (
         f"{accelerators(plan)} {at_utilization(asked.utilization)} need {amount(read.at_utilization)} and "
-        f"{grouped(opens.at_utilization.value)} files/s from storage while files are cold; "
-        f"to buy, {in_use(asked.use)}: {amount(read.to_buy)} and "
+        f"{grouped(opens.at_utilization.value)} opens/s from storage while caches are cold. "
+        f"Buy, {in_use(asked.use)}, {amount(read.to_buy)} and "
         f"{grouped(opens.to_buy.value)} opens/s."
     )
     return (need, *(_feeds(supply, asked) for supply in plan.supplies))
@@ -237,18 +248,28 @@ def late_words(plan: PlanReport) -> str:
     )
 
 
+def usable(supply: Supply) -> list[tuple[SupplyLimit, str]]:
+    """Its limits that bound something, with their names."""
+    return [(limit, RESOURCE[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
+
+
+def storage_name(supply: Supply) -> str:
+    """What a sentence calls it."""
+    return f"the storage {supply.name}" if supply.label == "measured" else supply.name
+
+
 def supply_notes(supply: Supply, nodes: int) -> list[str]:
     """What is to be known of a storage beside its limits."""
     told = list(supply.notes)
     if supply.label == "measured" and supply.feeds is not None and nodes > 1:
         told.insert(
             0,
-            f"counted once, as measured from one machine: if each of {nodes:,} nodes has its own, they feed "
-            f"{grouped(supply.feeds * nodes)}; if all share it, measure it from all of them at once",
+            f"it was measured from one machine and is counted as one storage for the {nodes:,} nodes together. If each "
+            f"node has its own, they feed {grouped(supply.feeds * nodes)}. If all share it, measure from all at once",
         )
     flying = supply.reads_in_flight
     if flying is not None and supply.label != "measured":
-        told.append(f"at its time of a read an accelerator needs {plain(flying)} reads in flight, one a worker")
+        told.append(f"at its latency an accelerator needs {plain(flying)} reads in flight, each by a worker of its own")
     if supply.read_on:
         told.append(f"{supply.source}, read {supply.read_on}")
     if supply.stale:

@@ -71,9 +71,10 @@ def planted(
 ) -> Plant | None:
     """A slow disk that lasts as long as `undo`; None where none can be planted, and the reason is printed.
 
-    `limit` is in bytes/s, and in s a request for a latency disk; `options` are those of `slow_disk`.
+    `limit` is in bytes/s, in s a request for a latency disk, in requests/s for one of requests; `options` are those of
+    `slow_disk`.
     """
-    given = {"latency_s" if kind == "latency" else "bytes_per_s": limit, **options}
+    given = {{"latency": "latency_s", "requests": "requests_per_s"}.get(kind, "bytes_per_s"): limit, **options}
     try:
         disk = undo.enter_context(slow_disk(kind=kind, fill=fill, scratch=scratch, **given))  # type: ignore[arg-type]
     except CannotPlant as error:

@@ -267,3 +267,13 @@ def test_a_plan_shows_itself(run: RunDirectory) -> None:
     assert list(table["need"]) == [need.name for need in plan.needs]
     assert table["at_utilization"][0] == plan.needs[0].at_utilization.value
     assert plan._repr_html_().count("<table>") >= 2
+
+
+def test_the_ladder_and_the_rulers_are_in_the_plan() -> None:
+    """The ladder by readers with the times of a file; reference designs beside the storages, and not among them."""
+    found = loaderprobe.plan(cold_bandwidth(), kind="mlperf-h100", storage="s3-express")
+    assert [(step.readers, step.bytes_per_s) for step in found.ramp] == [(1, 60e6), (8, 290e6), (16, 288e6)]
+    assert all(step.p50_s and step.p99_s and step.p50_s <= step.p99_s for step in found.ramp)
+    assert [ruler.name for ruler in found.rulers] == ["SuperPOD good", "SuperPOD better", "SuperPOD best"]
+    assert [supply.name for supply in found.supplies] == ["measured here", "s3-express"]
+    assert found.html().startswith("<!doctype html>")

@@ -40,6 +40,16 @@ def test_every_format_is_printed(run: Path) -> None:
     assert {entry["name"] for entry in json.loads(plan("--catalogue", "--json").stdout)} > {"gcs"}
 
 
+def test_a_page_is_written(run: Path, tmp_path: Path) -> None:
+    """With charts; printed is where it lies. A folder that is not there is an error."""
+    done = plan(run, "--html", tmp_path / "plan.html")
+    assert (done.exit_code, done.stdout) == (0, f"Plan: {tmp_path / 'plan.html'}\n")
+    page = (tmp_path / "plan.html").read_text()
+    assert page.startswith("<!doctype html>") and page.count("<svg") >= 5
+    missing = plan(run, "--html", tmp_path / "none" / "plan.html")
+    assert missing.exit_code != 0 and missing.stdout == "" and "--html" in missing.stderr
+
+
 def test_storages_may_be_repeated(run: Path) -> None:
     """Each is a line."""
     done = plan(run, "--json", "--storage", "5GB/s", "--storage", "s3-express", "--storage", "s3-standard:16")
@@ -59,6 +69,7 @@ ABSURD = [
     ("--mean-size", "1e400"), ("--epochs", "0"), ("--epochs", "99999999"), ("--growth", "0"), ("--growth", "nan"),
     ("--growth", "inf"), ("--kind", "abacus"), ("--kind", "0"), ("--kind", "nan"), ("--kind", "measured"),
     ("--data", "\x1b[31m"), ("--catalogue",), ("--schema",), ("--md", "--json"),
+    ("--html", "x.html", "--json"), ("--html", "x.html", "--md"), ("--html", "x.html", "--schema"),
 ]  # fmt: skip
 
 

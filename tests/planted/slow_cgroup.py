@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 LEAVE_DEADLINE_S = 10.0
@@ -20,7 +20,7 @@ class Impossible(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """Where cgroups that limit reading can be made, and how a rule is written there."""
+    """Where cgroups that limit reading can be made, and how a rule is written there: bytes/s, or requests/s."""
 
     how: str
     parent: Path
@@ -42,7 +42,7 @@ def blkio(mounts: str, memberships: str) -> Controller:
         parent=home,
         home=home,
         file="blkio.throttle.read_bps_device",
-        rule="{device} {bytes_per_s}",
+        rule="{device} {per_s}",
         lift="{device} 0",
     )
 
@@ -64,7 +64,7 @@ def io_max(mounts: str, memberships: str) -> Controller:
                 parent=parent,
                 home=home,
                 file="io.max",
-                rule="{device} rbps={bytes_per_s}",
+                rule="{device} rbps={per_s}",
                 lift="{device} rbps=max",
             )
     raise Impossible("no cgroup above this process hands on the io controller (cgroup.subtree_control lacks it)")
@@ -87,7 +87,22 @@ def _home(mounts: str, memberships: str, filesystem: str, controller: str) -> Pa
     raise Impossible(f"no {controller or 'cgroup version 2'} hierarchy is mounted")
 
 
-def limit(controller: Controller, device: str, bytes_per_s: int, owner_pid: int, undo: ExitStack) -> Path:
+def of_requests(controller: Controller) -> Controller:
+    """The same for requests/s, whatever their size."""
+
+    def renamed(text: str) -> str:
+        return text.replace("read_bps_device", "read_iops_device").replace("rbps=", "riops=")
+
+    return replace(
+        controller,
+        how=f"{controller.how}, requests/s",
+        file=renamed(controller.file),
+        rule=renamed(controller.rule),
+        lift=renamed(controller.lift),
+    )
+
+
+def limit(controller: Controller, device: str, per_s: int, owner_pid: int, undo: ExitStack) -> Path:
     """Make a cgroup that reads `device` (MAJOR:MINOR) this fast; returns the file that takes its members' ids.
 
     To undo it is to kill whatever still runs in it, but for `owner_pid`. Raises OSError without the permission,
@@ -99,7 +114,7 @@ def limit(controller: Controller, device: str, bytes_per_s: int, owner_pid: int,
     undo.callback(_empty, cgroup, controller.home, owner_pid)
     if not file.exists():
         raise Impossible(f"the kernel offers no {controller.file}")
-    file.write_text(controller.rule.format(device=device, bytes_per_s=bytes_per_s))
+    file.write_text(controller.rule.format(device=device, per_s=per_s))
     # First of all, or whoever is killed would wait for all that it asked for.
     undo.callback(file.write_text, controller.lift.format(device=device))
     return cgroup / "cgroup.procs"

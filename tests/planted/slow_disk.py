@@ -1,6 +1,6 @@
 """Really slow disks, for tests and benchmarks: planted, verified, and gone afterwards whatever happens.
 
-They are slow in one of three ways:
+They are slow in one of four ways:
 
 - token_bucket: all readers share a rate, and idle time is credit, up to `credit_s`. A loop device throttled in a
   cgroup (version 1, else 2), where a real page cache and the kernel's counters see every read; else FUSE.
@@ -9,6 +9,8 @@ They are slow in one of three ways:
 - latency: each request takes so long, however many are under way, and bytes are not limited. FUSE. A file read
   in one call takes one request per 128 KiB begun; read in small calls it takes more, as the kernel's read-ahead
   grows to that. Two cores serve 3000 requests/s at most (measured): readers beyond that times the latency wait.
+- requests: all readers share a rate of read requests, whatever their size. A loop device throttled in a cgroup, else
+  FUSE. A file of at most 128 KiB is one request.
 
 A guardian process owns what this takes, and undoes it even when this process is killed. Run as a program,
 `python -m tests.planted.slow_disk` reads a folder directly and reports the reads: so is a plant verified.
@@ -67,13 +69,15 @@ class SlowDisk:
     """`cgroup v1 blkio on a loop device`, `cgroup v2 io.max on a loop device` or `FUSE ...`."""
     kind: Kind
     bytes_per_s: float | None
-    """Shared by all readers; None for a latency disk."""
+    """Shared by all readers; None for the kinds that bytes do not limit."""
     latency_s: float | None
     """Of each read request, however many are under way; None for the others."""
     credit_s: float
     """Idle time that counts as credit, at most: the disk may be ahead of its rate by this many seconds."""
+    requests_per_s: float | None
+    """Shared by all readers; None for the others."""
     measured: float
-    """What verified it: bytes/s, or the median s of a request."""
+    """What verified it: bytes/s, requests/s, or the median s of a request."""
     members: Path | None
     """The file of the limited cgroup that takes process ids; None when the limit is for all processes."""
     passed_over: tuple[str, ...]
@@ -106,31 +110,36 @@ def slow_disk(
     scratch: Path,
     bytes_per_s: float | None = None,
     latency_s: float | None = None,
+    requests_per_s: float | None = None,
     size_bytes: int = 400_000_000,
     keep_cache: bool = False,
     ways: Sequence[Way] = ("blkio", "io.max", "fuse"),
 ) -> Iterator[SlowDisk]:
     """A disk of this kind, with the files that `fill` writes into the folder it is given.
 
-    `bytes_per_s` is for token buckets and single servers, `latency_s` for those of latency. `size_bytes` is that of a
-    loop device, `ways` are those to try for a token bucket. On FUSE open() drops the cached pages of its file
-    unless `keep_cache`; on a loop device they stay until they are evicted. All of it lies in `scratch`.
+    `bytes_per_s` is for token buckets and single servers, `latency_s` and `requests_per_s` for those kinds.
+    `size_bytes` is that of a loop device, `ways` are those to try for a token bucket or for requests. On FUSE open()
+    drops the cached pages of its file unless `keep_cache`; on a loop device they stay until they are evicted. All of
+    it lies in `scratch`.
 
     Raises BadValue for a limit that does not fit the kind, or when nothing was filled in; CannotPlant when no way
     works here, when the storage underneath is not twice as fast, or when the plant is not seen to keep within 0.9
     to 1.1 of its rate, or 0.95 to 1.5 of its latency; LoaderprobeError when something could not be undone.
     """
-    if (bytes_per_s or 0) <= 0 if kind != "latency" else (latency_s or 0) <= 0:
-        raise BadValue(f"a {kind} disk needs {'latency_s' if kind == 'latency' else 'bytes_per_s'} above 0")
+    name = {"latency": "latency_s", "requests": "requests_per_s"}.get(kind, "bytes_per_s")
+    value = {"latency": latency_s, "requests": requests_per_s}.get(kind, bytes_per_s)
+    if (value or 0) <= 0:
+        raise BadValue(f"a {kind} disk needs {name} above 0")
     order = Order(
         owner_pid=os.getpid(),
         scratch=str(scratch.resolve()),
         kind=kind,
-        bytes_per_s=None if kind == "latency" else bytes_per_s,
-        latency_s=latency_s if kind == "latency" else None,
+        bytes_per_s=value if name == "bytes_per_s" else None,
+        latency_s=value if name == "latency_s" else None,
+        requests_per_s=value if name == "requests_per_s" else None,
         size_bytes=size_bytes,
         keep_cache=keep_cache,
-        ways=tuple(ways) if kind == "token_bucket" else ("fuse",),
+        ways=tuple(ways) if kind in ("token_bucket", "requests") else ("fuse",),
     )
     with _guarded(order) as planted:
         if not planted.how:
@@ -182,6 +191,7 @@ def _verified(order: Order, planted: Planted) -> SlowDisk:
         kind=order.kind,
         bytes_per_s=order.bytes_per_s,
         latency_s=order.latency_s,
+        requests_per_s=order.requests_per_s,
         credit_s=planted.credit_s,
         measured=0.0,
         members=Path(planted.members) if planted.members else None,
@@ -189,27 +199,29 @@ def _verified(order: Order, planted: Planted) -> SlowDisk:
     )
     if not any(file.stat().st_size for file in _files(fill)):
         raise BadValue("a slow disk cannot be verified without a file that has something in it")
-    if disk.bytes_per_s:
-        control = _rate(read_folder(fill, readers=READERS, seconds=CONTROL_S), skip_s=0.0)
-        if control < 2 * disk.bytes_per_s:
-            raise CannotPlant(disk.kind, [f"the storage under it reads at only {format_rate(control)}"])
+    wanted = disk.bytes_per_s or disk.requests_per_s
+    if wanted:
+        control = _rate(read_folder(fill, readers=READERS, seconds=CONTROL_S), disk, skip_s=0.0)
+        if control < 2 * wanted:
+            raise CannotPlant(disk.kind, [f"the storage under it reads at only {_figure(disk, control)}"])
     for _ in range(ATTEMPTS):
         measured, kept = _measured(disk)
         if kept:
             break
     else:
-        figure = format_rate(measured) if disk.bytes_per_s else f"{format_duration(measured)} a request"
-        raise CannotPlant(disk.kind, [*disk.passed_over, f"{disk.how} was planted, but measured {figure}"])
+        said = f"{disk.how} was planted, but measured {_figure(disk, measured)}"
+        raise CannotPlant(disk.kind, [*disk.passed_over, said])
     for file in _files(disk.folder):
         _evict(file)
     return replace(disk, measured=measured)
 
 
 def _measured(disk: SlowDisk) -> tuple[float, bool]:
-    """(bytes/s, or the median s of a request; whether that is as ordered), seen by a process inside the limit."""
-    if disk.bytes_per_s:
-        rate = _rate(_reads_inside(disk, readers=READERS, seconds=BURST_S + RATE_S), skip_s=BURST_S)
-        return rate, 0.9 <= rate / disk.bytes_per_s <= 1.1
+    """(what it is limited in, or the median s of a request; whether as ordered), seen by a process inside the limit."""
+    wanted = disk.bytes_per_s or disk.requests_per_s
+    if wanted:
+        rate = _rate(_reads_inside(disk, readers=READERS, seconds=BURST_S + RATE_S), disk, skip_s=BURST_S)
+        return rate, 0.9 <= rate / wanted <= 1.1
     wanted_s = disk.latency_s or 0.0
     reads = _reads_inside(disk, readers=1, seconds=LATENCY_READS * wanted_s)
     latency_s = statistics.median(read.seconds for read in reads)
@@ -222,10 +234,17 @@ def _reads_inside(disk: SlowDisk, *, readers: int, seconds: float) -> list[Read]
     return [Read(*fields) for fields in json.loads(done.stdout)]
 
 
-def _rate(reads: Sequence[Read], *, skip_s: float) -> float:
-    """Bytes/s from the first read that ended after `skip_s` to the last; inf for fewer than two."""
+def _rate(reads: Sequence[Read], disk: SlowDisk, *, skip_s: float) -> float:
+    """Bytes/s, or requests/s, from the first read that ended after `skip_s` to the last; inf for fewer than two."""
     first, *later = [read for read in reads if read.end_s >= skip_s] or reads
-    return sum(read.size_bytes for read in later) / (later[-1].end_s - first.end_s) if later else float("inf")
+    amount = len(later) if disk.requests_per_s else sum(read.size_bytes for read in later)
+    return amount / (later[-1].end_s - first.end_s) if later else float("inf")
+
+
+def _figure(disk: SlowDisk, measured: float) -> str:
+    if disk.requests_per_s:
+        return f"{measured:.0f} requests/s"
+    return format_rate(measured) if disk.bytes_per_s else f"{format_duration(measured)} a request"
 
 
 def read_folder(folder: Path, *, readers: int, seconds: float) -> list[Read]:

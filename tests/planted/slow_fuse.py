@@ -28,13 +28,21 @@ ATTRIBUTES = ("st_mode", "st_nlink", "st_size", "st_uid", "st_gid", "st_ino")
 class Schedule:
     """When each read of a slow device is answered.
 
-    `bytes_per_s` is shared by all reads, in the order they come; None does not limit it. Time in which no process
-    reads counts as credit up to `credit_s` seconds: 0 loses it all, as a disk does. Each read takes `latency_s`,
-    any number of them at once. Threads may share it.
+    `bytes_per_s` and `requests_per_s` are shared by all reads, in the order they come; None does not limit it. Time
+    in which no process reads counts as credit up to `credit_s` seconds: 0 loses it all, as a disk does. Each read
+    takes `latency_s`, any number of them at once. Threads may share it.
     """
 
-    def __init__(self, *, bytes_per_s: float | None = None, credit_s: float = 0.0, latency_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        bytes_per_s: float | None = None,
+        requests_per_s: float | None = None,
+        credit_s: float = 0.0,
+        latency_s: float = 0.0,
+    ) -> None:
         self._bytes_per_s = bytes_per_s
+        self._requests_per_s = requests_per_s
         self._credit_s = credit_s
         self._latency_s = latency_s
         self._free_s = float("-inf")
@@ -42,10 +50,12 @@ class Schedule:
 
     def answer_s(self, arrival_s: float, size_bytes: int) -> float:
         """The time, in s, at which a read that came at `arrival_s` is answered; both on the caller's clock."""
-        if self._bytes_per_s is None:
+        busy_s = size_bytes / self._bytes_per_s if self._bytes_per_s else 0.0
+        busy_s += 1 / self._requests_per_s if self._requests_per_s else 0.0
+        if not busy_s:
             return arrival_s + self._latency_s
         with self._lock:
-            self._free_s = max(self._free_s, arrival_s - self._credit_s) + size_bytes / self._bytes_per_s
+            self._free_s = max(self._free_s, arrival_s - self._credit_s) + busy_s
             return max(self._free_s, arrival_s) + self._latency_s
 
 
@@ -147,11 +157,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("mount", type=Path)
     parser.add_argument("--bytes-per-s", type=float, help="shared by all reads; unlimited when it is not given")
+    parser.add_argument("--requests-per-s", type=float, help="the same for reads of any size")
     parser.add_argument("--credit-s", type=float, default=0.0, help="idle time that counts as credit, at most, in s")
     parser.add_argument("--latency-s", type=float, default=0.0, help="of each read, any number of them at once, in s")
     parser.add_argument("--keep-cache", action="store_true", help="do not drop cached pages when a file is opened")
     chosen = parser.parse_args(arguments)
-    schedule = Schedule(bytes_per_s=chosen.bytes_per_s, credit_s=chosen.credit_s, latency_s=chosen.latency_s)
+    schedule = Schedule(
+        bytes_per_s=chosen.bytes_per_s,
+        requests_per_s=chosen.requests_per_s,
+        credit_s=chosen.credit_s,
+        latency_s=chosen.latency_s,
+    )
     threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
     try:
         serve(chosen.source, chosen.mount, schedule, keep_cache=chosen.keep_cache)

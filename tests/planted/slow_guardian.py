@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from tests.planted.slow_cgroup import Controller, Impossible, blkio, io_max, limit, until
+from tests.planted.slow_cgroup import Controller, Impossible, blkio, io_max, limit, of_requests, until
 
-Kind = Literal["token_bucket", "single_server", "latency"]
+Kind = Literal["token_bucket", "single_server", "latency", "requests"]
 Way = Literal["blkio", "io.max", "fuse"]
 
 KERNEL_CREDIT_S = 0.25
@@ -48,6 +48,7 @@ class Order:
     kind: Kind
     bytes_per_s: float | None
     latency_s: float | None
+    requests_per_s: float | None
     size_bytes: int
     keep_cache: bool
     ways: tuple[Way, ...]
@@ -71,9 +72,11 @@ class Planted:
 def _on_loop(order: Order, folder: Path, undo: ExitStack, find: Callable[[str, str], Controller]) -> Planted:
     """An ext4 image on a loop device, which a cgroup of its own reads slowly."""
     controller = find(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
+    if order.requests_per_s:
+        controller = of_requests(controller)
     disk = folder / "disk"
     device = _mount_image(folder / "image", disk, order.size_bytes, undo)
-    members = limit(controller, device, round(order.bytes_per_s or 0), order.owner_pid, undo)
+    members = limit(controller, device, round(order.requests_per_s or order.bytes_per_s or 0), order.owner_pid, undo)
     return Planted(how=controller.how, folder=str(disk), fill=str(disk), members=str(members), credit_s=KERNEL_CREDIT_S)
 
 
@@ -117,6 +120,8 @@ def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
     command: list[str | Path] = [sys.executable, "-m", "tests.planted.slow_fuse", source, disk]
     if order.bytes_per_s:
         command += ["--bytes-per-s", repr(order.bytes_per_s), "--credit-s", repr(credit_s)]
+    if order.requests_per_s:
+        command += ["--requests-per-s", repr(order.requests_per_s)]
     if order.latency_s:
         command += ["--latency-s", repr(order.latency_s)]
     if order.keep_cache:
@@ -132,6 +137,7 @@ def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
         "token_bucket": "token bucket",
         "single_server": "server with a single queue",
         "latency": "server with a latency",
+        "requests": "server of so many requests/s",
     }
     return Planted(how=f"FUSE {names[order.kind]}", folder=str(disk), fill=str(source), credit_s=credit_s)
 

@@ -20,7 +20,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.system.pagecache import LinuxPageCache
 from tests.planted.files import files_of_one_request, random_files
 from tests.planted.fixtures import BYTES_PER_S, LATENCY_S, PlantDisk
-from tests.planted.slow_cgroup import Impossible, blkio, io_max
+from tests.planted.slow_cgroup import Impossible, blkio, io_max, of_requests
 from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
 from tests.planted.slow_fuse import Schedule
 
@@ -124,6 +124,12 @@ def test_a_schedule_of_latency_serves_any_number_at_once() -> None:
     """Each read takes its latency from when it came, whatever its size."""
     schedule = Schedule(latency_s=0.25)
     assert [schedule.answer_s(1.0, size) for size in (1, 10**9, 1)] == [1.25, 1.25, 1.25]
+
+
+def test_a_schedule_of_requests_counts_them_and_not_their_bytes() -> None:
+    """Each waits for those before it, whatever its size."""
+    schedule = Schedule(requests_per_s=4.0)
+    assert [schedule.answer_s(1.0, size) for size in (1, 10**9, 1)] == [1.25, 1.5, 1.75]
 
 
 def test_think_time_is_free_on_a_token_bucket_and_lost_on_a_single_server(
@@ -302,4 +308,5 @@ def test_a_cgroup_of_version_2_is_made_where_io_is_handed_on(tmp_path: Path) -> 
     (tmp_path / "cgroup.subtree_control").write_text("cpu io memory\n")
     found = io_max(mounts, memberships)
     assert (found.parent, found.home) == (tmp_path, tmp_path / "a" / "b")
-    assert found.rule.format(device="7:1", bytes_per_s=20_000_000) == "7:1 rbps=20000000"
+    assert found.rule.format(device="7:1", per_s=20_000_000) == "7:1 rbps=20000000"
+    assert of_requests(found).rule.format(device="7:1", per_s=300) == "7:1 riops=300"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.plan.cache import lru_hits, pinned_hits
+from loaderprobe.analyze.plan.cache import cache_curves, lru_hits, pinned_hits
 from loaderprobe.analyze.plan.demand import BUSY_CORES, TRAINING_CORES, demand, needs, workers_of
 from loaderprobe.analyze.plan.levers import levers
 from loaderprobe.analyze.plan.quantities import known, product
@@ -43,8 +43,11 @@ class Made:
     created_utc: str
 
 
-def make_plan(workload: Workload, asked: Asked, offers: Sequence[Offer], source: PlanSource, made: Made) -> PlanReport:
-    """The plan. `offers` are beside the storage that the run measured."""
+def make_plan(
+    workload: Workload, asked: Asked, offers: Sequence[Offer], source: PlanSource, made: Made,
+    rulers: Sequence[Offer] = (),
+) -> PlanReport:  # fmt: skip
+    """The plan. `offers` are beside the storage that the run measured; `rulers` are only compared with the need."""
     measured = measured_offer(workload)
     every = (*((measured,) if measured else ()), *offers)
     one = demand(workload, asked.utilization, asked.images_per_file)
@@ -59,7 +62,10 @@ def make_plan(workload: Workload, asked: Asked, offers: Sequence[Offer], source:
         asked=asked,
         needs=found,
         supplies=supplies,
+        rulers=judge_supplies(rulers, one, asked),
+        ramp=workload.storage.ramp if workload.storage else (),
         epochs=epoch_plan(workload, asked),
+        curves=cache_curves(asked.nodes),
         stragglers=late if isinstance(late, Stragglers) else None,
         levers=levers(workload, asked, every, supplies),
         ledger=_ledger(workload, asked, every[0] if every else None, found),
@@ -123,7 +129,10 @@ def _ledger(workload: Workload, asked: Asked, first: Offer | None, found: Sequen
         ("other_s", workload.other_s),
         ("utilization", known(asked.utilization, "", "given", "--utilization")),
         ("requests_per_file", workload.requests_per_file if asked.images_per_file == 1 else None),
-        ("request_bytes", known(REQUEST_BYTES, "B", "assumed", "read-ahead of most Linux systems")),
+        (
+            "request_bytes",
+            known(REQUEST_BYTES, "B", "assumed", f"{REQUEST_BYTES // 1024} KiB, the read-ahead of most Linux systems"),
+        ),
     ]
     if workload.cpu_s is not None:
         entries.append(("busy_cores", known(BUSY_CORES, "", "assumed", "busier cores make workers wait")))

@@ -10,6 +10,7 @@ from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling, fastes
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import Quantity
+from loaderprobe.records.plan_curves import RampStep
 from loaderprobe.units import format_rate
 
 HERE = "measured here"
@@ -49,7 +50,22 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
         file_s=_file_s(first, best),
         readers=best.readers,
         at_least=best.at_least or _still_rising(ladder),
+        ramp=tuple(_step(phase) for phase in sorted(ladder, key=lambda phase: phase.readers)),
         notes=_notes(best),
+    )
+
+
+def _step(phase: BandwidthPhase) -> RampStep:
+    def percentile(key: str) -> float | None:
+        found = phase.file_ns.percentile.get(key) if phase.file_ns else None
+        return None if found is None else found / 1e9
+
+    return RampStep(
+        readers=phase.readers,
+        files_per_s=phase.files_per_s,
+        bytes_per_s=phase.bw_bytes,
+        p50_s=percentile("50.000000"),
+        p99_s=percentile("99.000000"),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import Quantity
+from loaderprobe.records.plan_curves import RampStep
 
 REQUEST_BYTES = 128 * 1024
 """What the kernel's read-ahead asks storage for at a time (read_ahead_kb of most Linux systems)."""
@@ -31,6 +32,7 @@ class MeasuredStorage:
     """Of cold names and inodes; None where that was not measured: reads open files whose inodes are in memory."""
     opens_at_least: bool = False
     notes: tuple[str, ...] = ()
+    ramp: tuple[RampStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.plan.cache import lru_hits, lru_share_for, pinned_hits
+from loaderprobe.analyze.plan.cache import cache_curves, lru_hits, lru_share_for, pinned_hits
 
 IMAGES = 3000
 CASES = [(0.3, 1), (0.5, 1), (0.9, 1), (0.5, 2), (0.5, 4), (0.5, 8), (0.9, 4), (1.0, 4), (1.0, 16)]
@@ -77,3 +77,16 @@ def test_the_cache_for_some_hits_gives_them(hits: float, nodes: int) -> None:
     """Inverse of each other; half of the hits on one node take 81 % of the set."""
     assert lru_hits(lru_share_for(hits, nodes), nodes) == pytest.approx(hits, abs=1e-6)
     assert lru_share_for(0.5, 1) == pytest.approx(0.813, abs=1e-3)
+
+
+@pytest.mark.parametrize(("nodes", "shown"), [(1, [1, 8]), (4, [1, 4])])
+def test_curves_are_those_of_the_formulas(nodes: int, shown: list[int]) -> None:
+    """One node beside several; hits rise with the size of the cache, LRU never above pinned."""
+    curves = cache_curves(nodes)
+    assert [curve.nodes for curve in curves.epochs] == shown
+    for curve in curves.epochs:
+        assert curve.cold[0] == 1.0
+        assert curve.cold[4] == pytest.approx((1 - 1 / curve.nodes) ** 4)
+    assert all(before.lru <= after.lru for before, after in pairwise(curves.sizes))
+    assert all(size.lru <= size.pinned == size.share for size in curves.sizes)
+    assert (curves.sizes[0].lru, curves.sizes[-1].lru) == (0.0, 1.0)

@@ -1,0 +1,68 @@
+"""A run's page: what limits training, and the storage plan that follows, for accelerators that are chosen here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loaderprobe.api.load import Run
+from loaderprobe.api.plan import Plan, plan
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records.report import Report
+from loaderprobe.render.html import HtmlReport
+from loaderprobe.render.json import summary_json
+from loaderprobe.render.plan_page import plan_section
+from loaderprobe.store.run_directory import RunDirectory
+
+ACCELERATORS = 64
+IMAGENET_IMAGES = 1_281_167
+"""Of its training set; a generated data set has as many as the sweep needed."""
+
+
+def save_report(run: RunDirectory, shown: Report) -> Path:
+    """Write `summary.json` and `report.html` into the run; returns the page's path."""
+    run.write("summary.json", summary_json(shown))
+    return run.write("report.html", report_page(Run(run, shown)))
+
+
+def report_page(run: Run) -> str:
+    """The report of a run as one HTML file, with a storage plan or the reason why there is none."""
+    planned = default_plan(run)
+    if isinstance(planned, str):
+        section = plan_section(planned, command=f"loaderprobe plan {run.path} --kind mlperf-h100 --html plan.html")
+    else:
+        section = plan_section(planned, chosen=_chosen(planned), command=_command(run))
+    return HtmlReport(section).render(run.report())
+
+
+def default_plan(run: Run) -> Plan | str:
+    """The plan for the run's fastest accelerator, or why there is none."""
+    try:
+        found = plan(run, accelerators=ACCELERATORS)
+        if found.source.accelerator == "cpu":
+            return "training ran on a CPU only, so no accelerator's rate is known. Name one to plan for it:"
+        if _generated(run, found):
+            found = plan(run, accelerators=ACCELERATORS, images=IMAGENET_IMAGES)
+    except LoaderprobeError as error:
+        return f"{error.message}."
+    return found
+
+
+def _generated(run: Run, found: Plan) -> bool:
+    return any(data.generated and data.root == found.source.data for data in run.report().summary.run.data)
+
+
+def _chosen(found: Plan) -> str:
+    images = next((entry.quantity for entry in found.ledger if entry.name == "images"), None)
+    many = ""
+    if images is not None:
+        why = "as in ImageNet, because the run's data set is generated" if images.label == "given" else "as found"
+        many = f"; {images.value:,.0f} images, {why}"
+    return (
+        f"Chosen for this report: {found.asked.accelerators} accelerators of the run's fastest kind, "
+        f"{found.asked.per_node} in a node{many}; the storage that the run measured, and no cache. "
+        "To plan for something else:"
+    )
+
+
+def _command(run: Run) -> str:
+    return f"loaderprobe plan {run.path} --accelerators 256 --images 5M --storage fsx-lustre-250:24TiB --html plan.html"

@@ -1,0 +1,62 @@
+"""The storage plan as HTML: a section of the report, and a page of its own. No script, no request, charts inline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loaderprobe.records.plan import PlanReport
+from loaderprobe.render import plan_words as words
+from loaderprobe.render.document import Command, Item, Paragraph, Table
+from loaderprobe.render.plan import plan_document
+from loaderprobe.render.plan_exhibits import exhibits
+from loaderprobe.render.wording import visible
+
+
+def plan_section(plan: PlanReport | str, *, chosen: str = "", command: str = "") -> str:
+    """The planner's half of a report, a section with a heading; for a text, why there is no plan.
+
+    `chosen` says what was planned for without being asked, `command` how to ask for something else.
+    """
+    return _rendered("plan_section.html.jinja", plan, chosen=chosen, command=command, heading=True)
+
+
+def plan_page(plan: PlanReport) -> str:
+    """A whole HTML document. All text from outside is escaped."""
+    return _rendered("plan.html.jinja", plan, chosen="", command="", heading=False)
+
+
+def _rendered(template: str, plan: PlanReport | str, **given: Any) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("loaderprobe", "render"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    context = {"reason": plan, "title": "Storage plan"} if isinstance(plan, str) else {"reason": "", **_context(plan)}
+    return environment.get_template(template).render(context, **given)
+
+
+def _context(plan: PlanReport) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    page = plan_document(plan)
+    lead, *rest = words.answer(plan)
+    return {
+        "plan": plan,
+        "title": page.title,
+        "lead": lead,
+        "answers": rest,
+        "first": [part for part in page.sections[0].parts if not isinstance(part, Paragraph)],
+        "sections": page.sections[1:],
+        "exhibits": exhibits(plan),
+        "kind": lambda part: _KINDS[type(part)],
+        # The only text that is not escaped: SVG, in which its makers escaped what came from outside.
+        "inline": Markup,
+    }
+
+
+_KINDS = {Paragraph: "paragraph", Command: "command", Item: "item", Table: "table"}
