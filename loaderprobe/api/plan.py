@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from loaderprobe import __version__
 from loaderprobe.analyze.plan.offers import catalogue_offer, given_offer
-from loaderprobe.analyze.plan.plan import Made, make_plan
+from loaderprobe.analyze.plan.plan import USE, UTILIZATION, Made, make_plan
 from loaderprobe.analyze.plan.supply import Offer
 from loaderprobe.api import plan_values as values
 from loaderprobe.api.frames import frame
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MOST_ACCELERATORS = 1e7
-USE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -69,7 +68,7 @@ def plan(
     *,
     accelerators: int | str = 8,
     kind: str | float | None = None,
-    utilization: float | str = 0.9,
+    utilization: float | str = UTILIZATION,
     per_node: int | str = 8,
     nic: float | str | None = None,
     storage: str | Iterable[str] = (),

@@ -33,6 +33,19 @@ class Group:
         return f"emulated accelerator{synchronous}{'' if _is_number(name) else f': {name}'}"
 
     @property
+    def cpu(self) -> bool:
+        """True where a CPU trains."""
+        return self.rows[0].config.compute.kind == "cpu"
+
+    @property
+    def short(self) -> str:
+        """The device within a sentence: `an emulated mlperf-h100`, `this CPU`."""
+        if self.emulated:
+            name = self.compute.partition(":")[2]
+            return f"an emulated {f'accelerator of {name} images/s' if _is_number(name) else name}"
+        return "this CPU" if self.cpu else self.device
+
+    @property
     def ceiling_images_per_s(self) -> float | None:
         """Images/s of compute alone: the highest seen in the group, since the device is the same."""
         rates = [row.verdict.rates_images_per_s.compute for row in self.rows if row.verdict]
@@ -78,11 +91,13 @@ def _group_of(row: ConfigurationRow) -> tuple[str, str]:
 
 
 def groups(report: Report) -> tuple[Group, ...]:
-    """The rows by device and cache state, in the order in which each first appears."""
+    """The rows by device and cache state, in the order in which each first appears; CPUs last."""
     found: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in report.summary.configurations:
         found.setdefault(_group_of(row), []).append(row)
-    return tuple(_group(report, tuple(rows)) for rows in found.values())
+    # A CPU that trains shows least: it stands last.
+    order = sorted(found.values(), key=lambda rows: rows[0].config.compute.kind == "cpu")
+    return tuple(_group(report, tuple(rows)) for rows in order)
 
 
 def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:

@@ -94,7 +94,7 @@ def _context(report: Report) -> dict[str, Any]:
         "estimated": any(speedup.how == "estimated" for row in rows for _, speedup in wording.main_speedups(row)),
         "groups": groups.groups(report),
         "knees": lambda group: recommend.knees(report, group),
-        "advised": recommend.advised,
+        "advised": lambda group: recommend.advised(report, group),
         "devices": _devices(report),
         "windows": [(group, found) for group in groups.groups(report) if (found := gpu.windows(report, group))],
         "shades": (timeline.KERNELS, *timeline.SHADES.values()),

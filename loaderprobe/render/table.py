@@ -117,7 +117,7 @@ def _group_blocks(report: Report, group: Group) -> list[str]:
         *_bullets(sentences(group.rows)),
         *_bullets([(f"Knee of {subject}", words) for subject, words in knees(report, group)]),
         *_bullets([(f"GPU of {subject}", words) for subject, words in profiled(group)]),
-        *_bullets([(f"Advice for {labels}", _advice(advice)) for labels, advice in advised(group)]),
+        *_bullets([(f"Advice for {labels}", _advice(advice)) for labels, advice in advised(report, group)]),
     ]
 
 

@@ -29,6 +29,15 @@ LIMIT = {
 """What limits training after a change."""
 
 
+CAUSE_WORDS = {"preprocessing": "decoding"}
+"""Short words of the first page, where they differ from the name of the resource."""
+NEXT = {
+    "storage": "storage", "preprocessing": "decoding", "cores": "CPU cores", "transport": "transport",
+    "compute": "compute",
+}  # fmt: skip
+"""What limits next, in short."""
+
+
 OPTION_WORDS: dict[str, str | tuple[str, str]] = {
     "batch_size": "batch {}",
     "prefetch_factor": "prefetch {}",
@@ -93,10 +102,13 @@ def label(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 
 
 def bound_words(row: ConfigurationRow) -> str:
-    """`compute`, `input: storage`, `storage or compute`, `balanced`, `inconclusive`, `failed`, `skipped`."""
+    """`compute`, `input: decoding, cores full`, `storage or compute`, `balanced`, `inconclusive`, `failed`."""
     if row.bound is None:
         return row.status if row.status != "measured" else MISSING
     return _verdict_words(row.bound)
+
+
+_IN_TABLES = {"cpu": "decoding, cores full", "preprocessing": "decoding, cores free"}
 
 
 def _verdict_words(bound: Bound) -> str:
@@ -105,7 +117,7 @@ def _verdict_words(bound: Bound) -> str:
         return f"input: {words}" if bound.side == "input" else words
     if bound.side in ("balanced", "inconclusive") or bound.cause == bound.side:
         return bound.side
-    return f"{bound.side}: {'CPU cores' if bound.cause == 'cpu' else bound.cause}"
+    return f"{bound.side}: {_IN_TABLES.get(bound.cause, bound.cause)}"
 
 
 def tone(row: ConfigurationRow) -> str:
@@ -169,12 +181,17 @@ def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
     )
     if len(advice) > 1:
         ends = [f"{significant(find(each.speedup for each in advice), 2)}x" for find in (min, max)]
-        return f"{' to '.join(dict.fromkeys(ends))}{tried}{then}"
+        return f"{_doubt(advice)}{' to '.join(dict.fromkeys(ends))}{tried}{then}"
     after = f"{rate(first.after.low)} to {rate(first.after.high)}"
     return (
-        f"{rate(first.before.value)} → {rate(first.after.value)} {sample}/s "
+        f"{_doubt(advice)}{rate(first.before.value)} → {rate(first.after.value)} {sample}/s "
         f"({after}), {significant(first.speedup)}x{tried}{then}"
     )
+
+
+def _doubt(advice: Sequence[Advice]) -> str:
+    """Where the range of a forecast includes that training gets slower, it says so first."""
+    return "not certain, probably " if any(each.after.low < each.before.value for each in advice) else ""
 
 
 def knee_words(knees: Sequence[Knee]) -> str:
@@ -238,6 +255,21 @@ def percent(fraction: float | None) -> str:
     if fraction is None:
         return MISSING
     return f"{significant(fraction * 100, 2 if abs(fraction) < 0.995 else 3)} %"
+
+
+ABOUT_ALL = 1.1
+"""Training cannot outrun compute alone: up to this share of it, more than all of it is noise."""
+
+
+def used_words(row: ConfigurationRow, *, beside_rate: bool) -> str:
+    """`39 %` of what compute alone does, or `98 % of 6.05`; `~100 %` where noise makes it more."""
+    verdict = row.verdict
+    if verdict is None or verdict.accelerator_utilization is None:
+        return MISSING
+    share = verdict.accelerator_utilization
+    words = "~100 %" if 1.005 <= share <= ABOUT_ALL else percent(share)
+    alone = verdict.rates_images_per_s.compute
+    return f"{words} of {rate(alone)}" if beside_rate and alone else words
 
 
 def megabytes_per_s(rate: float | None) -> str:

@@ -28,6 +28,10 @@ from loaderprobe.records.plan import (
     Stragglers,
 )
 
+UTILIZATION = 0.9
+"""Share of their own rate that accelerators shall reach, where nothing else is asked for: the bar of MLPerf Storage."""
+USE = 0.8
+"""Share of a storage's limits that one dares to use, where nothing else is asked for."""
 SHOWN_EPOCHS = (1, 2, 3, 5, 10, 20, 50)
 USES = (0.7, 0.9)
 """Other shares of a limit that one may dare to use."""

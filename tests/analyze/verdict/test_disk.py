@@ -17,6 +17,9 @@ from tests.measure.conftest import Measure, measure_fake
 
 __all__ = ["measure_fake"]
 
+TRAINING = 700.0
+"""Images/s."""
+
 
 @pytest.fixture
 def measurement(measure_fake: Measure) -> Measurement:
@@ -33,7 +36,7 @@ def measurement(measure_fake: Measure) -> Measurement:
 
 def _use(measurement: Measurement, *phases: BandwidthPhase, **changes: Any) -> DiskUse:
     ceiling = StorageCeiling(data=measurement.config.data, phases=phases, **changes) if phases or changes else None
-    return disk_use(measurement, segments_of(measurement, "baseline", "train"), ceiling)
+    return disk_use(measurement, segments_of(measurement, "baseline", "train"), ceiling, TRAINING)
 
 
 def test_the_share_is_of_the_ceiling_at_this_concurrency(measurement: Measurement) -> None:

@@ -1,0 +1,147 @@
+"""The answer of a report in a few sentences: what limits where, and whether storage does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.render.groups import Group, groups, measured
+from loaderprobe.render.overview import joint_name
+from loaderprobe.render.reads import best_ceiling, read_rate
+from loaderprobe.render.wording import counted, percent, rate
+from loaderprobe.units import format_rate, join_words, significant
+
+NOUNS = {
+    "compute": "compute",
+    "storage": "storage",
+    "decoding": "JPEG decoding",
+    "transport": "transport to the training process",
+    "network": "the network",
+    "lock": "a lock",
+    "wait": "other waits",
+    "copy": "copies to the device",
+    "host": "the host",
+    "balanced": "nothing alone (balanced)",
+}
+_MOST_CLAUSES = 3
+
+
+def answers(report: Report) -> tuple[str, ...]:
+    """A sentence for each device, then one on storage, which says in as many words that it is not the limit."""
+    found = [words for group in groups(report) if (words := _of_group(group, report))]
+    return (*found, *([_storage(report)] if any(firm(row) for row in report.summary.configurations) else ()))
+
+
+def firm(row: ConfigurationRow) -> bool:
+    """True for a verdict that names what limits."""
+    return row.bound is not None and "inconclusive" not in (row.bound.side, row.bound.cause)
+
+
+def families(row: ConfigurationRow) -> tuple[str, ...]:
+    """What limits a row, as nouns of the answer; two where they cannot be told apart."""
+    if row.bound is None:
+        return ()
+    names = row.bound.candidates if row.bound.cause == "either" else (row.bound.cause,)
+    return tuple("decoding" if name in ("preprocessing", "cpu") else name for name in names)
+
+
+def _of_group(group: Group, report: Report) -> str:
+    rows = [row for row in group.rows if firm(row)]
+    if not measured(group.rows):
+        return ""
+    if not rows:
+        return f"On {group.short}, no configuration is conclusive."
+    if group.cpu and {families(row) for row in rows} == {("compute",)}:
+        return f"On this CPU, training itself is the limit, at {_rates(rows)} images/s: nothing follows for a GPU."
+    return f"On {group.short}, {'; '.join(_clauses(rows, group))}{_reach(rows)}{_busy(rows, report)}."
+
+
+def _clauses(rows: Sequence[ConfigurationRow], group: Group) -> list[str]:
+    """`256x256 to 1024x768 are limited by JPEG decoding up to 2 workers`; data sets that are alike share a clause."""
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name in dict.fromkeys(row.config.resolution for row in rows):
+        alike.setdefault(_signature(name, rows, group), []).append(name)
+    clauses = []
+    for signature, names in list(alike.items())[:_MOST_CLAUSES]:
+        verb = "is" if len(names) == 1 else "are"
+        causes = join_words([f"by {noun} {where}" for noun, where in signature])
+        clauses.append(f"{joint_name(names, '', group.rows)} {verb} limited {causes}")
+    return [*clauses, *(["the map shows the rest"] if len(alike) > _MOST_CLAUSES else [])]
+
+
+def _signature(name: str, rows: Sequence[ConfigurationRow], group: Group) -> tuple[tuple[str, str], ...]:
+    """(noun, with which numbers of workers) of one data set."""
+    found: dict[str, list[int]] = {}
+    for row in (row for row in rows if row.config.resolution == name):
+        noun = join_words([NOUNS.get(name, name) for name in families(row)], "or")
+        found.setdefault(noun, []).append(row.config.loader.workers)
+    if len(found) == 1:
+        (noun,) = found
+        whole = all(firm(row) for row in measured(group.rows))
+        return ((noun, _up_to(max(row.config.loader.workers for row in rows)) if whole else "wherever conclusive"),)
+    return tuple((noun, f"with {_workers(sorted(set(counts)))}") for noun, counts in found.items())
+
+
+def _up_to(count: int) -> str:
+    return f"up to {counted(count, 'worker')}" if count else "with the serial loader"
+
+
+def _workers(counts: Sequence[int]) -> str:
+    words = join_words([str(count) if count else "the serial loader" for count in counts])
+    return words if counts == [0] else f"{words} worker{'s' if counts[-1] > 1 else ''}"
+
+
+def _reach(rows: Sequence[ConfigurationRow]) -> str:
+    shares = [v.accelerator_utilization for row in rows if (v := row.verdict) and row.bound and row.bound.side == "input"]
+    known = sorted(share for share in shares if share is not None)
+    if not known:
+        return ""
+    ends = dict.fromkeys(percent(share).removesuffix(" %") for share in (known[0], known[-1]))
+    return f": training reaches {' to '.join(ends)} % of what it can take"
+
+
+def _busy(rows: Sequence[ConfigurationRow], report: Report) -> str:
+    counts = [row.config.loader.workers for row in rows if row.bound and row.bound.cause == "cpu"]
+    if not counts:
+        return ""
+    cores = report.summary.environment.cores_available
+    return f", with all {cores:g} cores busy from {counted(min(counts), 'worker')} on"
+
+
+def _rates(rows: Sequence[ConfigurationRow]) -> str:
+    values = sorted(row.images_per_s.value for row in rows if row.images_per_s)
+    return " to ".join(dict.fromkeys(rate(value) for value in (values[0], values[-1])))
+
+
+def _storage(report: Report) -> str:
+    """Whether storage limits, by the ablation first, and what it gives beside what was read."""
+    firmly = [row for row in report.summary.configurations if firm(row)]
+    rows = [row for row in firmly if row.config.compute.kind != "cpu"] or firmly
+    cold = [row for row in rows if row.config.cache != "warm"]
+    if not cold:
+        return "All files were in memory, as asked: nothing follows for storage."
+    limited = [row for row in cold if "storage" in families(row)]
+    if limited:
+        return f"Storage limits {len(limited)} of {counted(len(cold), 'conclusive configuration')}{_reserve(report, limited)}."
+    gains = [row.verdict.speedups.storage.value for row in cold if row.verdict and row.verdict.speedups.storage]
+    evidence = f": free, it would make training at most {significant(max(gains))} times as fast" if gains else ""
+    return f"Storage is not the limit{evidence}{_reserve(report, cold)}."
+
+
+def _reserve(report: Report, rows: Sequence[ConfigurationRow]) -> str:
+    """`; it gave at least 415 MB/s, 14.9 times what training read`: of the row that came nearest to the ceiling."""
+    near = [
+        (read / ceiling.read_bytes_per_s, read, ceiling)
+        for row in rows
+        if (read := read_rate(row)) and (ceiling := best_ceiling(report, row))
+    ]
+    if not near:
+        return ""
+    share, read, ceiling = max(near, key=lambda each: each[0])
+    least = "at least " if ceiling.at_least else ""
+    if share > 0.5:
+        return f"; training read {format_rate(read)}, and the storage alone gave {least}{format_rate(ceiling.read_bytes_per_s)}"
+    return (
+        f"; alone it gave {least}{format_rate(ceiling.read_bytes_per_s)}, {significant(1 / share, 2)} times the "
+        f"{format_rate(read)} that training read"
+    )
