@@ -7,25 +7,7 @@ from dataclasses import dataclass
 
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.render.groups import Group
-from loaderprobe.render.wording import MISSING, speed, tone, variation
-
-LETTERS = {
-    "compute": ("C", "compute"),
-    "storage": ("S", "storage"),
-    "preprocessing": ("D", "decoding, cores free"),
-    "cpu": ("F", "decoding, cores full"),
-    "transport": ("T", "transport"),
-    "network": ("N", "network"),
-    "lock": ("L", "a lock"),
-    "wait": ("W", "other waits"),
-    "copy": ("P", "copies to the device"),
-    "host": ("H", "the host"),
-    "balanced": ("B", "balanced"),
-    "inconclusive": ("?", "inconclusive"),
-    "failed": ("x", "failed"),
-}
-"""By tone: the letter of a cell, and what it stands for."""
-
+from loaderprobe.render.wording import LETTERS, MISSING, letters_of, limits_of, speed, tone, variation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapCell:
@@ -70,8 +52,7 @@ def limit_map(group: Group) -> LimitMap:
     counts = sorted({row.config.loader.workers for row in group.rows})
     lines: dict[str, dict[int, ConfigurationRow]] = {}
     for row in group.rows:
-        label = ", ".join(part for part in (row.config.resolution, _extra(row, group.rows)) if part)
-        lines.setdefault(label, {}).setdefault(row.config.loader.workers, row)
+        lines.setdefault(line_of(row, group.rows), {}).setdefault(row.config.loader.workers, row)
     return LimitMap(
         workers=tuple("serial" if count == 0 else str(count) for count in counts),
         lines=tuple(
@@ -81,21 +62,19 @@ def limit_map(group: Group) -> LimitMap:
     )
 
 
-def _extra(row: ConfigurationRow, rows: Sequence[ConfigurationRow]) -> str:
-    """What sets a line apart; that the serial loader has no prefetching does not."""
+def line_of(row: ConfigurationRow, rows: Sequence[ConfigurationRow]) -> str:
+    """The data set, and what else sets a line apart; that the serial loader has no prefetching does not."""
     same = [other for other in rows if bool(other.config.loader.workers) == bool(row.config.loader.workers)]
-    return variation(row, same)
+    return ", ".join(part for part in (row.config.resolution, variation(row, same)) if part)
 
 
 def _cell(row: ConfigurationRow) -> MapCell:
     if row.status != "measured":
         letter = LETTERS["failed"][0] if row.status == "failed" else ""
         return MapCell(speed=MISSING, letters=letter, tone=row.status, words=row.status)
-    names = row.bound.candidates if row.bound and row.bound.cause == "either" else (tone(row),)
-    known = [LETTERS.get(name, ("?", name)) for name in names]
     return MapCell(
         speed=speed(row),
-        letters="/".join(letter for letter, _ in known),
+        letters=letters_of(row),
         tone=tone(row),
-        words=" or ".join(words for _, words in known),
+        words=" or ".join(LETTERS[name][1] for name in limits_of(row)),
     )

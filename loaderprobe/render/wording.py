@@ -129,6 +129,35 @@ def tone(row: ConfigurationRow) -> str:
     return row.bound.cause if row.bound.side == "input" or row.bound.cause == "host" else row.bound.side
 
 
+LETTERS = {
+    "compute": ("C", "compute"),
+    "storage": ("S", "storage"),
+    "preprocessing": ("D", "decoding, cores free"),
+    "cpu": ("F", "decoding, cores full"),
+    "transport": ("T", "transport"),
+    "network": ("N", "network"),
+    "lock": ("L", "a lock"),
+    "wait": ("W", "other waits"),
+    "copy": ("P", "copies to the device"),
+    "host": ("H", "the host"),
+    "balanced": ("B", "balanced"),
+    "inconclusive": ("?", "inconclusive"),
+    "failed": ("x", "failed"),
+}
+"""By tone: the letter of a cell, and what it stands for."""
+
+
+def limits_of(row: ConfigurationRow) -> tuple[str, ...]:
+    """The tones of what limits a measured row; both of two that cannot be separated."""
+    names = row.bound.candidates if row.bound and row.bound.cause == "either" else ()
+    return names or (tone(row) if tone(row) in LETTERS else "inconclusive",)
+
+
+def letters_of(row: ConfigurationRow) -> str:
+    """`F`, or `S/C`."""
+    return "/".join(LETTERS[name][0] for name in limits_of(row))
+
+
 def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
     """The speed-up if `resource` were free; None where that is not known."""
     speedup: Speedup | None = getattr(row.verdict.speedups, resource) if row.verdict else None
