@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from loaderprobe.analyze.plan.demand import cores_of, demand
 from loaderprobe.analyze.plan.from_sweep import cold_and_fastest, workload_of
-from loaderprobe.analyze.plan.plan import UTILIZATION, USE
+from loaderprobe.analyze.plan.plan import USE, UTILIZATION
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import Workload

@@ -21,9 +21,11 @@ NOUNS = {
     "wait": "other waits",
     "copy": "copies to the device",
     "host": "the host",
-    "balanced": "nothing alone (balanced)",
+    "balanced": "several resources alike",
 }
 _MOST_CLAUSES = 3
+_NEAR = 0.5
+"""From this share of the ceiling on, how many times more there is says little."""
 
 
 def answers(report: Report) -> tuple[str, ...]:
@@ -53,37 +55,40 @@ def _of_group(group: Group, report: Report) -> str:
         return f"On {group.short}, no configuration is conclusive."
     if group.cpu and {families(row) for row in rows} == {("compute",)}:
         return f"On this CPU, training itself is the limit, at {_rates(rows)} images/s: nothing follows for a GPU."
-    return f"On {group.short}, {'; '.join(_clauses(rows, group))}{_reach(rows)}{_busy(rows, report)}."
+    nothing = ": nothing follows for a GPU" if group.cpu else _reach(rows) + _busy(rows, report)
+    return f"On {group.short}, {'; '.join(_clauses(rows, group))}{_where(rows, group)}{nothing}."
+
+
+def _where(rows: Sequence[ConfigurationRow], group: Group) -> str:
+    """With which numbers of workers the clauses hold; the map has single ones."""
+    if not all(firm(row) for row in measured(group.rows)):
+        return " where conclusive"
+    most = max(row.config.loader.workers for row in rows)
+    return f" up to {counted(most, 'worker')}" if most else " with the serial loader"
 
 
 def _clauses(rows: Sequence[ConfigurationRow], group: Group) -> list[str]:
-    """`256x256 to 1024x768 are limited by JPEG decoding up to 2 workers`; data sets that are alike share a clause."""
+    """`256x256 to 1024x768 are limited by JPEG decoding`; data sets that are alike share a clause."""
     alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name in dict.fromkeys(row.config.resolution for row in rows):
-        alike.setdefault(_signature(name, rows, group), []).append(name)
+        alike.setdefault(_signature(name, rows), []).append(name)
     clauses = []
     for signature, names in list(alike.items())[:_MOST_CLAUSES]:
         verb = "is" if len(names) == 1 else "are"
-        causes = join_words([f"by {noun} {where}" for noun, where in signature])
+        causes = join_words([f"by {noun}{where}" for noun, where in signature])
         clauses.append(f"{joint_name(names, '', group.rows)} {verb} limited {causes}")
     return [*clauses, *(["the map shows the rest"] if len(alike) > _MOST_CLAUSES else [])]
 
 
-def _signature(name: str, rows: Sequence[ConfigurationRow], group: Group) -> tuple[tuple[str, str], ...]:
-    """(noun, with which numbers of workers) of one data set."""
+def _signature(name: str, rows: Sequence[ConfigurationRow]) -> tuple[tuple[str, str], ...]:
+    """(noun, with which numbers of workers) of one data set; of one noun, without the numbers."""
     found: dict[str, list[int]] = {}
     for row in (row for row in rows if row.config.resolution == name):
         noun = join_words([NOUNS.get(name, name) for name in families(row)], "or")
         found.setdefault(noun, []).append(row.config.loader.workers)
     if len(found) == 1:
-        (noun,) = found
-        whole = all(firm(row) for row in measured(group.rows))
-        return ((noun, _up_to(max(row.config.loader.workers for row in rows)) if whole else "wherever conclusive"),)
-    return tuple((noun, f"with {_workers(sorted(set(counts)))}") for noun, counts in found.items())
-
-
-def _up_to(count: int) -> str:
-    return f"up to {counted(count, 'worker')}" if count else "with the serial loader"
+        return tuple((noun, "") for noun in found)
+    return tuple((noun, f" with {_workers(sorted(set(counts)))}") for noun, counts in found.items())
 
 
 def _workers(counts: Sequence[int]) -> str:
@@ -92,8 +97,8 @@ def _workers(counts: Sequence[int]) -> str:
 
 
 def _reach(rows: Sequence[ConfigurationRow]) -> str:
-    shares = [v.accelerator_utilization for row in rows if (v := row.verdict) and row.bound and row.bound.side == "input"]
-    known = sorted(share for share in shares if share is not None)
+    starved = [row.verdict for row in rows if row.verdict and row.verdict.bound.side == "input"]
+    known = sorted(share for verdict in starved if (share := verdict.accelerator_utilization) is not None)
     if not known:
         return ""
     ends = dict.fromkeys(percent(share).removesuffix(" %") for share in (known[0], known[-1]))
@@ -122,10 +127,11 @@ def _storage(report: Report) -> str:
         return "All files were in memory, as asked: nothing follows for storage."
     limited = [row for row in cold if "storage" in families(row)]
     if limited:
-        return f"Storage limits {len(limited)} of {counted(len(cold), 'conclusive configuration')}{_reserve(report, limited)}."
+        whole = counted(len(cold), "conclusive configuration")
+        return f"Storage limits {len(limited)} of {whole}{_reserve(report, limited)}."
     gains = [row.verdict.speedups.storage.value for row in cold if row.verdict and row.verdict.speedups.storage]
-    evidence = f": free, it would make training at most {significant(max(gains))} times as fast" if gains else ""
-    return f"Storage is not the limit{evidence}{_reserve(report, cold)}."
+    most = f": if it cost nothing, training would be at most {significant(max(gains))} times as fast" if gains else ""
+    return f"Storage is not the limit{most}{_reserve(report, cold)}."
 
 
 def _reserve(report: Report, rows: Sequence[ConfigurationRow]) -> str:
@@ -138,10 +144,7 @@ def _reserve(report: Report, rows: Sequence[ConfigurationRow]) -> str:
     if not near:
         return ""
     share, read, ceiling = max(near, key=lambda each: each[0])
-    least = "at least " if ceiling.at_least else ""
-    if share > 0.5:
-        return f"; training read {format_rate(read)}, and the storage alone gave {least}{format_rate(ceiling.read_bytes_per_s)}"
-    return (
-        f"; alone it gave {least}{format_rate(ceiling.read_bytes_per_s)}, {significant(1 / share, 2)} times the "
-        f"{format_rate(read)} that training read"
-    )
+    most = f"{'at least ' if ceiling.at_least else ''}{format_rate(ceiling.read_bytes_per_s)}"
+    if share > _NEAR:
+        return f"; training read {format_rate(read)}, and the storage alone gave {most}"
+    return f"; alone it gave {most}, {significant(1 / share, 2)} times the {format_rate(read)} that training read"

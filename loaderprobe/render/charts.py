@@ -22,12 +22,14 @@ TONES = {
 """By tone of a verdict."""
 READ_COLOR = "#0072B2"
 WIDTH, HEIGHT = 348, 210
-_LEFT, _RIGHT, _TOP, _FLOOR = 46, 340, 34, 168
+_LEFT, _RIGHT, _TOP, _FLOOR = 46, 340, 40, 168
 _BAR, _STEP, _NAME = 20, 30, 70
 """Pixels of a stacked bar, from one to the next, and of its name."""
 _LEAST_LETTER = 12
 """Pixels of the narrowest part of a bar that gets its letter."""
 _WIDEST = 48
+_HIGH = 84
+"""No figure stands higher over its bar than this."""
 _INK = "currentColor"
 _HALO = 'paint-order="stroke" stroke="var(--card)" stroke-width="4" stroke-linejoin="round"'
 """Behind figures, so that no line crosses them."""
@@ -73,6 +75,8 @@ def column_chart(
     # Figures over everything else.
     for place, each in enumerate(columns):
         at = _height(max(each.value, each.high or 0.0), top) - 6
+        # Near the top the ceiling has its label: the figure then stands at the foot of its bar.
+        at = at if at > _HIGH else _FLOOR - 7
         parts.append(_text(_LEFT + slot * (place + 0.5), at, each.text, anchor="middle", bold=True, halo=True))
     parts.append(_text((_LEFT + _RIGHT) / 2, HEIGHT - 8, "workers", anchor="middle"))
     return _svg(title, HEIGHT, parts)
@@ -81,7 +85,7 @@ def column_chart(
 def stacked_chart(
     bars: Sequence[tuple[str, Sequence[float], str]], parts: Sequence[Part], title: str, unit: str, top: float
 ) -> str:
-    """SVG of one horizontal bar for each (name, its parts, text at its end), on a scale to `top`; empty without bars."""
+    """SVG of a horizontal bar for each (name, its parts, text at its end), on a scale to `top`; empty without bars."""
     if not bars or top <= 0:
         return ""
     floor_y = _TOP + _STEP * len(bars)
@@ -115,7 +119,7 @@ def _height(value: float, top: float) -> float:
 
 
 def _grid(unit: str, top: float) -> list[str]:
-    drawn = [_text(4, _TOP - 4, unit)]
+    drawn = [_text(4, _TOP - 9, unit)]
     for tick in ticks(top):
         y = _height(tick, top)
         drawn.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{_RIGHT}"/>')

@@ -11,32 +11,21 @@ from dataclasses import dataclass
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice
 from loaderprobe.render.answer import answers
-from loaderprobe.render.groups import Group, detail_of, groups, measured
+from loaderprobe.render.groups import Group, groups, measured, then_of
 from loaderprobe.render.limit_map import LimitMap, limit_map
+from loaderprobe.render.limits import LETTERS, gain_words, used_words
 from loaderprobe.render.needs import Needs, needs
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import read_words
 from loaderprobe.render.recommend import advised, best_rows
-from loaderprobe.render.wording import (
-    CAUSE_WORDS,
-    MISSING,
-    NEXT,
-    advice_words,
-    factor,
-    main_speedups,
-    option_words,
-    rate,
-    speed,
-    used_words,
-    worth_making,
-)
+from loaderprobe.render.wording import advice_words, option_words, speed, worth_making
 from loaderprobe.units import format_duration, join_words, significant
 
 BEST_HEAD = ("best", "workers", "images/s", "of alone", "MB/s of max", "if free → next limit")
 BEST_RIGHT = frozenset({1, 2, 3, 4})
 BEST_NOTE = (
-    "best: with the workers that are enough. alone: compute without a loader. max: the most that the storage alone gave. "
-    "if free: speed-up of training if that cost nothing."
+    "best: with the workers that are enough. alone: compute without a loader. max: the most that the storage alone "
+    "gave. if free: speed-up of training if that cost nothing."
 )
 ESTIMATED_NOTE = " est.: estimated, not measured."
 CPU_ADVICE = "No GPU trained here. An emulated accelerator shows what this input would feed"
@@ -85,12 +74,14 @@ class FirstPage:
     @property
     def key(self) -> str:
         """The letters of all maps."""
-        found = {letter: words for part in self.devices for letter, words, _ in part.map.legend}
-        return "; ".join(f"{letter} {words}" for letter, words in found.items())
+        seen = {letter for part in self.devices for letter, _, _ in part.map.legend}
+        return "; ".join(f"{letter} {words}" for letter, words in LETTERS.values() if letter in seen)
 
     @property
     def best_note(self) -> str:
-        """What the columns of `BEST_HEAD` are."""
+        """What the columns of `BEST_HEAD` are; empty where there are none."""
+        if not any(part.best for part in self.devices):
+            return ""
         estimated = any("est." in line[-1] for part in self.devices for line in part.best)
         return BEST_NOTE + (ESTIMATED_NOTE if estimated else "")
 
@@ -128,9 +119,9 @@ def _facts(report: Report) -> str:
 
 
 def _part(report: Report, group: Group) -> DevicePart:
-    batches = list(dict.fromkeys(row.config.compute.batch_size for row in group.rows))
-    batch = option_words(group.rows[0].config, "batch_size") if len(batches) == 1 else ""
-    title = ", ".join(part for part in (group.heading, f"alone {group.ceiling}", group.cache, *group.common, batch) if part)
+    batches = {row.config.compute.batch_size for row in group.rows}
+    batch = [option_words(group.rows[0].config, "batch_size")] if len(batches) == 1 else []
+    title = ", ".join((group.heading, f"alone {group.ceiling}", group.cache, *group.common, *batch))
     # What a CPU trains beside an accelerator shows no more than its map does.
     less = group.cpu and any(not other.cpu for other in groups(report))
     return DevicePart(
@@ -142,19 +133,13 @@ def _part(report: Report, group: Group) -> DevicePart:
 
 
 def _best(report: Report, group: Group, row: ConfigurationRow) -> tuple[str, ...]:
-    detail = detail_of(report, row)
-    then = detail.then if detail else {}
-    speedups = [
-        f"{CAUSE_WORDS.get(name, name)} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
-        for name, speedup in main_speedups(row)
-    ]
     return (
         row.config.resolution,
         str(row.config.loader.workers or "serial"),
         speed(row),
         used_words(row, beside_rate=not group.emulated),
         read_words(report, row),
-        "; ".join(speedups) or MISSING,
+        gain_words(row, then_of(report, row)),
     )
 
 
@@ -176,15 +161,13 @@ def _changes(report: Report) -> tuple[Change, ...]:
 
 def _cores(report: Report, group: Group) -> list[Change]:
     full = [row.config.resolution for row in best_rows(report, group) if row.bound and row.bound.cause == "cpu"]
-    known = [
-        each for each in report.outlooks if each.compute == group.compute and each.data in full and each.cores is not None
-    ]
-    if not known:
+    mine = [each for each in report.outlooks if each.compute == group.compute and each.data in full]
+    values = sorted(each.cores for each in mine if each.cores is not None)
+    if not values:
         return []
-    values = sorted(each.cores or 0.0 for each in known)
-    ends = " to ".join(dict.fromkeys(rate(value) if value >= 1000 else significant(value, 2) for value in (values[0], values[-1])))
+    ends = " to ".join(dict.fromkeys(significant(value, 2) for value in (values[0], values[-1])))
     have = report.summary.environment.cores_available
-    return [Change(text=f"more cores: one {known[0].accelerator} needs {ends} (estimated), this machine has {have:g}")]
+    return [Change(text=f"more cores: one {mine[0].accelerator} needs {ends} (estimated), this machine has {have:g}")]
 
 
 def change_of(labels: str, advice: Sequence[Advice]) -> Change:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
+from loaderprobe.records.verdict import Bottleneck
 from loaderprobe.render.wording import differing, label, option_words, rate, unusual
 
 
@@ -127,6 +128,12 @@ def full_label(row: ConfigurationRow, report: Report) -> str:
 def measured(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
     """The rows that have figures."""
     return [row for row in rows if row.status == "measured"]
+
+
+def then_of(report: Report, row: ConfigurationRow) -> Mapping[str, Bottleneck]:
+    """By resource: what limits training of a row once that is free."""
+    detail = detail_of(report, row)
+    return detail.then if detail else {}
 
 
 def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.render.groups import Group
-from loaderprobe.render.wording import LETTERS, MISSING, letters_of, limits_of, speed, tone, variation
+from loaderprobe.render.limits import LETTERS, letters_of, limits_of
+from loaderprobe.render.wording import MISSING, speed, tone, variation
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapCell:

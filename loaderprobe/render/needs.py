@@ -36,8 +36,8 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
     missing = dict.fromkeys(each.missing for each in some if each.missing)
     reason = f" No rate of this storage: {'; '.join(missing)}." if missing else ""
     return Needs(
-        title=f"Storage for {first.accelerator} at {percent(first.utilization)} of {rate(first.images_per_s)} images/s, "
-        f"cold{f' ({first.source})' if first.specified else ''}",
+        title=f"Storage for {first.accelerator} at {percent(first.utilization)} of {rate(first.images_per_s)} "
+        f"images/s, cold{f' ({first.source})' if first.specified else ''}",
         head=("data", f"{counts[0]} needs", *counts[1:], "storage here", "feeds", "cores each"),
         lines=tuple(_line(each) for each in some),
         note=f"feeds: at {percent(first.use)} of its rate. cores: estimated; {cores:g} here.{assumed}{reason} "

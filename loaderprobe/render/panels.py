@@ -1,4 +1,4 @@
-"""The charts of a report: rates against workers, where worker time goes, reads against the storage; each with a table."""
+"""The charts of a report, each with a table: rates, where worker time goes, reads beside what the storage gives."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from loaderprobe.records.verdict import WorkerTime
 from loaderprobe.render.charts import READ_COLOR, TONES, Column, Part, column_chart, stacked_chart
 from loaderprobe.render.groups import Group, groups, measured
 from loaderprobe.render.limit_map import line_of
+from loaderprobe.render.limits import letters_of, used_words
 from loaderprobe.render.reads import best_ceiling, read_rate
 from loaderprobe.render.wording import (
     MISSING,
     bound_words,
     figure,
     interval,
-    letters_of,
     loading,
     megabytes_per_s,
     percent,
@@ -142,10 +142,9 @@ def _rates(name: str, rows: Sequence[ConfigurationRow], group: Group, top: float
     return Figure(
         title=title,
         svg=column_chart(columns, title, "images/s", top, ceiling),
-        head=("workers", "images/s", "compute alone", "limit"),
+        head=("workers", "images/s", "of compute alone", "limit"),
         lines=tuple(
-            (_count(row), interval(speed), figure(row.verdict and row.verdict.rates_images_per_s.compute), bound_words(row))
-            for row, speed in known
+            (_count(row), interval(speed), used_words(row, beside_rate=True), bound_words(row)) for row, speed in known
         ),
         note=_note(rows, "images/s"),
     )
@@ -203,13 +202,14 @@ def _most_read(report: Report, row: ConfigurationRow) -> float:
 def _reads(report: Report, name: str, rows: Sequence[ConfigurationRow], top: float) -> Figure:
     known = [(row, read) for row in measured(rows) if (read := read_rate(row)) is not None]
     columns = [
-        Column(workers=_count(row), value=read / 1e6, text=megabytes_per_s(read), color=READ_COLOR) for row, read in known
+        Column(workers=_count(row), value=read / 1e6, text=megabytes_per_s(read), color=READ_COLOR)
+        for row, read in known
     ]
     best = best_ceiling(report, rows[0])
     least = ">= " if best and best.at_least else ""
     ceiling, title = None, name
+    most = f"{least}{megabytes_per_s(best.read_bytes_per_s)}" if best else MISSING
     if best:
-        most = f"{least}{megabytes_per_s(best.read_bytes_per_s)}"
         ceiling = (best.read_bytes_per_s / 1e6, f"storage alone: {most} ({best.readers} readers)")
     if known:
         read = max(read for _, read in known)
@@ -219,10 +219,7 @@ def _reads(report: Report, name: str, rows: Sequence[ConfigurationRow], top: flo
         title=title,
         svg=column_chart(columns, title, "MB/s read from storage", top, ceiling),
         head=("workers", "MB/s", "storage alone, MB/s"),
-        lines=tuple(
-            (_count(row), megabytes_per_s(read), f"{least}{megabytes_per_s(best.read_bytes_per_s)}" if best else MISSING)
-            for row, read in known
-        ),
+        lines=tuple((_count(row), megabytes_per_s(read), most) for row, read in known),
         note=_note(rows, "disk_read_bytes_per_s"),
     )
 

@@ -1,4 +1,4 @@
-"""The steps of training as a timeline, where no profiler recorded kernels: serial, few and many workers side by side."""
+"""The steps of training as a timeline, where no profiler ran: serial, few and many workers side by side."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from loaderprobe.render.first_page import (
     BEST_RIGHT,
     DevicePart,
     FirstPage,
-    first_page,
     change_of,
+    first_page,
 )
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
@@ -82,7 +82,7 @@ class TerminalReport:
             if part.best:
                 page.add(_best(part))
         if first.key:
-            page.paragraph(f"{first.key}. {first.best_note}", style="dim")
+            page.paragraph(f"{first.key}. {first.best_note}".rstrip(), style="dim")
         self._do_next(page, first)
         for each in first.needs:
             page.gap()
@@ -120,13 +120,14 @@ class TerminalReport:
 
 
 def _of_group(first: FirstPage, report: Report, group: Group) -> list[tuple[str, str]]:
+    device = f", {group.device}" if len(first.devices) > 1 else ""
     more = [
         (f"Advice for {labels}", change_of(labels, advice).words.removesuffix(f" (for {labels})"))
         for labels, advice in advised(report, group)
         if worth_making(advice[0]) and change_of(labels, advice) not in first.changes
     ]
     return [
-        *sentences([row for row in group.rows if not firm(row)]),
+        *((f"{labels}{device}", words) for labels, words in sentences([row for row in group.rows if not firm(row)])),
         *((f"GPU of {subject}", words) for subject, words in profiled(group)),
         *(more[:_MOST_ADVICE] if not group.cpu else []),
     ]
@@ -171,12 +172,9 @@ def _needs(found: Needs) -> RenderableType:
 
 def _best(part: DevicePart) -> RenderableType:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
-    last = len(BEST_HEAD) - 1
     for place, head in enumerate(BEST_HEAD):
         right = place in BEST_RIGHT
-        table.add_column(
-            head, justify="right" if right else "left", overflow="fold", no_wrap=right, min_width=20 if place == last else None
-        )
+        table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for line in part.best:
         table.add_row(*(Text(visible(cell)) for cell in line))
     return Padding(table, (0, 0, 0, 2))

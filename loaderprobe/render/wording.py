@@ -29,15 +29,6 @@ LIMIT = {
 """What limits training after a change."""
 
 
-CAUSE_WORDS = {"preprocessing": "decoding"}
-"""Short words of the first page, where they differ from the name of the resource."""
-NEXT = {
-    "storage": "storage", "preprocessing": "decoding", "cores": "CPU cores", "transport": "transport",
-    "compute": "compute",
-}  # fmt: skip
-"""What limits next, in short."""
-
-
 OPTION_WORDS: dict[str, str | tuple[str, str]] = {
     "batch_size": "batch {}",
     "prefetch_factor": "prefetch {}",
@@ -127,35 +118,6 @@ def tone(row: ConfigurationRow) -> str:
     if row.bound.cause == "either":
         return "either"
     return row.bound.cause if row.bound.side == "input" or row.bound.cause == "host" else row.bound.side
-
-
-LETTERS = {
-    "compute": ("C", "compute"),
-    "storage": ("S", "storage"),
-    "preprocessing": ("D", "decoding, cores free"),
-    "cpu": ("F", "decoding, cores full"),
-    "transport": ("T", "transport"),
-    "network": ("N", "network"),
-    "lock": ("L", "a lock"),
-    "wait": ("W", "other waits"),
-    "copy": ("P", "copies to the device"),
-    "host": ("H", "the host"),
-    "balanced": ("B", "balanced"),
-    "inconclusive": ("?", "inconclusive"),
-    "failed": ("x", "failed"),
-}
-"""By tone: the letter of a cell, and what it stands for."""
-
-
-def limits_of(row: ConfigurationRow) -> tuple[str, ...]:
-    """The tones of what limits a measured row; both of two that cannot be separated."""
-    names = row.bound.candidates if row.bound and row.bound.cause == "either" else ()
-    return names or (tone(row) if tone(row) in LETTERS else "inconclusive",)
-
-
-def letters_of(row: ConfigurationRow) -> str:
-    """`F`, or `S/C`."""
-    return "/".join(LETTERS[name][0] for name in limits_of(row))
 
 
 def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
@@ -284,21 +246,6 @@ def percent(fraction: float | None) -> str:
     if fraction is None:
         return MISSING
     return f"{significant(fraction * 100, 2 if abs(fraction) < 0.995 else 3)} %"
-
-
-ABOUT_ALL = 1.1
-"""Training cannot outrun compute alone: up to this share of it, more than all of it is noise."""
-
-
-def used_words(row: ConfigurationRow, *, beside_rate: bool) -> str:
-    """`39 %` of what compute alone does, or `98 % of 6.05`; `~100 %` where noise makes it more."""
-    verdict = row.verdict
-    if verdict is None or verdict.accelerator_utilization is None:
-        return MISSING
-    share = verdict.accelerator_utilization
-    words = "~100 %" if 1.005 <= share <= ABOUT_ALL else percent(share)
-    alone = verdict.rates_images_per_s.compute
-    return f"{words} of {rate(alone)}" if beside_rate and alone else words
 
 
 def megabytes_per_s(rate: float | None) -> str:
