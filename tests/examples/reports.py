@@ -28,7 +28,6 @@ from loaderprobe.testing.machine import example_environment
 from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, Case
 from tests.examples.verdicts import forecasts_of, verdict_of
 
-
 SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"
 
 
