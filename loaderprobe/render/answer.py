@@ -24,6 +24,8 @@ NOUNS = {
     "balanced": "several resources alike",
 }
 _MOST_CLAUSES = 3
+_LITTLE = 1.25
+"""A resource whose speed-up is larger is the next to look at."""
 _NEAR = 0.5
 """From this share of the ceiling on, how many times more there is says little."""
 
@@ -131,7 +133,8 @@ def _storage(report: Report) -> str:
         return f"Storage limits {len(limited)} of {whole}{_reserve(report, limited)}."
     gains = [row.verdict.speedups.storage.value for row in cold if row.verdict and row.verdict.speedups.storage]
     most = f": if it cost nothing, training would be at most {significant(max(gains))} times as fast" if gains else ""
-    return f"Storage is not the limit{most}{_reserve(report, cold)}."
+    first = "the first limit" if gains and max(gains) > _LITTLE else "the limit"
+    return f"Storage is not {first}{most}{_reserve(report, cold)}."
 
 
 def _reserve(report: Report, rows: Sequence[ConfigurationRow]) -> str:
