@@ -42,7 +42,7 @@ def firm(row: ConfigurationRow) -> bool:
 
 
 def families(row: ConfigurationRow) -> tuple[str, ...]:
-    """What limits a row, as nouns of the answer; two where they cannot be told apart."""
+    """What limits a row, as nouns of the answer; two where they cannot be separated."""
     if row.bound is None:
         return ()
     names = row.bound.candidates if row.bound.cause == "either" else (row.bound.cause,)

@@ -18,7 +18,7 @@ class MapCell:
     speed: str
     """Images/s with half the 95 % interval; a dash where there is none."""
     letters: str
-    """What limits; both of two that cannot be told apart; empty for what was skipped."""
+    """What limits; both of two that cannot be separated; empty for what was skipped."""
     tone: str
     words: str
     """What limits, for those who hear the page."""
