@@ -138,4 +138,5 @@ def then_of(report: Report, row: ConfigurationRow) -> Mapping[str, Bottleneck]:
 
 def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
     """What the report draws for a row; None when the row was not measured."""
-    return next((detail for detail in report.details if detail.key == row.key), None)
+    key = row.key
+    return next((detail for detail in report.details if detail.key == key), None)
