@@ -22,7 +22,8 @@ HOW_TO_READ = (
     "resource with the largest speed-up is the limit. If no speed-up reaches 5 %, the configuration is balanced. If "
     "two speed-ups are about the same, both resources are named. If training differs from its prediction by more "
     "than the noise band, the verdict is inconclusive. Measured: the loader ran with that resource free. Estimated "
-    "(est.): computed from what the workers spent their time on."
+    "(est.): computed from what the workers spent their time on. Serial: num_workers=0, the training thread loads. "
+    "Cold: files come from storage, not from memory. Knee: the fewest workers that are enough."
 )
 
 EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
