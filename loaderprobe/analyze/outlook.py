@@ -67,17 +67,17 @@ def _outlook(
         workload = workload_of(measurement, row.verdict, files, ceiling, other)
     except BadValue:
         return None
-    one = demand(workload, UTILIZATION)
+    one, specified = demand(workload, UTILIZATION), workload.rate.label == "given"
     cores = cores_of(workload, UTILIZATION)
     supply = _supply(workload)
     missing = next((each.reason for each in workload.refused if each.name == "measured storage"), "")
     return Outlook(
         data=row.config.resolution,
         compute=row.config.compute.name,
-        accelerator=workload.accelerator,
+        accelerator=workload.accelerator if specified else measurement.compute.device,
         images_per_s=workload.rate.value,
         source=workload.rate.source,
-        specified=workload.rate.label == "given",
+        specified=specified,
         utilization=UTILIZATION,
         use=USE,
         needs=tuple(

@@ -70,11 +70,10 @@ def build_report(
             details.append(_detail(result, *found))
         elif not isinstance(result, Measurement):
             rows.append(_unmeasured_row(config, result))
-    run = _run_info(name, created_utc, command, files, [result for _, result in results], damaged)
     summary = Summary(
         schema=SUMMARY_SCHEMA,
         schema_version=SUMMARY_VERSION,
-        run=run,
+        run=_run_info(name, created_utc, command, files, [result for _, result in results], damaged),
         environment=environment,
         configurations=tuple(rows),
         knees=knees,

@@ -36,6 +36,7 @@ class Outlook:
     compute: str
     """Name of the compute of the configurations that it follows from."""
     accelerator: str
+    """Its name, or that of the device that was measured."""
     images_per_s: float
     """Of one accelerator alone."""
     source: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.report import ConfigurationRow, Report
@@ -86,6 +87,20 @@ def _context(report: Report) -> dict[str, Any]:
         "groups": found,
         "knees": lambda group: recommend.knees(report, group),
         "advised": lambda group: recommend.advised(report, group),
+        **_drawn(report, found),
+        "details": {detail.key: detail for detail in report.details},
+        "missing": overview.missing(report),
+        "notes": overview.notes(report),
+        "machine": overview.environment_facts(report),
+        "how_to_read": overview.HOW_TO_READ,
+        # The only text that is not escaped: SVG, in which its makers escaped what came from outside.
+        "inline": lambda svg: Markup(_inlined(svg)),
+    }
+
+
+def _drawn(report: Report, found: Sequence[groups.Group]) -> dict[str, Any]:
+    """The charts, and the colours of their legends."""
+    return {
         "panels": {
             "rates": panels.rate_panels(report),
             "workers": panels.worker_panels(report),
@@ -96,13 +111,6 @@ def _context(report: Report) -> dict[str, Any]:
         "step_lines": [each for group in found for each in steps.step_lines(report, group)],
         "kernels": timeline.KERNELS,
         "shades": timeline.SHADES,
-        "details": {detail.key: detail for detail in report.details},
-        "missing": overview.missing(report),
-        "notes": overview.notes(report),
-        "machine": overview.environment_facts(report),
-        "how_to_read": overview.HOW_TO_READ,
-        # The only text that is not escaped: SVG, in which its makers escaped what came from outside.
-        "inline": lambda svg: Markup(_inlined(svg)),
     }
 
 

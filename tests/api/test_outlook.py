@@ -69,3 +69,17 @@ def test_a_cpu_is_no_accelerator_to_plan_for(run: RunDirectory) -> None:
     assert (found.accelerator, found.compute, found.specified) == (REFERENCE, "cpu", True)
     assert found.needs[0].files_per_s == pytest.approx(0.9 * 2000)
     assert of_a_cpu(run, {}) == ()
+
+
+def test_a_measured_device_has_its_own_name(run: RunDirectory) -> None:
+    """An accelerator that was measured is called what the machine calls it; its rate is that of compute alone."""
+    rows = [row for row in loaderprobe.load(run.path).report().summary.configurations if row.verdict][-1:]
+    result = run.result(rows[0].key)
+    assert isinstance(result, Measurement)
+    real = replace(result.compute, specified_images_per_s=None, device="NVIDIA H100 80GB HBM3")
+    alone = [replace(each, mode="resident", first_batch=-1) for each in result.segments if each.activity == "train"]
+    measured = replace(result, compute=real, segments=(*result.segments, *alone))
+    found = outlooks(rows, {rows[0].key: measured}, [SMALL_FILES], {}, {})
+    ((name, specified),) = [(each.accelerator, each.specified) for each in found]
+    assert (name, specified) == ("NVIDIA H100 80GB HBM3", False)
+    assert found[0].supply is None and "not measured" in found[0].missing
