@@ -31,9 +31,15 @@ _NEAR = 0.5
 
 
 def answers(report: Report) -> tuple[str, ...]:
-    """A sentence for each device, then one on storage, which says in as many words that it is not the limit."""
-    found = [words for group in groups(report) if (words := _of_group(group, report))]
-    return (*found, *([_storage(report)] if any(firm(row) for row in report.summary.configurations) else ()))
+    """A sentence for each device, and one on storage, which says in as many words that it is not the limit.
+
+    Storage comes before what a CPU trained beside an accelerator.
+    """
+    found = [(group.cpu, words) for group in groups(report) if (words := _of_group(group, report))]
+    storage = [_storage(report)] if any(firm(row) for row in report.summary.configurations) else []
+    first = [words for cpu, words in found if not cpu]
+    rest = [words for cpu, words in found if cpu]
+    return (*first, *storage, *rest) if first else (*rest, *storage)
 
 
 def firm(row: ConfigurationRow) -> bool:
