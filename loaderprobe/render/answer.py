@@ -135,8 +135,11 @@ def _storage(report: Report) -> str:
         return "All files were in memory, as asked: nothing follows for storage."
     limited = [row for row in cold if "storage" in families(row)]
     if limited:
+        sure = [row for row in limited if families(row) == ("storage",)]
         whole = counted(len(cold), "conclusive configuration")
-        return f"Storage limits {len(limited)} of {whole}{_reserve(report, limited)}."
+        said = f"Storage limits {len(sure)} of {whole}" if sure else f"Storage may limit {len(limited)} of {whole}"
+        more = f", and may limit {len(limited) - len(sure)} more" if sure and len(sure) < len(limited) else ""
+        return f"{said}{more}{_reserve(report, limited)}."
     gains = [row.verdict.speedups.storage.value for row in cold if row.verdict and row.verdict.speedups.storage]
     most = f": if it cost nothing, training would be at most {significant(max(gains))} times as fast" if gains else ""
     first = "the first limit" if gains and max(gains) > _LITTLE else "the limit"

@@ -64,6 +64,14 @@ def test_several_causes_are_listed_with_their_workers() -> None:
     assert storage.startswith("Storage limits 1 of 3 conclusive configurations")
 
 
+def test_storage_that_cannot_be_separated_may_be_the_limit() -> None:
+    """Beside the configurations that it limits for certain, or alone."""
+    unsure = example_row(workers=4, bound=bound("input", "either", ("storage", "preprocessing")))
+    assert "Storage may limit 1 of 1 conclusive" in answers(example_report([unsure]))[-1]
+    both = answers(example_report([limited("storage"), unsure]))[-1]
+    assert "Storage limits 1 of 2 conclusive configurations, and may limit 1 more" in both
+
+
 def test_a_cpu_says_that_nothing_follows_for_a_gpu() -> None:
     """And what to run instead."""
     row = example_row(compute="cpu", emulated=False, bound=bound("compute", "compute"))
