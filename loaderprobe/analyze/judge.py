@@ -42,13 +42,14 @@ def verdict(
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
     trained = segments_of(measurement, found.base, judged_activity(measurement))
     rates = _rates(found, measurement.cores_available)
-    disk = disk_use(measurement, trained, ceiling)
+    images_per_s = training_interval(found.end_to_end, trained, measurement.config.loader.workers)
+    disk = disk_use(measurement, trained, ceiling, images_per_s.value)
     reading = reading or read_window(measurement)
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     gpu = gpu_figures(measurement, trained)
     return Verdict(
-        images_per_s=training_interval(found.end_to_end, trained, measurement.config.loader.workers),
+        images_per_s=images_per_s,
         rates_images_per_s=rates,
         speedups=Speedups(**{field.name: found.speedups.get(field.name) for field in fields(Speedups)}),
         predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,
@@ -66,7 +67,7 @@ def verdict(
             measurement, found, disk, _shares(wait, utilization), checked_against_rates(reading.window, utilization)
         ),
         advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
-        step_time=step_time(trained),
+        step_time=step_time(trained, images_per_s.value),
         worker_time=found.cost.per_image() if found.cost else None,
         files_were=files_were(measurement),
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,

@@ -12,6 +12,9 @@ from loaderprobe.analyze.forecast.groups import Known, recommend_groups
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.outlook import outlooks
+from loaderprobe.analyze.steps_view import steps_view
+from loaderprobe.analyze.then import next_limits
 from loaderprobe.analyze.verdict.rounds import ablations
 from loaderprobe.errors import MEASURE_AGAIN, LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -64,19 +67,23 @@ def build_report(
         found = judged.get(config.key)
         if isinstance(result, Measurement) and isinstance(found, tuple):
             rows.append(_measured_row(result, *found, recommendations[config.key]))
-            details.append(_detail(result, found[1]))
+            details.append(_detail(result, *found))
         elif not isinstance(result, Measurement):
             rows.append(_unmeasured_row(config, result))
-    run = _run_info(name, created_utc, command, files, [result for _, result in results], damaged)
     summary = Summary(
         schema=SUMMARY_SCHEMA,
         schema_version=SUMMARY_VERSION,
-        run=run,
+        run=_run_info(name, created_utc, command, files, [result for _, result in results], damaged),
         environment=environment,
         configurations=tuple(rows),
         knees=knees,
     )
-    return Report(summary=summary, details=tuple(details))
+    measurements = {config.key: result for config, result in results if isinstance(result, Measurement)}
+    return Report(
+        summary=summary,
+        details=tuple(details),
+        outlooks=outlooks(rows, measurements, files, ceilings, accelerators or {}),
+    )
 
 
 def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
@@ -180,7 +187,7 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 
 
-def _detail(measurement: Measurement, reading: WindowReading) -> Detail:
+def _detail(measurement: Measurement, judged: Verdict, reading: WindowReading) -> Detail:
     return Detail(
         key=measurement.config.key,
         compute_device=measurement.compute.device,
@@ -189,4 +196,6 @@ def _detail(measurement: Measurement, reading: WindowReading) -> Detail:
         notes=measurement.notes,
         ablations=ablations(measurement),
         view=reading.view,
+        steps=None if reading.view else steps_view(measurement),
+        then=next_limits(judged, measurement.config.loader.workers),
     )

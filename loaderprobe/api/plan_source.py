@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
-from loaderprobe.analyze.plan.from_sweep import workload_of
+from loaderprobe.analyze.plan.from_sweep import cold_and_fastest, workload_of
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.api.load import Run, load
@@ -117,7 +117,7 @@ def _choose_row(rows: Sequence[ConfigurationRow], kind: str | None, other: Accel
     else:
         fastest = max(rows, key=_compute_rate).config.compute.name
         rows = [row for row in rows if row.config.compute.name == fastest]
-    return max(rows, key=lambda row: (row.config.cache != "warm", row.images_per_s.value if row.images_per_s else 0.0))
+    return cold_and_fastest(rows)
 
 
 def _compute_rate(row: ConfigurationRow) -> float:

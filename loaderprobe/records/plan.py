@@ -23,7 +23,7 @@ Resource = Literal["bandwidth", "opens", "requests", "client", "nic"]
 """client: what one node gets from this storage. nic: what its network carries."""
 LeverName = Literal["shards", "cache", "half_size", "utilization"]
 UTILIZATION = 0.9
-"""Share of their rate that accelerators shall reach, unless another is asked for."""
+"""Share of their rate that accelerators shall reach, unless another is asked for: the bar of MLPerf Storage."""
 USE = 0.8
 """Share of a storage's limit to be used, unless another is asked for: an assumption."""
 CacheKind = Literal["none", "page", "pinned"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
@@ -10,8 +11,9 @@ from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, TimelineView
+from loaderprobe.records.outlook import Outlook
 from loaderprobe.records.unavailable import Unavailable, reported
-from loaderprobe.records.verdict import Ablations, Advice, Bound, Interval, Verdict
+from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, Interval, Verdict
 
 Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"
@@ -131,6 +133,10 @@ class Detail:
     """Which resources were made free, and why no more."""
     view: TimelineView | None = None
     """The profiler window, to be drawn."""
+    steps: TimelineView | None = None
+    """The steps of the last round on the clocks of device and training thread, to be drawn where there is no window."""
+    then: Mapping[str, Bottleneck] = field(default_factory=dict)
+    """By resource: what limits training once that is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +145,5 @@ class Report:
 
     summary: Summary
     details: tuple[Detail, ...]
+    outlooks: tuple[Outlook, ...] = ()
+    """What accelerators would ask of the machine, one for each data set and device."""

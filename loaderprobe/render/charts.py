@@ -1,276 +1,186 @@
-"""The charts of the report: small multiples as SVG, made by Vega-Lite without a browser.
+"""The charts of the report as SVG: bars over workers under a ceiling, and stacked bars. Written out, since a report of
+200 configurations has hundreds of them and none may need a browser or a script.
 
-Colours are those of Okabe and Ito (2008), which people with any colour vision can tell apart.
+Colours are from those of Okabe and Ito (2008) and of Tol (2021), which people with any colour vision can separate; a
+letter stands beside each, for paper without colour. Ink, lines and paper are those of the page, light or dark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import cycle
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from math import floor, log10
 
-from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.render.groups import measured
-from loaderprobe.render.wording import figure, loading, rate, variation, visible
+from loaderprobe.render.wording import visible
 
-WIDTH = 348
-HEIGHT = 210
-LINE_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-STEP_COLORS = {
-    "waiting for input": "#D55E00",
-    "copy to the device": "#CC79A7",
-    "training step": "#0072B2",
-    "other": "#9A9A9A",
-}
-WORKER_COLORS = {
-    "CPU: decode and augment": "#E69F00",
-    "ready, no core free": "#56B4E9",
-    "waiting: storage": "#D55E00",
-    "waiting: network": "#0072B2",
-    "waiting: lock": "#CC79A7",
-    "waiting: sleep, pipe, memory": "#9A9A9A",
-    "waiting, not attributed": "#D9D9D9",
-}
-_INK = "#3A3F45"
-_GRID = "#E6E8EB"
-_HALO: dict[str, Any] = {"stroke": "#FFFFFF", "strokeWidth": 4, "color": "#FFFFFF", "aria": False}
+TONES = {
+    "compute": "#009E73", "storage": "#882255", "preprocessing": "#E69F00", "cpu": "#C77800", "transport": "#CC79A7",
+    "network": "#0072B2", "lock": "#CC79A7", "wait": "#9A9A9A", "copy": "#CC79A7", "host": "#CC79A7",
+    "either": "#D9C800", "balanced": "#56B4E9", "inconclusive": "#9A9A9A",
+}  # fmt: skip
+"""By tone of a verdict."""
+READ_COLOR = "#0072B2"
+WIDTH, HEIGHT = 348, 210
+_LEFT, _RIGHT, _TOP, _FLOOR = 46, 340, 40, 168
+_BAR, _STEP, _NAME = 20, 30, 70
+"""Pixels of a stacked bar, from one to the next, and of its name."""
+_LEAST_LETTER = 12
+"""Pixels of the narrowest part of a bar that gets its letter."""
+_WIDEST = 48
+_HIGH = 84
+"""No figure stands higher over its bar than this."""
+_INK = "currentColor"
+_HALO = 'paint-order="stroke" stroke="var(--card)" stroke-width="4" stroke-linejoin="round"'
+"""Behind figures, so that no line crosses them."""
 
 
-def line_colors(rows: Sequence[ConfigurationRow]) -> dict[str, str]:
-    """Line name to colour: a line for each cache state, and for each batch size or loader where these vary."""
-    names = dict.fromkeys(_line(row, rows) for row in rows)
-    return dict(zip(names, cycle(LINE_COLORS), strict=False))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One bar of a chart over workers."""
+
+    workers: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    text: str
+    color: str
 
 
-def throughput_chart(
-    rows: Sequence[ConfigurationRow],
-    title: str,
-    colors: dict[str, str],
-    ceiling: tuple[float, str] | None,
-    top: float | None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One kind of stretch within the bars of a stacked chart."""
+
+    letter: str
+    name: str
+    color: str
+    ink: str
+
+
+def column_chart(
+    columns: Sequence[Column], title: str, unit: str, top: float, ceiling: tuple[float, str] | None = None
 ) -> str:
-    """SVG of images/s against workers, with bars for the 95 % interval and the ceiling dashed; empty without data.
+    """SVG of bars over numbers of workers, with intervals and a dashed ceiling with its label; empty without bars.
 
-    `ceiling` is the rate and its label; `top` is the upper end of the scale, shared among charts.
+    `top` is the upper end of the scale, shared among the charts that are compared.
     """
-    values = [
-        {
-            "workers": _workers(row),
-            "line": _line(row, rows),
-            "y": row.images_per_s.value,
-            "low": row.images_per_s.low,
-            "high": row.images_per_s.high,
-            "text": rate(row.images_per_s.value),
-        }
-        for row in measured(rows)
-        if row.images_per_s
-    ]
-    return _lines(values, _order(rows), title, "images/s", colors, ceiling, top)
-
-
-def disk_chart(rows: Sequence[ConfigurationRow], title: str, colors: dict[str, str], top: float | None) -> str:
-    """SVG of the MB/s that the devices under the data read, against workers; empty without data."""
-    values = [
-        {
-            "workers": _workers(row),
-            "line": _line(row, rows),
-            "y": read / 1e6,
-            "low": None,
-            "high": None,
-            "text": figure(read / 1e6),
-        }
-        for row in measured(rows)
-        if row.verdict and (read := row.verdict.disk_read_bytes_per_s) is not None
-    ]
-    return _lines(values, _order(rows), title, "MB/s read from storage", colors, None, top)
-
-
-def step_chart(rows: Sequence[ConfigurationRow], title: str) -> str:
-    """SVG of where the time of one step goes on the training thread, ms a batch, a bar a configuration."""
-
-    def parts(row: ConfigurationRow) -> Sequence[float] | None:
-        if row.verdict is None:
-            return None
-        spent = row.verdict.step_time
-        return spent.wait_s, spent.copy_s, spent.step_s, spent.other_s
-
-    return _bars(rows, parts, STEP_COLORS, title, "ms per batch")
-
-
-def worker_chart(rows: Sequence[ConfigurationRow], title: str) -> str:
-    """SVG of where the time of one image goes in one worker, ms an image, a bar a configuration."""
-
-    def parts(row: ConfigurationRow) -> Sequence[float] | None:
-        spent = row.verdict.worker_time if row.verdict else None
-        if spent is None:
-            return None
-        waits = [spent.waits.get(name, 0.0) for name in ("storage", "network", "lock", "wait")]
-        return spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))
-
-    return _bars(rows, parts, WORKER_COLORS, title, "ms per image in one worker")
-
-
-def _line(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
-    return ", ".join(part for part in (f"{row.config.cache} files", variation(row, among)) if part)
-
-
-def _workers(row: ConfigurationRow) -> str:
-    return str(row.config.loader.workers or "serial")
-
-
-def _order(rows: Sequence[ConfigurationRow]) -> list[str]:
-    """The workers axis: every count that was asked for, measured or not, so that charts line up."""
-    return ["serial" if count == 0 else str(count) for count in sorted({row.config.loader.workers for row in rows})]
-
-
-def _lines(
-    values: list[dict[str, Any]],
-    order: list[str],
-    title: str,
-    unit: str,
-    colors: dict[str, str],
-    ceiling: tuple[float, str] | None,
-    top: float | None,
-) -> str:
-    import altair as alt
-
-    if not values:
+    if not columns or top <= 0:
         return ""
-    _place_figures(values, order, ceiling[0] if ceiling else None, top)
-    x = alt.X("workers:O", sort=order, scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=0, title="workers"))
-    scale = alt.Scale(domain=[0, top], nice=True) if top else alt.Scale(zero=True)
-    y = alt.Y("y:Q", scale=scale, axis=alt.Axis(title=unit, tickCount=4, format="~f"))
-    color = alt.Color("line:N", legend=None, scale=alt.Scale(domain=list(colors), range=list(colors.values())))
-    base = alt.Chart(_data(values)).encode(x=x, color=color)
-    text = base.encode(y=y, text="text:N")
-    layers: list[Any] = [
-        base.mark_line(strokeWidth=2).encode(y=y),
-        base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2="high:Q"),
-        base.mark_point(size=42, filled=True, opacity=1).encode(y=y),
-        # A white edge first, so that lines behind a figure do not cross it.
-        *(
-            text.transform_filter(where).mark_text(dy=dy, fontSize=11, fontWeight=600, **edge)
-            for where, dy in (("datum.place == 'over'", -11), ("datum.place == 'under'", 14))
-            for edge in (_HALO, {})
-        ),
-    ]
+    slot = (_RIGHT - _LEFT) / len(columns)
+    parts = [*_grid(unit, top)]
+    for place, each in enumerate(columns):
+        parts += _column(each, _LEFT + slot * (place + 0.5), min(_WIDEST, slot * 0.62), top)
     if ceiling:
-        layers += _ceiling_layers(*ceiling)
-    return _svg(alt.layer(*layers), title)
+        parts += _ceiling(ceiling[0], ceiling[1], top)
+    # Figures over everything else.
+    for place, each in enumerate(columns):
+        at = _height(max(each.value, each.high or 0.0), top) - 6
+        # Near the top the ceiling has its label: the figure then stands at the foot of its bar.
+        at = at if at > _HIGH else _FLOOR - 7
+        parts.append(_text(_LEFT + slot * (place + 0.5), at, each.text, anchor="middle", bold=True, halo=True))
+    parts.append(_text((_LEFT + _RIGHT) / 2, HEIGHT - 8, "workers", anchor="middle"))
+    return _svg(title, HEIGHT, parts)
 
 
-def _place_figures(
-    values: list[dict[str, Any]], order: Sequence[str], ceiling: float | None, top: float | None
-) -> None:
-    """Set where each point's figure stands: `over`, `under` or nowhere, so that none covers another.
-
-    One line shows all its figures. Of several lines only the right-hand ends do, the highest over its
-    point, the lowest under its own; the table has the rest.
-    """
-    several = len({value["line"] for value in values}) > 1
-    for value in values:
-        # Close under the ceiling no figure fits above the point.
-        crowded = ceiling is not None and value["y"] > 0.7 * ceiling
-        value["place"] = "" if several else "under" if crowded else "over"
-    if several:
-        last = max((value["workers"] for value in values), key=order.index)
-        ends = sorted((value for value in values if value["workers"] == last), key=lambda value: value["y"])
-        scale = top or ends[-1]["y"]
-        ends[-1]["place"] = "over"
-        if len(ends) > 1 and (ends[0]["y"] > 0.2 * scale or ends[-1]["y"] - ends[0]["y"] > 0.2 * scale):
-            ends[0]["place"] = "under" if ends[0]["y"] > 0.2 * scale else "over"
-
-
-def _data(values: list[dict[str, Any]]) -> Any:
-    import altair as alt
-
-    return alt.Data(values=values)  # type: ignore[no-untyped-call]  # altair leaves this one without types
+def stacked_chart(
+    bars: Sequence[tuple[str, Sequence[float], str]], parts: Sequence[Part], title: str, unit: str, top: float
+) -> str:
+    """SVG of a horizontal bar for each (name, its parts, text at its end), on a scale to `top`; empty without bars."""
+    if not bars or top <= 0:
+        return ""
+    floor_y = _TOP + _STEP * len(bars)
+    scale = (_RIGHT - _NAME) / top
+    drawn = [_line(_NAME, _TOP - 4, _NAME, floor_y)]
+    for number, (name, sizes, text) in enumerate(bars):
+        y = _TOP + _STEP * number + (_STEP - _BAR) / 2
+        drawn.append(_text(_NAME - 6, y + 14, name, anchor="end"))
+        drawn += _stack(sizes, parts, y, scale)
+        drawn.append(_text(_NAME + sum(sizes) * scale + 5, y + 14, text, bold=True))
+    for tick in ticks(top):
+        drawn += [
+            _line(_NAME + tick * scale, floor_y, _NAME + tick * scale, floor_y + 4),
+            _text(_NAME + tick * scale, floor_y + 16, f"{tick:g}", anchor="middle"),
+        ]
+    drawn.append(_text(_RIGHT, floor_y + 32, unit, anchor="end"))
+    return _svg(title, floor_y + 40, drawn)
 
 
-def _ceiling_layers(value: float, text: str) -> list[Any]:
-    import altair as alt
+def ticks(top: float) -> tuple[float, ...]:
+    """Round figures from 0 on, up to five."""
+    rough = top / 4
+    power = 10.0 ** floor(log10(rough))
+    step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough * 0.999)
+    return tuple(round(step * number, 12) for number in range(int(top / step) + 1))
 
-    at = alt.Chart(_data([{"y": value, "text": text}]))
+
+def _height(value: float, top: float) -> float:
+    """The y of a value; never above the drawing."""
+    return _FLOOR - min(1.0, value / top) * (_FLOOR - _TOP)
+
+
+def _grid(unit: str, top: float) -> list[str]:
+    drawn = [_text(4, _TOP - 9, unit)]
+    for tick in ticks(top):
+        y = _height(tick, top)
+        drawn.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{_RIGHT}"/>')
+        if y > _TOP + 4:
+            drawn.append(_text(_LEFT - 5, y + 4, f"{tick:g}", anchor="end"))
+    return drawn
+
+
+def _column(each: Column, middle: float, width: float, top: float) -> list[str]:
+    y = _height(each.value, top)
+    height = max(_FLOOR - y, 0.5)
+    drawn = [
+        f'<rect x="{middle - width / 2:.1f}" y="{_FLOOR - height:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        f'fill="{each.color}"/>',
+        _text(middle, _FLOOR + 15, each.workers, anchor="middle"),
+    ]
+    if each.low is not None and each.high is not None and each.high > each.low:
+        low, high = _height(each.low, top), _height(each.high, top)
+        drawn.append(f'<path class="rule" d="M{middle:.1f} {low:.1f}V{high:.1f}m-4 0h8M{middle - 4:.1f} {low:.1f}h8"/>')
+    return drawn
+
+
+def _ceiling(value: float, text: str, top: float) -> list[str]:
+    y = _height(value, top)
     return [
-        at.mark_rule(strokeDash=[5, 4], color=_INK).encode(y="y:Q"),
-        *(
-            at.mark_text(align="left", dx=4, dy=-7, fontSize=11, **{"color": _INK, **edge}).encode(
-                x=alt.value(0), y="y:Q", text="text:N"
-            )
-            for edge in (_HALO, {})
-        ),
+        f'<path class="rule dashed" d="M{_LEFT} {y:.1f}H{_RIGHT}"/>',
+        _text(_LEFT + 4, y - 5, text, halo=True),
     ]
 
 
-def _bars(
-    rows: Sequence[ConfigurationRow],
-    parts: Callable[[ConfigurationRow], Sequence[float] | None],
-    colors: dict[str, str],
-    title: str,
-    unit: str,
+def _stack(sizes: Sequence[float], parts: Sequence[Part], y: float, scale: float) -> list[str]:
+    drawn, x = [], float(_NAME)
+    for part, size in zip(parts, sizes, strict=True):
+        width = size * scale
+        if width >= 0.2:
+            drawn.append(
+                f'<rect class="part" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_BAR}" fill="{part.color}"/>'
+            )
+        if width >= _LEAST_LETTER:
+            drawn.append(_text(x + width / 2, y + 14, part.letter, anchor="middle", bold=True, fill=part.ink))
+        x += width
+    return drawn
+
+
+def _line(x: float, y: float, to_x: float, to_y: float) -> str:
+    return f'<path class="axis" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>'
+
+
+def _text(
+    x: float, y: float, words: str, *, anchor: str = "", bold: bool = False, halo: bool = False, fill: str = _INK
 ) -> str:
-    import altair as alt
+    options = f' text-anchor="{anchor}"' if anchor else ""
+    options += ' font-weight="600"' if bold else ""
+    options += f" {_HALO}" if halo else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}"{options}>{escape(visible(words))}</text>'
 
-    values, totals = [], []
-    for row in measured(rows):
-        spent = parts(row)
-        if spent is None:
-            continue
-        name = _bar_name(row, rows)
-        for position, (part, seconds) in enumerate(zip(colors, spent, strict=True)):
-            values.append({"row": name, "part": part, "ms": seconds * 1e3, "position": position})
-        totals.append({"row": name, "ms": sum(spent) * 1e3, "text": figure(sum(spent) * 1e3)})
-    if not values:
-        return ""
-    order = [str(total["row"]) for total in totals]
-    y = alt.Y("row:N", sort=order, axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=150))
-    most = max(float(str(total["ms"])) for total in totals)
-    x = alt.X(
-        "ms:Q",
-        stack="zero",
-        scale=alt.Scale(domain=[0, most * 1.16], nice=False),
-        axis=alt.Axis(title=unit, tickCount=4, format="~f"),
+
+def _svg(title: str, height: float, drawn: Sequence[str]) -> str:
+    """Hidden from screen readers: a table beside it has its figures."""
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" aria-hidden="true" font-family="sans-serif" font-size="11">'
+        f'<text x="4" y="14" font-size="13" font-weight="600" fill="{_INK}">{escape(visible(title))}</text>'
+        f"{''.join(drawn)}</svg>"
     )
-    color = alt.Color("part:N", legend=None, scale=alt.Scale(domain=list(colors), range=list(colors.values())))
-    bars = (
-        alt.Chart(_data(values))
-        .mark_bar(height={"band": 0.62})
-        .encode(x=x, y=y, color=color, order=alt.Order("position:Q"))
-    )
-    ends = alt.Chart(_data(totals)).mark_text(align="left", dx=5, fontSize=11, fontWeight=600, color=_INK)
-    height = 78 + 30 * len(order)
-    return _svg(alt.layer(bars, ends.encode(x="ms:Q", y=y, text="text:N")), title, height)
-
-
-def _bar_name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
-    several = len({other.config.cache for other in among}) > 1
-    return ", ".join(
-        part for part in (loading(row), row.config.cache if several else "", variation(row, among)) if part
-    )
-
-
-def _svg(chart: Any, title: str, height: int = HEIGHT) -> str:
-    """The chart as an SVG element that scales with the page; text in whatever sans-serif the reader has."""
-    import altair as alt
-    import vl_convert
-
-    font = "sans-serif"
-    styled = (
-        chart.properties(
-            width=WIDTH,
-            height=height,
-            title=alt.Title(visible(title), anchor="start", fontSize=13, fontWeight=600, color=_INK, offset=10),
-            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
-            padding=4,
-            background="transparent",
-        )
-        .configure(font=font)
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=_INK, titleColor=_INK, labelFontSize=11, titleFontSize=11, titleFontWeight="normal",
-            gridColor=_GRID, domainColor="#9AA0A6", tickColor="#9AA0A6",
-        )
-        .configure_axisX(grid=False)
-    )  # fmt: skip
-    svg: str = vl_convert.vegalite_to_svg(styled.to_dict())
-    return svg

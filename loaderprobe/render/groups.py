@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
+from loaderprobe.records.verdict import Bottleneck
 from loaderprobe.render.wording import differing, label, option_words, rate, unusual
 
 
@@ -31,6 +32,19 @@ class Group:
         kind, _, name = self.compute.partition(":")
         synchronous = " (synchronous)" if kind.endswith("-sync") else ""
         return f"emulated accelerator{synchronous}{'' if _is_number(name) else f': {name}'}"
+
+    @property
+    def cpu(self) -> bool:
+        """True where a CPU trains."""
+        return self.rows[0].config.compute.kind == "cpu"
+
+    @property
+    def short(self) -> str:
+        """The device within a sentence: `an emulated mlperf-h100`, `this CPU`."""
+        if self.emulated:
+            name = self.compute.partition(":")[2]
+            return f"an emulated {f'accelerator of {name} images/s' if _is_number(name) else name}"
+        return "this CPU" if self.cpu else self.device
 
     @property
     def ceiling_images_per_s(self) -> float | None:
@@ -78,11 +92,13 @@ def _group_of(row: ConfigurationRow) -> tuple[str, str]:
 
 
 def groups(report: Report) -> tuple[Group, ...]:
-    """The rows by device and cache state, in the order in which each first appears."""
+    """The rows by device and cache state, in the order in which each first appears; CPUs last."""
     found: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in report.summary.configurations:
         found.setdefault(_group_of(row), []).append(row)
-    return tuple(_group(report, tuple(rows)) for rows in found.values())
+    # A CPU that trains shows least: it stands last.
+    order = sorted(found.values(), key=lambda rows: rows[0].config.compute.kind == "cpu")
+    return tuple(_group(report, tuple(rows)) for rows in order)
 
 
 def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:
@@ -114,6 +130,13 @@ def measured(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
     return [row for row in rows if row.status == "measured"]
 
 
+def then_of(report: Report, row: ConfigurationRow) -> Mapping[str, Bottleneck]:
+    """By resource: what limits training of a row once that is free."""
+    detail = detail_of(report, row)
+    return detail.then if detail else {}
+
+
 def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
     """What the report draws for a row; None when the row was not measured."""
-    return next((detail for detail in report.details if detail.key == row.key), None)
+    key = row.key
+    return next((detail for detail in report.details if detail.key == key), None)

@@ -10,10 +10,10 @@ from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.report import Report
 from loaderprobe.render import bandwidth_words, metadata_words
-from loaderprobe.render.groups import full_label, groups
-from loaderprobe.render.overview import EMULATED_NOTE, counts, most_important, without_figures
+from loaderprobe.render.answer import answers
+from loaderprobe.render.groups import groups
+from loaderprobe.render.overview import EMULATED_NOTE, counts, without_figures
 from loaderprobe.render.table import GROUP_HEAD, GROUP_RIGHT, group_cells
-from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import megabytes_per_s, percent, visible
 from loaderprobe.units import significant
 
@@ -22,13 +22,11 @@ _CELL = "padding:.15em .9em .15em 0;border:0;background:none;vertical-align:top;
 
 def run_html(report: Report) -> str:
     """The headline, a table a device and cache state, and what failed."""
-    row = most_important(report)
     parts = [_title(f"loaderprobe: {report.summary.run.name}"), _paragraph(counts(report))]
-    if row and row.bound:
-        parts.append(_paragraph(f"{full_label(row, report)}: {sentence([row.bound])}", bold=True))
+    parts += [_paragraph(each, bold=True) for each in answers(report)]
     for group in groups(report):
         parts += [_paragraph(f"{group.title}; {group.ceiling}", bold=True)]
-        parts += [_table(GROUP_HEAD, group_cells(group), GROUP_RIGHT)]
+        parts += [_table(GROUP_HEAD, group_cells(report, group), GROUP_RIGHT)]
     for title, status in (("Failed", "failed"), ("Skipped", "skipped")):
         for subject, reason in without_figures(report, status):
             parts.append(_paragraph(f"{title}: {subject}: {reason}"))

@@ -12,7 +12,6 @@ from loaderprobe.render.verdict_words import kind_of, sentence
 from loaderprobe.render.wording import (
     counted,
     loading,
-    main_speedups,
     variation,
 )
 from loaderprobe.units import format_bytes, join_words
@@ -23,7 +22,8 @@ HOW_TO_READ = (
     "resource with the largest speed-up is the limit. If no speed-up reaches 5 %, the configuration is balanced. If "
     "two speed-ups are about the same, both resources are named. If training differs from its prediction by more "
     "than the noise band, the verdict is inconclusive. Measured: the loader ran with that resource free. Estimated "
-    "(est.): computed from what the workers spent their time on."
+    "(est.): computed from what the workers spent their time on. Serial: num_workers=0, the training thread loads. "
+    "Cold: files come from storage, not from memory. Knee: the fewest workers that are enough."
 )
 
 EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
@@ -50,21 +50,6 @@ def counts(report: Report) -> str:
     lost = [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
     parts = [found if words else "Nothing was measured.", f"{join_words(lost).capitalize()}." if lost else ""]
     return " ".join(part for part in parts if part)
-
-
-def most_important(report: Report) -> ConfigurationRow | None:
-    """The firm verdict with most to gain, input before compute; any verdict where none is firm."""
-
-    def weight(row: ConfigurationRow) -> tuple[bool, bool, float]:
-        side = row.bound.side if row.bound else ""
-        speedups = main_speedups(row)
-        return (
-            side in ("input", "compute"),
-            side == "input",
-            max((speedup.value for _, speedup in speedups), default=0.0),
-        )
-
-    return max((row for row in report.summary.configurations if row.bound), key=weight, default=None)
 
 
 def sentences(rows: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:

@@ -29,6 +29,11 @@ class Page:
             _environ={},
         )
 
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self._console.width
+
     def gap(self) -> None:
         """An empty line."""
         self._console.print()

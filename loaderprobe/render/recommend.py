@@ -29,18 +29,31 @@ def knees(report: Report, group: Group) -> list[tuple[str, str]]:
     ]
 
 
-def advised(group: Group) -> list[tuple[str, tuple[Advice, ...]]]:
-    """(labels, advice) for the fastest row of each data set, two at most; the same action is given once for all."""
-    fastest: dict[str, ConfigurationRow] = {}
+def best_rows(report: Report, group: Group) -> list[ConfigurationRow]:
+    """Of each data set the row with the workers that are enough, where that was measured; else the fastest."""
+    found: dict[str, ConfigurationRow] = {}
     for row in group.rows:
-        best = fastest.get(row.config.resolution)
-        if row.images_per_s and (
-            best is None or best.images_per_s is None or row.images_per_s.value > best.images_per_s.value
-        ):
-            fastest[row.config.resolution] = row
+        best = found.get(row.config.resolution)
+        if row.images_per_s and (best is None or _better(report, row) > _better(report, best)):
+            found[row.config.resolution] = row
+    return [found[name] for name in dict.fromkeys(row.config.resolution for row in group.rows) if name in found]
+
+
+def _at_knee(report: Report, row: ConfigurationRow) -> bool:
+    """True for the configuration that is the knee of those that differ from it in workers only."""
+    return any(row.key in knee.keys and knee.workers == row.config.loader.workers for knee in report.summary.knees)
+
+
+def _better(report: Report, row: ConfigurationRow) -> tuple[bool, float]:
+    return _at_knee(report, row), row.images_per_s.value if row.images_per_s else 0.0
+
+
+def advised(report: Report, group: Group) -> list[tuple[str, tuple[Advice, ...]]]:
+    """(labels, advice) for the best row of each data set, two at most; the same action is given once for all."""
+    best = best_rows(report, group)
     found: dict[tuple[object, ...], list[tuple[ConfigurationRow, Advice]]] = {}
     for wanted in (True, False):
-        for row in fastest.values():
+        for row in best:
             some = [each for each in row.advice if worth_making(each) == wanted]
             for each in some[:2] if wanted else some:
                 same = (wanted, action_words(each.action), each.command)

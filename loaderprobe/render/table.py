@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from io import StringIO
 
 from loaderprobe.records.report import Report
-from loaderprobe.records.verdict import Advice
 from loaderprobe.render.figures import Cell, flat, shown
+from loaderprobe.render.first_markdown import first_blocks
+from loaderprobe.render.first_page import change_of, first_page
 from loaderprobe.render.gpu import profiled
-from loaderprobe.render.groups import Group, full_label, groups
+from loaderprobe.render.groups import Group, groups, then_of
+from loaderprobe.render.limits import gain_words
 from loaderprobe.render.markdown import escaped as _escaped
 from loaderprobe.render.markdown import pipe_table as _pipe_table
 from loaderprobe.render.overview import (
@@ -20,22 +22,12 @@ from loaderprobe.render.overview import (
     counts,
     environment_facts,
     missing,
-    most_important,
     notes,
     sentences,
     without_figures,
 )
 from loaderprobe.render.recommend import advised, knees
-from loaderprobe.render.verdict_words import sentence
-from loaderprobe.render.wording import (
-    MISSING,
-    advice_words,
-    bound_words,
-    factor,
-    label,
-    main_speedups,
-    speed,
-)
+from loaderprobe.render.wording import MISSING, bound_words, label, speed
 from loaderprobe.units import format_bytes
 
 
@@ -61,14 +53,12 @@ def report_columns(report: Report) -> dict[str, list[Cell]]:
 
 
 class MarkdownReport:
-    """Headline, a table a device and cache state, the sentences, the data, the machine."""
+    """The first page, then every configuration by device and cache state, the data, the machine."""
 
     def render(self, report: Report) -> str:
         """GitHub-flavoured Markdown."""
-        blocks = [f"# loaderprobe: {_escaped(report.summary.run.name)}", _escaped(counts(report))]
-        row = most_important(report)
-        if row and row.bound:
-            blocks.append(f"**{_escaped(full_label(row, report))}:** {_escaped(sentence([row.bound]))}")
+        first = first_page(report)
+        blocks = [f"# {_escaped(first.title)}", _escaped(f"{first.facts} {counts(report)}"), *first_blocks(first)]
         if any(row.emulated for row in report.summary.configurations):
             blocks.append(f"> {EMULATED_NOTE}")
         if any(row.config.compute.kind == "cpu" for row in report.summary.configurations):
@@ -86,13 +76,13 @@ class MarkdownReport:
 
 
 GROUP_HEAD = (
-    "configuration", "images/s", "used", "MB/s", "of max", "input wait", "bound", "speed-up if free",
+    "configuration", "images/s", "used", "MB/s", "of max", "input wait", "bound", "speed-up if free → next limit",
 )  # fmt: skip
 GROUP_RIGHT = range(1, 6)
 """The columns of figures."""
 
 
-def group_cells(group: Group) -> list[list[str]]:
+def group_cells(report: Report, group: Group) -> list[list[str]]:
     """A line a configuration, as long as `GROUP_HEAD`."""
     return [
         [
@@ -103,7 +93,7 @@ def group_cells(group: Group) -> list[list[str]]:
             shown(row, "disk_ceiling_fraction"),
             shown(row, "input_wait_fraction"),
             bound_words(row),
-            ", ".join(f"{name} {factor(speedup)}" for name, speedup in main_speedups(row)) or MISSING,
+            gain_words(row, then_of(report, row)),
         ]
         for row in group.rows
     ]
@@ -113,16 +103,12 @@ def _group_blocks(report: Report, group: Group) -> list[str]:
     return [
         f"## {_escaped(group.title)}",
         f"Compute alone: {group.ceiling}.",
-        _pipe_table(GROUP_HEAD, group_cells(group), right=GROUP_RIGHT),
+        _pipe_table(GROUP_HEAD, group_cells(report, group), right=GROUP_RIGHT),
         *_bullets(sentences(group.rows)),
         *_bullets([(f"Knee of {subject}", words) for subject, words in knees(report, group)]),
         *_bullets([(f"GPU of {subject}", words) for subject, words in profiled(group)]),
-        *_bullets([(f"Advice for {labels}", _advice(advice)) for labels, advice in advised(group)]),
+        *_bullets([(f"Advice for {labels}", change_of("", advice).words) for labels, advice in advised(report, group)]),
     ]
-
-
-def _advice(advice: Sequence[Advice]) -> str:
-    return f"{advice_words(advice)}{f' (type: {advice[0].command})' if advice[0].command else ''}"
 
 
 def _section(title: str, entries: Sequence[tuple[str, str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The report in a terminal: one table for each device and cache state, then the sentences behind it."""
+"""The report in a terminal: the first page, then the best configuration of each data set and what else would help."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.figures import shown
+from loaderprobe.records.report import Report
+from loaderprobe.render.answer import firm
+from loaderprobe.render.first_page import (
+    BEST_HEAD,
+    BEST_RIGHT,
+    DevicePart,
+    FirstPage,
+    change_of,
+    first_page,
+)
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
-from loaderprobe.render.overview import CPU_NOTE, EMULATED_NOTE, counts, missing, notes, sentences, without_figures
+from loaderprobe.render.limit_map import LimitMap, MapCell
+from loaderprobe.render.needs import Needs
+from loaderprobe.render.overview import counts, missing, notes, sentences, without_figures
 from loaderprobe.render.page import Page
-from loaderprobe.render.recommend import advised, knees
-from loaderprobe.render.wording import (
-    MISSING,
-    advice_words,
-    bound_words,
-    counted,
-    factor,
-    main_speedups,
-    named_resources,
-    speed,
-    tone,
-    variation,
-)
-from loaderprobe.units import format_duration
+from loaderprobe.render.recommend import advised
+from loaderprobe.render.wording import MISSING, counted, visible, worth_making
 
 STYLES = {
     "compute": "green",
@@ -46,16 +44,14 @@ STYLES = {
     "skipped": "dim",
 }
 
-_BOUND_COLUMNS = 20
-"""`input: preprocessing` is the longest verdict that fits beside the speed-ups in 80 columns."""
-
-
-_DATA_COLUMNS = 10
-"""A resolution is never folded; a longer name may be."""
-_MOST_ADVICE = 3
-"""Of a group; the report has the rest."""
-_SHOWN = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "disk_ceiling_fraction", "speedups")
+_MOST_ADVICE = 1
+"""Of a group, beside the change on the first screen; the report has the rest."""
+_SHOWN = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups")
 """Fields with a column in the table; the report lists the reasons for all others."""
+_GAP = 2
+"""Blanks between the columns of the map."""
+_DATA_COLUMNS = 18
+"""A name that is no longer is not folded."""
 
 
 class TerminalReport:
@@ -63,37 +59,51 @@ class TerminalReport:
 
     def render(self, report: Report, *, width: int = 80, color: bool = False) -> str:
         """The report as text that ends with a newline; ANSI colours only with `color`."""
-        page = Page(width=width, color=color)
-        self._head(page, report)
-        for group in groups(report):
-            self._group(page, report, group)
+        page, first = Page(width=width, color=color), first_page(report)
+        self._head(page, first, report)
+        self._details(page, first, report)
         self._trouble(page, report)
-        self._footer(page, report)
         return page.text()
 
-    def _head(self, page: Page, report: Report) -> None:
+    def _head(self, page: Page, first: FirstPage, report: Report) -> None:
+        """The first screen."""
+        page.title(first.title)
+        page.paragraph(" ".join(first.answer), style="bold")
+        page.paragraph(counts(report), style="dim")
         run = report.summary.run
-        page.title(f"loaderprobe: {run.name}, measured in {format_duration(run.wall_s)}")
-        page.paragraph(counts(report))
         if not run.complete:
             pending = counted(run.pending, "configuration")
             page.paragraph(f"Not complete: {pending} not measured yet; --resume continues.", style="yellow")
+        for part in first.devices:
+            page.gap()
+            page.paragraph(part.title, style="bold")
+            for table in _map(part.map, page.width):
+                page.add(table)
+            if part.best:
+                page.add(_best(part))
+        if first.key:
+            page.paragraph(f"{first.key}. {first.best_note}".rstrip(), style="dim")
+        self._do_next(page, first)
+        for each in first.needs:
+            page.gap()
+            page.paragraph(each.title, style="bold")
+            page.add(_needs(each))
+            page.paragraph(each.note, style="dim")
+        page.paragraph(first.unknown, style="dim")
 
-    def _group(self, page: Page, report: Report, group: Group) -> None:
-        page.gap()
-        page.paragraph(f"{group.title}; compute alone: {group.ceiling}", style="bold")
-        page.add(_table(group))
-        page.gap()
-        for labels, sentence in sentences(group.rows):
-            page.item(labels, sentence)
-        for subject, words in knees(report, group):
-            page.item(f"Knee of {subject}", words)
-        for subject, words in profiled(group):
-            page.item(f"GPU of {subject}", words)
-        for labels, advice in advised(group)[:_MOST_ADVICE]:
-            page.item(f"Advice for {labels}", advice_words(advice))
-            if advice[0].command:
-                page.command(advice[0].command)
+    def _do_next(self, page: Page, first: FirstPage) -> None:
+        if first.changes:
+            page.heading("Do next")
+        for change in first.changes:
+            page.item(change.words, "")
+
+    def _details(self, page: Page, first: FirstPage, report: Report) -> None:
+        """What is inconclusive and why, what the GPU did, and what else would help."""
+        entries = [entry for group in groups(report) for entry in _of_group(first, report, group)]
+        if entries:
+            page.gap()
+        for subject, text in entries:
+            page.item(subject, text)
 
     def _trouble(self, page: Page, report: Report) -> None:
         sections = (
@@ -108,64 +118,63 @@ class TerminalReport:
             for subject, text in entries:
                 page.item(subject, text)
 
-    def _footer(self, page: Page, report: Report) -> None:
-        rows = report.summary.configurations
-        page.gap()
-        page.paragraph(
-            "used: training over compute alone of the same row. MB/s: read from storage. of max: MB/s over the "
-            "storage's ceiling at this concurrency. speed-up if free: of training, if that resource cost nothing."
-            + _estimated(rows),
-            style="dim",
-        )
-        if any(row.emulated for row in rows):
-            page.paragraph(EMULATED_NOTE, style="dim")
-        if any(row.config.compute.kind == "cpu" for row in rows):
-            page.paragraph(CPU_NOTE, style="dim")
 
-
-def _estimated(rows: tuple[ConfigurationRow, ...]) -> str:
-    estimated = any(speedup.how == "estimated" for row in rows for _, speedup in main_speedups(row))
-    return " est.: estimated, not measured." if estimated else ""
-
-
-def _table(group: Group) -> RenderableType:
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
-    longest = max(len(row.config.resolution) for row in group.rows)
-    table.add_column("\ndata", overflow="fold", min_width=min(longest, _DATA_COLUMNS))
-    table.add_column("\nworkers", justify="right", no_wrap=True)
-    table.add_column("\nimages/s", justify="right", no_wrap=True)
-    table.add_column("\nused", justify="right", no_wrap=True)
-    table.add_column("\nMB/s", justify="right", no_wrap=True)
-    table.add_column("of\nmax", justify="right", no_wrap=True)
-    # A verdict that fits stays on one line, and the speed-ups wrap; only two candidates are too long for that.
-    fits = max(len(bound_words(row)) for row in group.rows) <= _BOUND_COLUMNS
-    table.add_column("\nbound", overflow="fold", no_wrap=fits)
-    table.add_column("speed-up\nif free", overflow="fold")
-    before = ""
-    for row in group.rows:
-        table.add_row(*_cells(row, group, repeated=row.config.resolution == before))
-        before = row.config.resolution
-    return Padding(table, (0, 0, 0, 2))
-
-
-def _cells(row: ConfigurationRow, group: Group, *, repeated: bool) -> list[Text]:
-    style = STYLES.get(tone(row), "")
-    extra = variation(row, group.rows)
-    data = "" if repeated else row.config.resolution
+def _of_group(first: FirstPage, report: Report, group: Group) -> list[tuple[str, str]]:
+    device = f", {group.device}" if len(first.devices) > 1 else ""
+    more = [
+        (f"Advice for {labels}", change_of(labels, advice).words.removesuffix(f" (for {labels})"))
+        for labels, advice in advised(report, group)
+        if worth_making(advice[0]) and change_of(labels, advice) not in first.changes
+    ]
     return [
-        Text("\n".join(part for part in (data, extra) if part)),
-        Text(str(row.config.loader.workers or "serial")),
-        Text(speed(row), style="bold" if row.images_per_s else ""),
-        Text(shown(row, "accelerator_utilization")),
-        Text(shown(row, "disk_read_bytes_per_s")),
-        Text(shown(row, "disk_ceiling_fraction")),
-        Text(bound_words(row), style=style),
-        Text(_speedups(row)),
+        *((f"{labels}{device}", words) for labels, words in sentences([row for row in group.rows if not firm(row)])),
+        *((f"GPU of {subject}", words) for subject, words in profiled(group)),
+        *(more[:_MOST_ADVICE] if not group.cpu else []),
     ]
 
 
-def _speedups(row: ConfigurationRow) -> str:
-    """The speed-ups of what the verdict names, in its order; another resource is named."""
-    named = named_resources(row)
-    shown = [factor(speedup) if name in named else f"{name} {factor(speedup)}" for name, speedup in main_speedups(row)]
-    return ", ".join(shown) or MISSING
+def _map(found: LimitMap, width: int) -> list[RenderableType]:
+    """Rates and letters; as many tables as the width needs."""
+    cells = [cell for _, line in found.lines for cell in line if cell]
+    across = max([len(cell.text) for cell in cells] + [len(name) for name in found.workers]) + _GAP
+    label = min(max(len("workers"), *(len(name) for name, _ in found.lines)), _DATA_COLUMNS)
+    columns = max(1, (width - label - _GAP - 2) // across)
+    return [_map_table(found, first, first + columns) for first in range(0, len(found.workers), columns)]
+
+
+def _map_table(found: LimitMap, first: int, last: int) -> RenderableType:
+    table = Table(box=None, padding=(0, _GAP, 0, 0), header_style="dim", pad_edge=False)
+    longest = max(len(name) for name, _ in found.lines)
+    table.add_column("workers", overflow="fold", no_wrap=longest <= _DATA_COLUMNS, max_width=_DATA_COLUMNS)
+    for name in found.workers[first:last]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, cells in found.lines:
+        table.add_row(Text(visible(name)), *(_map_cell(cell) for cell in cells[first:last]))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _map_cell(cell: MapCell | None) -> Text:
+    if cell is None:
+        return Text("")
+    text = Text(cell.text)
+    text.stylize(STYLES.get(cell.tone, ""), len(cell.text) - len(cell.letters))
+    return text
+
+
+def _needs(found: Needs) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for place, head in enumerate(found.head):
+        table.add_column(head, justify="right" if place else "left", overflow="fold", no_wrap=place > 0)
+    for line in found.lines:
+        table.add_row(*(Text(visible(cell)) for cell in line))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _best(part: DevicePart) -> RenderableType:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
+    for place, head in enumerate(BEST_HEAD):
+        right = place in BEST_RIGHT
+        table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    for line in part.best:
+        table.add_row(*(Text(visible(cell)) for cell in line))
+    return Padding(table, (0, 0, 0, 2))

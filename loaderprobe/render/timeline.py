@@ -70,8 +70,8 @@ def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
     return min(candidates, key=lambda at: sum(abs(a - b) for a, b in zip(shares(at, span_ns), whole, strict=True)))
 
 
-def timeline_chart(view: TimelineView, title: str, length_ns: int) -> str:
-    """SVG of a typical stretch of `length_ns`; blank where the window was over sooner."""
+def timeline_chart(view: TimelineView, title: str, length_ns: int, of: str = "GPU") -> str:
+    """SVG of a typical stretch of `length_ns`; blank where the window was over sooner. `of` names what was busy."""
     begin_ns = typical_begin_ns(view, length_ns)
     columns = {name: _columns(part, begin_ns, length_ns) for name, part in _parts(view).items()}
     known = min(_COLUMNS, round(_COLUMNS * (view.window_ns - begin_ns) / length_ns))
@@ -83,7 +83,7 @@ def timeline_chart(view: TimelineView, title: str, length_ns: int) -> str:
         *_bars(columns),
         *_lane("next()", view.waits, begin_ns, length_ns),
         *_lane("copy", view.copies, begin_ns, length_ns),
-        f'<text x="{_LEFT - 5}" y="{(_TOP + _FLOOR) // 2 + 4}" text-anchor="end" fill="{_INK}">GPU</text>',
+        f'<text x="{_LEFT - 5}" y="{(_TOP + _FLOOR) // 2 + 4}" text-anchor="end" fill="{_INK}">{of}</text>',
         _steps(view, begin_ns, length_ns),
         *_axis(length_ns),
         "</svg>",

@@ -40,7 +40,9 @@ _TEXTS = {
     "files_came_from_memory": "the files came from memory, not from storage",
     "devices_not_visible": "the devices are not visible from here",
     "warm_as_asked": "the files are warm as asked, so nothing is read from storage",
-    "ceiling_not_measured": "the ceiling of the storage was not measured: storage cannot be the limit here",
+    "ceiling_not_measured": (
+        "the ceiling was not measured at this concurrency, only where storage may be the limit and for the most workers"
+    ),
     "ceiling_not_cold": "the reads that measured the ceiling were {files}, not cold",
     "cores_below_ceiling": "the cores cannot read faster than {bytes_per_s}; the storage delivers more",
     "no_gpu_sampled": "no GPU was sampled",

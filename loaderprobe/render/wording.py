@@ -94,10 +94,13 @@ def label(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 
 
 def bound_words(row: ConfigurationRow) -> str:
-    """`compute`, `input: storage`, `storage or compute`, `balanced`, `inconclusive`, `failed`, `skipped`."""
+    """`compute`, `input: decoding, cores full`, `storage or compute`, `balanced`, `inconclusive`, `failed`."""
     if row.bound is None:
         return row.status if row.status != "measured" else MISSING
     return _verdict_words(row.bound)
+
+
+_IN_TABLES = {"cpu": "decoding, cores full", "preprocessing": "decoding, cores free"}
 
 
 def _verdict_words(bound: Bound) -> str:
@@ -106,7 +109,7 @@ def _verdict_words(bound: Bound) -> str:
         return f"input: {words}" if bound.side == "input" else words
     if bound.side in ("balanced", "inconclusive") or bound.cause == bound.side:
         return bound.side
-    return f"{bound.side}: {'CPU cores' if bound.cause == 'cpu' else bound.cause}"
+    return f"{bound.side}: {_IN_TABLES.get(bound.cause, bound.cause)}"
 
 
 def tone(row: ConfigurationRow) -> str:
@@ -170,12 +173,17 @@ def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
     )
     if len(advice) > 1:
         ends = [f"{significant(find(each.speedup for each in advice), 2)}x" for find in (min, max)]
-        return f"{' to '.join(dict.fromkeys(ends))}{tried}{then}"
+        return f"{_doubt(advice)}{' to '.join(dict.fromkeys(ends))}{tried}{then}"
     after = f"{rate(first.after.low)} to {rate(first.after.high)}"
     return (
-        f"{rate(first.before.value)} → {rate(first.after.value)} {sample}/s "
+        f"{_doubt(advice)}{rate(first.before.value)} → {rate(first.after.value)} {sample}/s "
         f"({after}), {significant(first.speedup)}x{tried}{then}"
     )
+
+
+def _doubt(advice: Sequence[Advice]) -> str:
+    """Where the range of a forecast includes that training gets slower, it says so first."""
+    return "not certain, probably " if any(each.after.low < each.before.value for each in advice) else ""
 
 
 def knee_words(knees: Sequence[Knee]) -> str:

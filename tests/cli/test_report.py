@@ -28,8 +28,8 @@ def report(*arguments: object) -> Result:
 def test_every_format_is_printed(run: Path) -> None:
     """A table is the default; each of the others is what its name says; `--json` is short for its format."""
     assert report(run).stdout == report(run, "--format", "table").stdout
-    assert report(run).stdout.startswith("loaderprobe: run, measured in ")
-    assert report(run, "--format", "md").stdout.startswith("# loaderprobe: run\n")
+    assert report(run).stdout.startswith("500x375 (generated) on ext4 (vdb), 2 cores, no GPU, 2026-11-21\n")
+    assert report(run, "--format", "md").stdout.startswith("# 500x375 (generated) on ext4 (vdb), 2 cores, ")
     assert len(list(csv.DictReader(io.StringIO(report(run, "--format", "csv").stdout)))) == 4
     assert report(run, "--format", "html").stdout.lower().startswith("<!doctype html>")
     assert report(run, "--json").stdout == report(run, "--format", "json").stdout

@@ -8,7 +8,9 @@ from typing import Any
 
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.forecast import Knee
+from loaderprobe.records.gaps import TimelineView
 from loaderprobe.records.options import OPTIONS, with_options
+from loaderprobe.records.outlook import Outlook, StorageNeed, StorageSupply
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     SUMMARY_VERSION,
@@ -24,8 +26,10 @@ from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.testing.fakes import example_config
 from loaderprobe.testing.machine import example_environment
-from tests.examples.study import BATCH_SIZE, BYTES, CASES, Case
+from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, Case
 from tests.examples.verdicts import forecasts_of, verdict_of
+
+SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"
 
 
 def _knees(rows: Sequence[ConfigurationRow]) -> tuple[Knee, ...]:
@@ -117,15 +121,60 @@ def _example_rows() -> tuple[ConfigurationRow, ...]:
     return (*rows[:6], skipped, *rows[6:], failed)
 
 
+def outlook_of(row: ConfigurationRow) -> Outlook:
+    """What 1, 8 and 64 of the row's accelerators ask of the made-up disk and machine."""
+    size = BYTES.get(row.config.resolution, 100_000.0)
+    rate = CEILING.get(row.config.compute.name, 1000.0)
+    one = 0.9 * rate * size
+    return Outlook(
+        data=row.config.resolution,
+        compute=row.config.compute.name,
+        accelerator=row.config.compute.name.removeprefix("emulated:"),
+        images_per_s=rate,
+        source=SOURCE,
+        specified=row.emulated,
+        utilization=0.9,
+        use=0.8,
+        needs=tuple(
+            StorageNeed(accelerators=count, read_bytes_per_s=count * one, files_per_s=0.9 * count * rate)
+            for count in (1, 8, 64)
+        ),
+        cores=6.5,
+        supply=StorageSupply(
+            read_bytes_per_s=DISK_BYTES_PER_S, readers=8, at_least=False, feeds=0.8 * DISK_BYTES_PER_S / one
+        ),
+        missing="",
+    )
+
+
+def _outlooks(rows: Sequence[ConfigurationRow]) -> tuple[Outlook, ...]:
+    found = {(row.config.compute.name, row.config.resolution): row for row in rows if row.emulated and row.verdict}
+    return tuple(outlook_of(row) for row in found.values())
+
+
+def _steps() -> TimelineView:
+    """Four steps of 10 ms, of which the device trains for 4 ms and waits for 6."""
+    begins = tuple(10_000_000 * number for number in range(4))
+    waits = tuple((at, at + 6_000_000) for at in begins)
+    return TimelineView(
+        window_ns=40_000_000,
+        step_begin_ns=begins,
+        busy=tuple((at + 6_000_000, at + 10_000_000) for at in begins),
+        gaps={"input": waits},
+        waits=waits,
+        copies=(),
+    )
+
+
 def _detail(row: ConfigurationRow) -> Detail:
     return Detail(
         key=row.key,
         compute_device="emulated accelerator, 1790 images/s" if row.emulated else "AMD EPYC 7B13, 4 threads",
-        compute_source="MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"
-        if row.emulated
-        else "resident batch, measured",
+        compute_source=SOURCE if row.emulated else "resident batch, measured",
         first_batch_s=0.42,
         notes=(),
+        steps=_steps(),
+        then={"storage": "preprocessing", "preprocessing": "compute", "compute": "storage"},
     )
 
 
@@ -170,4 +219,5 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
             knees=_knees(chosen),
         ),
         details=tuple(_detail(row) for row in chosen if row.status == "measured"),
+        outlooks=_outlooks(chosen),
     )

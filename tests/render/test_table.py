@@ -100,4 +100,17 @@ def test_markdown_has_knees_and_advice() -> None:
     text = MarkdownReport().render(example_report())
     assert "- **Knee of 256x256 to 1024x768:** 2 workers, 63.4 to 634 images/s; beyond it, CPU cores" in text
     assert "- **Advice for 500x375 and 1024x768, 2 workers:** keep the files in memory: 2.3x to 2.8x" in text
-    assert "(type: find /data/imagenet-like -type f -exec cat {} + &gt;/dev/null)" in text
+    assert "; try it: find /data/imagenet-like -type f -exec cat {} + &gt;/dev/null" in text
+
+
+def test_markdown_begins_with_the_first_page() -> None:
+    """The answer, the map, what to do next and what accelerators would ask, before any configuration's own line."""
+    text = MarkdownReport().render(example_report())
+    marks = (
+        "Storage limits 3 of 5",
+        "| workers | serial | 2 | 8 |",
+        "## Do next",
+        "## Storage for mlperf-h100",
+        "| configuration |",
+    )
+    assert [text.index(mark) for mark in marks] == sorted(text.index(mark) for mark in marks)

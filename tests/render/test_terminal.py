@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.records.verdict import Bound, Reason
+from loaderprobe.render.first_page import CPU_ADVICE
 from loaderprobe.render.groups import groups
-from loaderprobe.render.overview import EMULATED_NOTE, counts, joint_label, most_important, sentences
+from loaderprobe.render.limits import letters_of
+from loaderprobe.render.overview import counts, joint_label, sentences
 from loaderprobe.render.terminal import TerminalReport
-from loaderprobe.render.verdict_words import heading
-from loaderprobe.render.wording import MISSING, bound_words, interval
+from loaderprobe.render.verdict_words import sentence
+from loaderprobe.render.wording import MISSING, bound_words, interval, speed
 from tests.examples.reports import example_report, example_row, with_changes
 
 
@@ -33,51 +35,55 @@ def test_long_names_do_not_run_over() -> None:
     assert text.count("r") >= 260
 
 
-def test_every_verdict_is_named_and_explained() -> None:
-    """Each configuration's words and its sentence are both there."""
+def test_every_configuration_is_in_the_map() -> None:
+    """With its rate, its interval and the letter of what limits it; what failed or was skipped has its reason."""
     report = example_report()
     text = TerminalReport().render(report)
     for row in report.summary.configurations:
-        assert bound_words(row) in flat(text)
-        assert (heading(row.bound) if row.bound else row.reason or "") in flat(text)
-    for group in groups(report):
-        for labels, words in sentences(group.rows):
-            assert f"{labels}: {words}" in flat(text)
+        if row.status == "measured":
+            assert f"{speed(row).replace(' ±', '±')} {letters_of(row)}" in text
+        else:
+            assert row.reason and row.reason in flat(text)
 
 
-def test_verdicts_fit_on_a_line_at_80_columns() -> None:
-    """The common verdicts are not broken over two lines."""
-    lines = TerminalReport().render(example_report()).splitlines()
-    assert any("input: preprocessing" in line for line in lines)
-    assert any("storage or compute" in line for line in lines)
+def test_inconclusive_configurations_are_explained() -> None:
+    """The map shows a question mark, and the reason stands below."""
+    report = example_report()
+    text = flat(TerminalReport().render(report))
+    rows = [row for row in report.summary.configurations if row.bound and row.bound.side == "inconclusive"]
+    assert len(rows) == 2
+    for row in rows:
+        assert sentence([row.bound] if row.bound else [], beside_table=True) in text
 
 
 def test_missing_figure_is_a_dash_with_its_reason() -> None:
-    """A row without disk figures shows a dash there, never 0, and the reason stands once below."""
-    text = TerminalReport().render(example_report())
-    (row,) = [line for line in text.splitlines() if line.strip().startswith("500x375") and "40.2" in line]
-    assert MISSING in row
-    assert " 0 " not in row
+    """A best row without disk figures shows a dash there, never 0, and the reason stands once below."""
+    gone = dict.fromkeys(("disk_read_bytes_per_s", "disk_ceiling_fraction"))
+    unseen = {"disk_read_bytes_per_s": "the device also served another process"}
+    text = TerminalReport().render(example_report([example_row(**gone, unavailable=unseen)]))
+    (line,) = [line for line in text.splitlines() if "storage 2.81x" in line]
+    assert f" {MISSING} " in line and " 0 " not in line
     assert flat(text).count("the device also served another process") == 1
 
 
 def test_emulated_is_marked_and_its_rate_given() -> None:
-    """The heading of an emulated group says so, and says that the rate is specified."""
+    """The heading of an emulated group says so, says that the rate is specified, and what it is stands once."""
     text = flat(TerminalReport().render(example_report()))
-    assert "mlperf-h100, cold files; compute alone: 1786 images/s (specified, not measured)" in text
-    assert EMULATED_NOTE in text
+    assert "Emulated accelerator: mlperf-h100, alone 1786 images/s (specified, not measured), cold" in text
+    assert text.count("0.224 s per batch of 400") == 1
 
 
 def test_measured_device_is_never_called_emulated() -> None:
-    """A report without emulated rows does not use the word."""
+    """A report without emulated rows uses the word for what may be tried next, and for nothing else."""
     rows = [row for row in example_report().summary.configurations if not row.emulated]
-    assert "emulated" not in TerminalReport().render(example_report(rows)).lower()
+    text = flat(TerminalReport().render(example_report(rows)))
+    assert "emulated" not in text.replace(f"{CPU_ADVICE}; try it: --compute emulated:mlperf-h100", "").lower()
 
 
 def test_estimated_speedup_is_marked() -> None:
     """An estimated speed-up carries `est.`, and `est.` is explained."""
     text = flat(TerminalReport().render(example_report()))
-    assert re.search(r"input: storage 2\.29x est\.", text)
+    assert "storage 2.29x est. → decoding" in text
     assert "est.: estimated" in text
 
 
@@ -161,7 +167,7 @@ def test_data_sets_that_follow_each_other_are_named_as_a_range(resolutions: tupl
 
 
 def test_a_sweep_of_twelve_configurations_fits_about_one_screen() -> None:
-    """Table, verdicts, knees, advice and legend of 3 data sets and 4 worker counts take at most 42 lines."""
+    """Answer, map, advice, needs and legend of 3 data sets and 4 worker counts take at most 42 lines."""
     found = example_report().summary.configurations
     kinds = {row.config.resolution: row for row in found if row.emulated and row.bound}
     rows = [with_changes(row, workers=count) for row in kinds.values() for count in (0, 1, 2, 4)]
@@ -186,13 +192,6 @@ def test_counts_add_up() -> None:
     assert sum(rest) == len(report.summary.configurations)
 
 
-def test_most_important_is_firm_input_with_most_to_gain() -> None:
-    """An inconclusive row does not lead; the firm input verdict with the largest speed-up does."""
-    row = most_important(example_report())
-    assert row is not None
-    assert (row.config.resolution, row.config.loader.workers, row.emulated) == ("1024x768", 2, True)
-
-
 def test_either_within_input_keeps_its_side() -> None:
     """Two input candidates leave the side firm, and both are named."""
     reason = Reason(code="speedups_alike", facts={})
@@ -210,9 +209,11 @@ def test_interval_keeps_to_its_decimals() -> None:
 
 
 def test_groups_keep_order_and_lose_nothing() -> None:
-    """Every row is in exactly one group, in its own order."""
-    report = example_report()
-    assert tuple(row for group in groups(report) for row in group.rows) == report.summary.configurations
+    """Every row is in exactly one group, in its own order; what a CPU trained stands last."""
+    rows = example_report().summary.configurations
+    found = groups(example_report())
+    assert [row for group in found for row in group.rows] == sorted(rows, key=lambda row: not row.emulated)
+    assert [group.cpu for group in found] == [False, True]
 
 
 def test_a_given_number_needs_no_name() -> None:
@@ -222,43 +223,15 @@ def test_a_given_number_needs_no_name() -> None:
     assert "specified, not measured" in group.ceiling
 
 
-def test_the_disk_is_compared_with_its_ceiling() -> None:
-    """Beside MB/s stands the share of the storage's ceiling, and its definition stands below."""
-    text = TerminalReport().render(example_report([example_row(disk_ceiling_fraction=0.97)]))
-    assert "97 %" in text and "of max: MB/s over the storage's ceiling" in flat(text)
-
-
-def test_speedups_are_those_of_the_verdict() -> None:
-    """The speed-up of what the verdict names is a bare factor; that of something else names it."""
-    row = example_row()
-    assert row.bound
-    (line,) = [line for line in TerminalReport().render(example_report([row])).splitlines() if "input: storage" in line]
-    assert line.count("storage") == 1 and line.endswith(" 2.81x")
-    balanced = example_row(bound=replace(row.bound, side="balanced", cause="balanced"))
-    assert "storage 2.81x" in " ".join(TerminalReport().render(example_report([balanced])).split())
-
-
-def test_the_knee_and_advice_stand_under_the_table() -> None:
-    """A line for the knee; before, after, range and the limit then for the advice; and what to type, on its own."""
-    lines = TerminalReport().render(example_report()).splitlines()
-    text = flat("\n".join(lines))
-    assert "Knee of 256x256 to 1024x768: 2 workers, 63.4 to 634 images/s; beyond it, CPU cores are the limit." in text
-    assert "Advice for 500x375 and 1024x768, 2 workers: keep the files in memory: 2.3x to 2.8x; then preproc" in text
-    assert "      find /data/imagenet-like -type f -exec cat {} + >/dev/null" in lines
-
-
 def test_advice_for_one_data_set_gives_its_rates() -> None:
-    """Images/s before and after with their range, the speed-up, how it is known, and the limit then."""
+    """Images/s before and after with their range, the speed-up, how it is known, the limit then, and what to type."""
     text = flat(TerminalReport().render(example_report([example_row()])))
     assert "keep the files in memory: 63.4 → 178 images/s (160 to 196), 2.81x, measured; then preproc" in text
-
-
-def test_what_gains_nothing_is_said_once() -> None:
-    """Three data sets that share a sentence share a line."""
-    text = flat(TerminalReport().render(example_report()))
-    assert text.count("A faster accelerator gains nothing until") == 1
+    assert "try it: find /data/imagenet-like -type f -exec cat {} + >/dev/null" in text
 
 
 def test_advice_is_for_the_fastest_row_of_each_data_set() -> None:
     """The serial row's advice is in the page, not here."""
-    assert "Advice for 500x375, serial" not in TerminalReport().render(example_report())
+    text = flat(TerminalReport().render(example_report()))
+    assert "(for 500x375 and 1024x768, 2 workers)" in text
+    assert "500x375, serial)" not in text

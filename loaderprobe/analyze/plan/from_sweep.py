@@ -17,10 +17,16 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.records.plan import Quantity
+from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 
 WIDE = 1.96
 """Standard errors on either side of a mean that hold it with 95 % probability."""
+
+
+def cold_and_fastest(rows: Sequence[ConfigurationRow]) -> ConfigurationRow:
+    """The configuration to plan from: the fastest training, cold if there is one."""
+    return max(rows, key=lambda row: (row.config.cache != "warm", row.images_per_s.value if row.images_per_s else 0.0))
 
 
 def workload_of(

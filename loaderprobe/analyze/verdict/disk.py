@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loaderprobe.analyze.verdict.rates import cold_fraction, segment_seconds, worker_cost
+from loaderprobe.analyze.verdict.rates import cold_fraction, worker_cost
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
 from loaderprobe.records.unavailable import Unavailable, reported
@@ -63,12 +63,17 @@ class DiskUse:
         }
 
 
-def disk_use(measurement: Measurement, segments: Sequence[Segment], ceiling: StorageCeiling | None) -> DiskUse:
-    """The disk's side of some segments of a measurement."""
+def disk_use(
+    measurement: Measurement, segments: Sequence[Segment], ceiling: StorageCeiling | None, images_per_s: float
+) -> DiskUse:
+    """The disk's side of some segments of a measurement that serve so many images/s.
+
+    Reads are those of an image times that rate, so that both figures are of the same round, the median one.
+    """
     readers = max(1, measurement.config.loader.workers)
     cost = worker_cost(measurement.worker_batches, segments)
-    seconds = sum(segment_seconds(segment) for segment in segments)
-    counted = measurement.storage_counts_reads and cost is not None and seconds > 0
+    seconds = cost.images / images_per_s if cost is not None else 0.0
+    counted = measurement.storage_counts_reads and cost is not None
     own = cost.read_bytes if counted and cost is not None else None
     moved = [segment.disk_bytes for segment in segments]
     all_moved = sum(each or 0 for each in moved) if None not in moved else None

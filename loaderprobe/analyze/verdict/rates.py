@@ -209,20 +209,24 @@ def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> floa
     return cost.read_bytes / delivered
 
 
-def step_time(segments: Sequence[Segment]) -> StepTime:
-    """Where a step goes on the training thread: waiting in `next()`, submitting the copy, the step, the rest."""
-    steps = sum(segment.steps for segment in segments)
-    if not steps:
-        return StepTime(wait_s=0.0, copy_s=0.0, step_s=0.0, other_s=0.0)
+def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
+    """Where a step goes on the training thread: waiting in `next()`, submitting the copy, the step, the rest.
+
+    The parts are shares of the time of all steps, and sum to the batch over `images_per_s`, the median of the rounds:
+    a step that lasts long in one round changes no figure.
+    """
     wait = copy = step = total = 0
     for segment in segments:
         wait += sum(segment.ready_ns) - sum(segment.begin_ns)
         copy += sum(segment.copied_ns) - sum(segment.ready_ns)
         step += sum(segment.end_ns) - sum(segment.copied_ns)
         total += segment.closed_ns - segment.begin_ns[0]
+    if not total or not images_per_s:
+        return StepTime(wait_s=0.0, copy_s=0.0, step_s=0.0, other_s=0.0)
+    batch_s = segments[0].batch_size / images_per_s
     return StepTime(
-        wait_s=wait / steps / NS,
-        copy_s=copy / steps / NS,
-        step_s=step / steps / NS,
-        other_s=(total - wait - copy - step) / steps / NS,
+        wait_s=batch_s * wait / total,
+        copy_s=batch_s * copy / total,
+        step_s=batch_s * step / total,
+        other_s=batch_s * (total - wait - copy - step) / total,
     )

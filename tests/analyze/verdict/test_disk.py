@@ -18,6 +18,9 @@ from tests.measure.conftest import Measure, measure_fake
 
 __all__ = ["measure_fake"]
 
+TRAINING = 700.0
+"""Images/s."""
+
 
 @pytest.fixture(scope="module")
 def measurement(measure_fake: Measure) -> Measurement:
@@ -34,7 +37,7 @@ def measurement(measure_fake: Measure) -> Measurement:
 
 def _use(measurement: Measurement, *phases: BandwidthPhase, **changes: Any) -> DiskUse:
     ceiling = StorageCeiling(data=measurement.config.data, phases=phases, **changes) if phases or changes else None
-    return disk_use(measurement, segments_of(measurement, "baseline", "training"), ceiling)
+    return disk_use(measurement, segments_of(measurement, "baseline", "training"), ceiling, TRAINING)
 
 
 def test_the_share_is_of_the_ceiling_at_this_concurrency(measurement: Measurement) -> None:

@@ -1,0 +1,162 @@
+"""The answer of a report in a few sentences: what limits where, and whether storage does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.render.groups import Group, groups, measured
+from loaderprobe.render.overview import joint_name
+from loaderprobe.render.reads import best_ceiling, read_rate
+from loaderprobe.render.wording import counted, percent, rate
+from loaderprobe.units import format_rate, join_words, significant
+
+NOUNS = {
+    "compute": "compute",
+    "storage": "storage",
+    "decoding": "JPEG decoding",
+    "transport": "transport to the training process",
+    "network": "the network",
+    "lock": "a lock",
+    "wait": "other waits",
+    "copy": "copies to the device",
+    "host": "the host",
+    "balanced": "several resources alike",
+}
+_MOST_CLAUSES = 3
+_LITTLE = 1.25
+"""A resource whose speed-up is larger is the next to look at."""
+_NEAR = 0.5
+"""From this share of the ceiling on, how many times more there is says little."""
+
+
+def answers(report: Report) -> tuple[str, ...]:
+    """A sentence for each device, and one on storage, which says in as many words that it is not the limit.
+
+    Storage comes before what a CPU trained beside an accelerator.
+    """
+    found = [(group.cpu, words) for group in groups(report) if (words := _of_group(group, report))]
+    storage = [_storage(report)] if any(firm(row) for row in report.summary.configurations) else []
+    first = [words for cpu, words in found if not cpu]
+    rest = [words for cpu, words in found if cpu]
+    return (*first, *storage, *rest) if first else (*rest, *storage)
+
+
+def firm(row: ConfigurationRow) -> bool:
+    """True for a verdict that names what limits."""
+    return row.bound is not None and "inconclusive" not in (row.bound.side, row.bound.cause)
+
+
+def families(row: ConfigurationRow) -> tuple[str, ...]:
+    """What limits a row, as nouns of the answer; two where they cannot be separated."""
+    if row.bound is None:
+        return ()
+    names = row.bound.candidates if row.bound.cause == "either" else (row.bound.cause,)
+    return tuple("decoding" if name in ("preprocessing", "cpu") else name for name in names)
+
+
+def _of_group(group: Group, report: Report) -> str:
+    rows = [row for row in group.rows if firm(row)]
+    if not measured(group.rows):
+        return ""
+    if not rows:
+        return f"On {group.short}, no configuration is conclusive."
+    if group.cpu and {families(row) for row in rows} == {("compute",)}:
+        return f"On this CPU, training itself is the limit, at {_rates(rows)} images/s: nothing follows for a GPU."
+    nothing = ": nothing follows for a GPU" if group.cpu else _reach(rows) + _busy(rows, report)
+    return f"On {group.short}, {'; '.join(_clauses(rows, group))}{_where(rows, group)}{nothing}."
+
+
+def _where(rows: Sequence[ConfigurationRow], group: Group) -> str:
+    """With which numbers of workers the clauses hold; the map has single ones."""
+    if not all(firm(row) for row in measured(group.rows)):
+        return " where conclusive"
+    most = max(row.config.loader.workers for row in rows)
+    return f" up to {counted(most, 'worker')}" if most else " with the serial loader"
+
+
+def _clauses(rows: Sequence[ConfigurationRow], group: Group) -> list[str]:
+    """`256x256 to 1024x768 are limited by JPEG decoding`; data sets that are alike share a clause."""
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name in dict.fromkeys(row.config.resolution for row in rows):
+        alike.setdefault(_signature(name, rows), []).append(name)
+    clauses = []
+    for signature, names in list(alike.items())[:_MOST_CLAUSES]:
+        verb = "is" if len(names) == 1 else "are"
+        causes = join_words([f"by {noun}{where}" for noun, where in signature])
+        clauses.append(f"{joint_name(names, '', group.rows)} {verb} limited {causes}")
+    return [*clauses, *(["the map shows the rest"] if len(alike) > _MOST_CLAUSES else [])]
+
+
+def _signature(name: str, rows: Sequence[ConfigurationRow]) -> tuple[tuple[str, str], ...]:
+    """(noun, with which numbers of workers) of one data set; of one noun, without the numbers."""
+    found: dict[str, list[int]] = {}
+    for row in (row for row in rows if row.config.resolution == name):
+        noun = join_words([NOUNS.get(name, name) for name in families(row)], "or")
+        found.setdefault(noun, []).append(row.config.loader.workers)
+    if len(found) == 1:
+        return tuple((noun, "") for noun in found)
+    return tuple((noun, f" with {_workers(sorted(set(counts)))}") for noun, counts in found.items())
+
+
+def _workers(counts: Sequence[int]) -> str:
+    words = join_words([str(count) if count else "the serial loader" for count in counts])
+    return words if counts == [0] else f"{words} worker{'s' if counts[-1] > 1 else ''}"
+
+
+def _reach(rows: Sequence[ConfigurationRow]) -> str:
+    starved = [row.verdict for row in rows if row.verdict and row.verdict.bound.side == "input"]
+    known = sorted(share for verdict in starved if (share := verdict.accelerator_utilization) is not None)
+    if not known:
+        return ""
+    ends = dict.fromkeys(percent(share).removesuffix(" %") for share in (known[0], known[-1]))
+    return f": training reaches {' to '.join(ends)} % of what it can take"
+
+
+def _busy(rows: Sequence[ConfigurationRow], report: Report) -> str:
+    counts = [row.config.loader.workers for row in rows if row.bound and row.bound.cause == "cpu"]
+    if not counts:
+        return ""
+    cores = report.summary.environment.cores_available
+    return f", with all {cores:g} cores busy from {counted(min(counts), 'worker')} on"
+
+
+def _rates(rows: Sequence[ConfigurationRow]) -> str:
+    values = sorted(row.images_per_s.value for row in rows if row.images_per_s)
+    return " to ".join(dict.fromkeys(rate(value) for value in (values[0], values[-1])))
+
+
+def _storage(report: Report) -> str:
+    """Whether storage limits, by the ablation first, and what it gives beside what was read."""
+    firmly = [row for row in report.summary.configurations if firm(row)]
+    rows = [row for row in firmly if row.config.compute.kind != "cpu"] or firmly
+    cold = [row for row in rows if row.config.cache != "warm"]
+    if not cold:
+        return "All files were in memory, as asked: nothing follows for storage."
+    limited = [row for row in cold if "storage" in families(row)]
+    if limited:
+        sure = [row for row in limited if families(row) == ("storage",)]
+        whole = counted(len(cold), "conclusive configuration")
+        said = f"Storage limits {len(sure)} of {whole}" if sure else f"Storage may limit {len(limited)} of {whole}"
+        more = f", and may limit {len(limited) - len(sure)} more" if sure and len(sure) < len(limited) else ""
+        return f"{said}{more}{_reserve(report, limited)}."
+    gains = [row.verdict.speedups.storage.value for row in cold if row.verdict and row.verdict.speedups.storage]
+    most = f": if it cost nothing, training would be at most {significant(max(gains))} times as fast" if gains else ""
+    first = "the first limit" if gains and max(gains) > _LITTLE else "the limit"
+    return f"Storage is not {first}{most}{_reserve(report, cold)}."
+
+
+def _reserve(report: Report, rows: Sequence[ConfigurationRow]) -> str:
+    """`; it gave at least 415 MB/s, 14.9 times what training read`: of the row that came nearest to the ceiling."""
+    near = [
+        (read / ceiling.read_bytes_per_s, read, ceiling)
+        for row in rows
+        if (read := read_rate(row)) and (ceiling := best_ceiling(report, row))
+    ]
+    if not near:
+        return ""
+    share, read, ceiling = max(near, key=lambda each: each[0])
+    most = f"{'at least ' if ceiling.at_least else ''}{format_rate(ceiling.read_bytes_per_s)}"
+    if share > _NEAR:
+        return f"; training read {format_rate(read)}, and the storage alone gave {most}"
+    return f"; alone it gave {most}, {significant(1 / share, 2)} times the {format_rate(read)} that training read"

@@ -1,0 +1,68 @@
+"""What limits a configuration, in letters and short words, and what a speed-up gains: how the first page says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.verdict import Bottleneck
+from loaderprobe.render.wording import MISSING, factor, main_speedups, percent, rate, tone
+
+CAUSE_WORDS = {"preprocessing": "decoding"}
+"""Short words of the first page, where they differ from the name of the resource."""
+NEXT = {
+    "storage": "storage", "preprocessing": "decoding", "cores": "CPU cores", "transport": "transport",
+    "compute": "compute",
+}  # fmt: skip
+"""What limits next, in short."""
+LETTERS = {
+    "compute": ("C", "compute"),
+    "storage": ("S", "storage"),
+    "preprocessing": ("D", "decoding (preprocessing), cores free"),
+    "cpu": ("F", "decoding, cores full"),
+    "transport": ("T", "transport"),
+    "network": ("N", "network"),
+    "lock": ("L", "a lock"),
+    "wait": ("W", "other waits"),
+    "copy": ("P", "copies to the device"),
+    "host": ("H", "the host"),
+    "balanced": ("B", "balanced"),
+    "inconclusive": ("?", "inconclusive"),
+    "failed": ("x", "failed"),
+}
+"""By tone: the letter of a cell, and what it stands for."""
+ABOUT_ALL = 1.1
+"""Training cannot outrun compute alone: up to this share of it, more than all of it is noise."""
+
+
+def limits_of(row: ConfigurationRow) -> tuple[str, ...]:
+    """The tones of what limits a measured row; both of two that cannot be separated."""
+    names = row.bound.candidates if row.bound and row.bound.cause == "either" else ()
+    return names or (tone(row) if tone(row) in LETTERS else "inconclusive",)
+
+
+def letters_of(row: ConfigurationRow) -> str:
+    """`F`, or `S/C`."""
+    return "/".join(LETTERS[name][0] for name in limits_of(row))
+
+
+def used_words(row: ConfigurationRow, *, beside_rate: bool) -> str:
+    """`39 %` of what compute alone does, or `98 % of 6.05`; `~100 %` where noise makes it more."""
+    verdict = row.verdict
+    if verdict is None or verdict.accelerator_utilization is None:
+        return MISSING
+    share = verdict.accelerator_utilization
+    words = "~100 %" if 1.005 <= share <= ABOUT_ALL else percent(share)
+    alone = verdict.rates_images_per_s.compute
+    return f"{words} of {rate(alone)}" if beside_rate and alone else words
+
+
+def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
+    """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next; a dash without."""
+    return (
+        ", ".join(
+            f"{CAUSE_WORDS.get(name, name)} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
+            for name, speedup in main_speedups(row)
+        )
+        or MISSING
+    )

@@ -1,0 +1,56 @@
+"""What accelerators would ask of storage and cores, beside what this machine has, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loaderprobe.records.outlook import Outlook
+from loaderprobe.records.report import Report
+from loaderprobe.render.wording import MISSING, percent, rate
+from loaderprobe.units import format_rate, significant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """The needs of accelerators of one kind, a line a data set."""
+
+    title: str
+    head: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    note: str
+
+
+def needs(report: Report) -> tuple[Needs, ...]:
+    """One table for each kind of accelerator."""
+    found: dict[str, list[Outlook]] = {}
+    for each in report.outlooks:
+        found.setdefault(each.compute, []).append(each)
+    return tuple(_needs(some, report.summary.environment.cores_available) for some in found.values())
+
+
+def _needs(some: Sequence[Outlook], cores: float) -> Needs:
+    first = some[0]
+    counts = [str(need.accelerators) for need in first.needs]
+    assumed = "" if first.compute != "cpu" else f" No accelerator ran here: the rate of {first.accelerator} is assumed."
+    missing = dict.fromkeys(each.missing for each in some if each.missing)
+    reason = f" No rate of this storage: {'; '.join(missing)}." if missing else ""
+    return Needs(
+        title=f"Storage for {first.accelerator} at {percent(first.utilization)} of {rate(first.images_per_s)} "
+        f"images/s, cold{f' ({first.source})' if first.specified else ''}",
+        head=("data", f"{counts[0]} needs", *counts[1:], "storage here", "feeds", "cores each"),
+        lines=tuple(_line(each) for each in some),
+        note=f"feeds: at {percent(first.use)} of its rate. cores: estimated; {cores:g} here.{assumed}{reason} "
+        "More: loaderprobe plan",
+    )
+
+
+def _line(each: Outlook) -> tuple[str, ...]:
+    least = ">= " if each.supply and each.supply.at_least else ""
+    return (
+        each.data,
+        *(format_rate(need.read_bytes_per_s) for need in each.needs),
+        f"{least}{format_rate(each.supply.read_bytes_per_s)}" if each.supply else MISSING,
+        f"{least}{significant(each.supply.feeds, 2)}" if each.supply else MISSING,
+        significant(each.cores, 2) if each.cores is not None else MISSING,
+    )

@@ -1,0 +1,70 @@
+"""A figure that appears twice agrees with itself: rate, ms a batch, ms an image, MB/s, kB an image, factor."""
+
+from __future__ import annotations
+
+import pytest
+
+import loaderprobe
+from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.render.panels import per_image, read_panels
+from loaderprobe.render.reads import read_words
+from loaderprobe.render.wording import megabytes_per_s
+from tests.stored import full_run
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return loaderprobe.load(full_run(tmp_path_factory.mktemp("agreement") / "run").path).report()
+
+
+@pytest.fixture(scope="module")
+def rows(report: Report) -> list[ConfigurationRow]:
+    found = [row for row in report.summary.configurations if row.verdict]
+    assert len(found) == 3
+    return found
+
+
+def test_ms_a_batch_is_the_batch_over_the_rate(rows: list[ConfigurationRow]) -> None:
+    """The parts of a step sum to what images/s says of it."""
+    for row in rows:
+        assert row.verdict and row.images_per_s
+        spent = row.verdict.step_time
+        whole = spent.wait_s + spent.copy_s + spent.step_s + spent.other_s
+        assert whole == pytest.approx(row.config.compute.batch_size / row.images_per_s.value)
+
+
+def test_ms_an_image_is_workers_over_the_rate_of_the_loader(rows: list[ConfigurationRow]) -> None:
+    """The parts of a worker's time sum to it."""
+    for row in rows:
+        assert row.verdict and row.verdict.rates_images_per_s.loader
+        parts = per_image(row)
+        assert parts and sum(parts) == pytest.approx(
+            max(row.config.loader.workers, 1) / row.verdict.rates_images_per_s.loader
+        )
+
+
+def test_mb_per_s_is_the_rate_times_kb_an_image(rows: list[ConfigurationRow]) -> None:
+    """With the read-ahead, of files that were cold."""
+    for row in rows:
+        verdict = row.verdict
+        assert verdict and verdict.bytes_per_image and verdict.read_amplification
+        read = verdict.images_per_s.value * verdict.bytes_per_image * verdict.read_amplification
+        assert verdict.disk_read_bytes_per_s == pytest.approx(read)
+
+
+def test_a_factor_is_the_rate_after_over_the_rate_before(rows: list[ConfigurationRow]) -> None:
+    """Of every piece of advice."""
+    advice = [each for row in rows for each in row.advice]
+    assert advice
+    for each in advice:
+        assert each.speedup == pytest.approx(each.after.value / each.before.value)
+
+
+def test_the_table_and_the_chart_read_the_same(report: Report, rows: list[ConfigurationRow]) -> None:
+    """MB/s of the first page and of the chart, and what the storage gives in both."""
+    (panel,) = read_panels(report)
+    (figure,) = panel.figures
+    for row, (_, read, most) in zip(rows, figure.lines, strict=True):
+        assert row.verdict
+        assert read == megabytes_per_s(row.verdict.disk_read_bytes_per_s)
+        assert read_words(report, row) == f"{read} of {most.removeprefix('>= ')}"
