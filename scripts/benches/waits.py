@@ -125,7 +125,7 @@ def options() -> argparse.Namespace:
     found = parser_of_kept(__doc__)
     found.add_argument("--only", default="", help="rows whose name contains this, or one of these: lmdb,bucket16-tar")
     found.add_argument(
-        "--budget", type=float, default=15.0, help="seconds for a diagnosis; 0 measures the truth alone, once"
+        "--budget", type=float, default=30.0, help="seconds for a diagnosis; 0 measures the truth alone, once"
     )
     found.add_argument("--truth", type=Path, help="do not run the plain loops again that were kept in this folder")
     found.add_argument("--list", action="store_true", help="print the names of the rows, and measure nothing")
