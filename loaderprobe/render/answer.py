@@ -8,6 +8,7 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.groups import Group, groups, measured
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import best_ceiling, read_rate
+from loaderprobe.render.recommend import best_rows
 from loaderprobe.render.wording import counted, percent, rate
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -63,16 +64,16 @@ def _of_group(group: Group, report: Report) -> str:
         return f"On {group.short}, no configuration is conclusive."
     if group.cpu and {families(row) for row in rows} == {("compute",)}:
         return f"On this CPU, training itself is the limit, at {_rates(rows)} images/s: nothing follows for a GPU."
-    nothing = ": nothing follows for a GPU" if group.cpu else _reach(rows) + _busy(rows, report)
+    nothing = ": nothing follows for a GPU" if group.cpu else _reach(report, group) + _busy(rows, report)
     return f"On {group.short}, {'; '.join(_clauses(rows, group))}{_where(rows, group)}{nothing}."
 
 
 def _where(rows: Sequence[ConfigurationRow], group: Group) -> str:
     """With which numbers of workers the clauses hold; the map has single ones."""
     if not all(firm(row) for row in measured(group.rows)):
-        return " where conclusive"
-    most = max(row.config.loader.workers for row in rows)
-    return f" up to {counted(most, 'worker')}" if most else " with the serial loader"
+        return " wherever the verdict is conclusive"
+    counts = {row.config.loader.workers for row in rows}
+    return " with every number of workers tried" if counts != {0} else " with the serial loader"
 
 
 def _clauses(rows: Sequence[ConfigurationRow], group: Group) -> list[str]:
@@ -104,21 +105,29 @@ def _workers(counts: Sequence[int]) -> str:
     return words if counts == [0] else f"{words} worker{'s' if counts[-1] > 1 else ''}"
 
 
-def _reach(rows: Sequence[ConfigurationRow]) -> str:
-    starved = [row.verdict for row in rows if row.verdict and row.verdict.bound.side == "input"]
-    known = sorted(share for verdict in starved if (share := verdict.accelerator_utilization) is not None)
+def _reach(report: Report, group: Group) -> str:
+    """How much of the accelerator each data set uses with the workers that are enough for it."""
+    best = [row.verdict for row in best_rows(report, group) if row.verdict]
+    known = sorted(share for verdict in best if (share := verdict.accelerator_utilization) is not None)
     if not known:
         return ""
     ends = dict.fromkeys(percent(share).removesuffix(" %") for share in (known[0], known[-1]))
-    return f": training reaches {' to '.join(ends)} % of what it can take"
+    return f": at best, training reaches {' to '.join(ends)} % of its rate"
 
 
 def _busy(rows: Sequence[ConfigurationRow], report: Report) -> str:
-    counts = [row.config.loader.workers for row in rows if row.bound and row.bound.cause == "cpu"]
-    if not counts:
+    """From how many workers on the cores are full: the least number of each data set."""
+    full: dict[str, list[int]] = {}
+    for row in rows:
+        if row.bound and row.bound.cause == "cpu":
+            full.setdefault(row.config.resolution, []).append(row.config.loader.workers)
+    if not full:
         return ""
+    counts = sorted({min(each) for each in full.values()})
+    ends = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     cores = report.summary.environment.cores_available
-    return f", with all {cores:g} cores busy from {counted(min(counts), 'worker')} on"
+    which = "both" if cores == 2 else f"all {cores:g}"
+    return f", with {which} cores busy from {ends} worker{'s' if counts[-1] > 1 else ''} on"
 
 
 def _rates(rows: Sequence[ConfigurationRow]) -> str:
@@ -147,10 +156,14 @@ def _storage(report: Report) -> str:
 
 
 def _reserve(report: Report, rows: Sequence[ConfigurationRow]) -> str:
-    """`; it gave at least 415 MB/s, 14.9 times what training read`: of the row that came nearest to the ceiling."""
+    """`; alone it gave at least 415 MB/s, 14.9 times what training read`: of the row nearest to the ceiling.
+
+    Of the rows in the table of the best, where there are any, so that the figures are found there.
+    """
+    best = {row.key for group in groups(report) for row in best_rows(report, group)}
     near = [
         (read / ceiling.read_bytes_per_s, read, ceiling)
-        for row in rows
+        for row in [row for row in rows if row.key in best] or rows
         if (read := read_rate(row)) and (ceiling := best_ceiling(report, row))
     ]
     if not near:

@@ -21,11 +21,11 @@ from loaderprobe.render.recommend import advised, best_rows
 from loaderprobe.render.wording import advice_words, option_words, speed, worth_making
 from loaderprobe.units import format_duration, join_words, significant
 
-BEST_HEAD = ("best", "workers", "images/s", "of alone", "MB/s of max", "if free → next limit")
+BEST_HEAD = ("best", "workers", "images/s", "of alone", "MB/s of max", "if free → then limited by")
 BEST_RIGHT = frozenset({1, 2, 3, 4})
 BEST_NOTE = (
-    "best: with the workers that are enough. alone: compute without a loader. max: the most that the storage alone "
-    "gave. if free: speed-up of training if that cost nothing."
+    "best: with the workers that are enough; without ±: one round. alone: compute without a loader. MB/s: read while "
+    "training, of the most that the storage alone gave. if free: speed-up of training if that cost nothing."
 )
 ESTIMATED_NOTE = " est.: estimated, not measured."
 CPU_ADVICE = "No GPU trained here. An emulated accelerator shows what this input would feed"
@@ -160,14 +160,17 @@ def _changes(report: Report) -> tuple[Change, ...]:
 
 
 def _cores(report: Report, group: Group) -> list[Change]:
-    full = [row.config.resolution for row in best_rows(report, group) if row.bound and row.bound.cause == "cpu"]
-    mine = [each for each in report.outlooks if each.compute == group.compute and each.data in full]
+    if not any(row.bound and row.bound.cause == "cpu" for row in best_rows(report, group)):
+        return []
+    mine = [each for each in report.outlooks if each.compute == group.compute]
     values = sorted(each.cores for each in mine if each.cores is not None)
     if not values:
         return []
     ends = " to ".join(dict.fromkeys(significant(value, 2) for value in (values[0], values[-1])))
     have = report.summary.environment.cores_available
-    return [Change(text=f"more cores: one {mine[0].accelerator} needs {ends} (estimated), this machine has {have:g}")]
+    sizes = " by the size of the images" if len(values) > 1 else ""
+    need = f"one {mine[0].accelerator} needs {ends}{sizes} (estimated)"
+    return [Change(text=f"more cores: {need}, this machine has {have:g}")]
 
 
 def change_of(labels: str, advice: Sequence[Advice]) -> Change:

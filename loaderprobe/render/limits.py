@@ -58,11 +58,12 @@ def used_words(row: ConfigurationRow, *, beside_rate: bool) -> str:
 
 
 def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
-    """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next; a dash without."""
+    """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next."""
+    none = "inconclusive" if row.bound and row.bound.cause == "inconclusive" else MISSING
     return (
         ", ".join(
             f"{CAUSE_WORDS.get(name, name)} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
             for name, speedup in main_speedups(row)
         )
-        or MISSING
+        or none
     )

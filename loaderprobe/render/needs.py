@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loaderprobe.records.outlook import Outlook
 from loaderprobe.records.report import Report
 from loaderprobe.render.wording import MISSING, percent, rate
-from loaderprobe.units import format_rate, significant
+from loaderprobe.units import format_rate, join_words, significant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +33,17 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
     first = some[0]
     counts = [str(need.accelerators) for need in first.needs]
     assumed = "" if first.compute != "cpu" else f" No accelerator ran here: the rate of {first.accelerator} is assumed."
+    opens = join_words([f"{float(significant(need.files_per_s)):,.0f}" for need in first.needs])
     missing = dict.fromkeys(each.missing for each in some if each.missing)
     reason = f" No rate of this storage: {'; '.join(missing)}." if missing else ""
     return Needs(
-        title=f"Storage for {first.accelerator} at {percent(first.utilization)} of {rate(first.images_per_s)} "
-        f"images/s, cold{f' ({first.source})' if first.specified else ''}",
-        head=("data", f"{counts[0]} needs", *counts[1:], "storage here", "feeds", "cores each"),
+        title=f"What {join_words(counts)} x {first.accelerator} need at {percent(first.utilization)} of "
+        f"{rate(first.images_per_s)} images/s, cold{f' ({first.source})' if first.specified else ''}",
+        head=("data", *(f"{count} x" for count in counts), "storage here", "feeds", "cores each"),
         lines=tuple(_line(each) for each in some),
-        note=f"feeds: at {percent(first.use)} of its rate. cores: estimated; {cores:g} here.{assumed}{reason} "
-        "More: loaderprobe plan",
+        note=f"And they open {opens} files a second. No headroom in these needs; feeds: accelerators, at "
+        f"{percent(first.use)} of the storage's rate. cores each: for one accelerator, estimated; {cores:g} here."
+        f"{assumed}{reason} More: loaderprobe plan",
     )
 
 

@@ -68,7 +68,8 @@ class TerminalReport:
     def _head(self, page: Page, first: FirstPage, report: Report) -> None:
         """The first screen."""
         page.title(first.title)
-        page.paragraph(" ".join(first.answer), style="bold")
+        for each in first.answer:
+            page.paragraph(each, style="bold")
         page.paragraph(counts(report), style="dim")
         run = report.summary.run
         if not run.complete:
@@ -94,8 +95,8 @@ class TerminalReport:
     def _do_next(self, page: Page, first: FirstPage) -> None:
         if first.changes:
             page.heading("Do next")
-        for change in first.changes:
-            page.item(change.words, "")
+        for number, change in enumerate(first.changes, start=1):
+            page.item(f"{number}. {change.words}", "")
 
     def _details(self, page: Page, first: FirstPage, report: Report) -> None:
         """What is inconclusive and why, what the GPU did, and what else would help."""

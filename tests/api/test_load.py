@@ -93,11 +93,11 @@ def test_frames_fit_together_by_key(run: loaderprobe.Run) -> None:
 def test_a_run_shows_itself(run: loaderprobe.Run) -> None:
     """At the prompt in one line, printed as the report, by rich within its width, and as a table in a notebook."""
     assert repr(run).startswith("<Run: ") and "\n" not in repr(run) and str(run.path) in repr(run)
-    assert str(run).startswith("loaderprobe: run, measured in ") and "the worker was killed" in str(run)
+    assert str(run).startswith("500x375 (generated) on ") and "the worker was killed" in str(run)
     console = Console(file=io.StringIO(), width=60)
     console.print(run)
     shown = console.file.getvalue()  # type: ignore[attr-defined]  # it is a StringIO
-    assert "loaderprobe: run" in shown and all(len(line) <= 60 for line in shown.splitlines())
+    assert "500x375 (generated) on " in shown and all(len(line) <= 60 for line in shown.splitlines())
     page = run._repr_html_()
     assert page.count("<tr>") == 1 + 4, "a head and the configurations"
     assert "the worker was killed" in page and "http" not in page and "<script" not in page

@@ -157,7 +157,7 @@ def test_latency_is_the_same_for_one_reader_and_for_sixteen(latency_disk: SlowDi
 def test_a_loop_device_reads_ahead_as_linux_does_by_default(token_bucket_disk: SlowDisk) -> None:
     """Whatever the disk below it is set to."""
     if "loop device" not in token_bucket_disk.how:
-        pytest.skip("reading ahead is set on a loop device")
+        pytest.skip("no loop disk can be planted here")
     number = token_bucket_disk.folder.stat().st_dev
     queue = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/queue")
     assert (queue / "read_ahead_kb").read_text() == "128\n"

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.first_page import CPU_ADVICE
 from loaderprobe.render.groups import groups
@@ -59,7 +60,7 @@ def test_inconclusive_configurations_are_explained() -> None:
 def test_missing_figure_is_a_dash_with_its_reason() -> None:
     """A best row without disk figures shows a dash there, never 0, and the reason stands once below."""
     gone = dict.fromkeys(("disk_read_bytes_per_s", "disk_ceiling_fraction"))
-    unseen = {"disk_read_bytes_per_s": "the device also served another process"}
+    unseen = {"disk_read_bytes_per_s": reported("the device also served another process")}
     text = TerminalReport().render(example_report([example_row(**gone, unavailable=unseen)]))
     (line,) = [line for line in text.splitlines() if "storage 2.81x" in line]
     assert f" {MISSING} " in line and " 0 " not in line
