@@ -72,14 +72,16 @@ def _where(rows: Sequence[ConfigurationRow], group: Group) -> str:
     """With which numbers of workers the clauses hold; the map has single ones."""
     if not all(firm(row) for row in measured(group.rows)):
         return " wherever the verdict is conclusive"
+    if any(where for name in _names(rows) for _, where in _signature(name, rows)):
+        return ""
     counts = {row.config.loader.workers for row in rows}
-    return " with every number of workers tried" if counts != {0} else " with the serial loader"
+    return " with the serial loader" if counts == {0} else " with every number of workers tried"
 
 
 def _clauses(rows: Sequence[ConfigurationRow], group: Group) -> list[str]:
     """`256x256 to 1024x768 are limited by JPEG decoding`; data sets that are alike share a clause."""
     alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for name in dict.fromkeys(row.config.resolution for row in rows):
+    for name in _names(rows):
         alike.setdefault(_signature(name, rows), []).append(name)
     clauses = []
     for signature, names in list(alike.items())[:_MOST_CLAUSES]:
@@ -87,6 +89,10 @@ def _clauses(rows: Sequence[ConfigurationRow], group: Group) -> list[str]:
         causes = join_words([f"by {noun}{where}" for noun, where in signature])
         clauses.append(f"{joint_name(names, '', group.rows)} {verb} limited {causes}")
     return [*clauses, *(["the map shows the rest"] if len(alike) > _MOST_CLAUSES else [])]
+
+
+def _names(rows: Sequence[ConfigurationRow]) -> list[str]:
+    return list(dict.fromkeys(row.config.resolution for row in rows))
 
 
 def _signature(name: str, rows: Sequence[ConfigurationRow]) -> tuple[tuple[str, str], ...]:

@@ -76,7 +76,7 @@ class MarkdownReport:
 
 
 GROUP_HEAD = (
-    "configuration", "images/s", "used", "MB/s", "of max", "input wait", "bound", "speed-up if free → next limit",
+    "configuration", "images/s", "used", "MB/s", "of max", "input wait", "bound", "speed-up if free → then limited by",
 )  # fmt: skip
 GROUP_RIGHT = range(1, 6)
 """The columns of figures."""

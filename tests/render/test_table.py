@@ -110,7 +110,7 @@ def test_markdown_begins_with_the_first_page() -> None:
         "Storage limits 3 of 5",
         "| workers | serial | 2 | 8 |",
         "## Do next",
-        "## Storage for mlperf-h100",
+        "## What 1, 8 and 64 x mlperf-h100 need",
         "| configuration |",
     )
     assert [text.index(mark) for mark in marks] == sorted(text.index(mark) for mark in marks)
