@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.diagnose import Diagnosis, diagnose
     from loaderprobe.api.doctor import Capabilities, doctor
     from loaderprobe.api.generate import DataSets, generate
+    from loaderprobe.api.layers import Layers, layers
     from loaderprobe.api.load import Run, load
     from loaderprobe.api.plan import Plan, plan
     from loaderprobe.api.sweep import resume, sweep
@@ -19,6 +20,7 @@ __all__ = [
     "Capabilities",
     "DataSets",
     "Diagnosis",
+    "Layers",
     "LoaderprobeError",
     "Plan",
     "Run",
@@ -27,6 +29,7 @@ __all__ = [
     "diagnose",
     "doctor",
     "generate",
+    "layers",
     "load",
     "plan",
     "resume",
@@ -37,6 +40,7 @@ _MODULES = {
     "Capabilities": "api.doctor",
     "DataSets": "api.generate",
     "Diagnosis": "api.diagnose",
+    "Layers": "api.layers",
     "LoaderprobeError": "errors",
     "Plan": "api.plan",
     "Run": "api.load",
@@ -44,6 +48,7 @@ _MODULES = {
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",
     "generate": "api.generate",
+    "layers": "api.layers",
     "load": "api.load",
     "plan": "api.plan",
     "resume": "api.sweep",

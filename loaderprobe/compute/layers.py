@@ -1,0 +1,370 @@
+"""The time of each layer of a model in training, with torch's profiler, and of the parts of a step without it."""
+
+from __future__ import annotations
+
+import copy
+import linecache
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd.profiler_util import FunctionEvent
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from loaderprobe.compute.layer_events import LAYER, STEP, Call, CallTime, Event, step_times
+from loaderprobe.compute.source_lines import Line, Lines, timing, user_line
+from loaderprobe.compute.trainer import CLASSES, checked_model
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.protocols import Clock, MakeModel
+from loaderprobe.records.layers import (
+    DrillLevel,
+    LayersReport,
+    LayerTime,
+    Milliseconds,
+    OperatorTime,
+    PartName,
+    PartTime,
+    Shape,
+)
+from loaderprobe.stats import median, quantile
+
+WARM_UP_STEPS = 3
+LEARNING_RATE = 0.01
+MOMENTUM = 0.9
+
+OWN_MODEL = "check that it trains on this batch without loaderprobe"
+
+Loss = Callable[[Any, Any], torch.Tensor]
+"""Of (what the model gives, the batch)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one call of a layer was given and gave."""
+
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    in_place: bool
+
+
+@dataclass(slots=True)
+class Hooks:
+    """Marks the calls of every module for the profiler, and notes their shapes."""
+
+    seen: dict[Call, Seen] = field(default_factory=dict)
+    lines: Lines | None = None
+    """Where layers are called is noted here, if anywhere."""
+    _calls: dict[str, int] = field(default_factory=dict)
+    _open: list[tuple[str, Any, tuple[torch.Tensor, ...], tuple[int, ...]]] = field(default_factory=list)
+
+    @contextmanager
+    def on(self, model: torch.nn.Module) -> Iterator[None]:
+        """While this lasts."""
+        handles: list[Any] = []
+        for name, module in model.named_modules():
+            handles.append(module.register_forward_pre_hook(self._before(name), with_kwargs=True))
+            handles.append(module.register_forward_hook(self._after, always_call=True))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def begin_step(self) -> None:
+        """Calls are counted anew."""
+        self._calls.clear()
+
+    def innermost(self) -> Call | None:
+        """The layer that runs now."""
+        if not self._open:
+            return None
+        name = self._open[-1][0]
+        return name, self._calls.get(name, 0)
+
+    def _before(self, name: str) -> Callable[..., None]:
+        def before(_module: torch.nn.Module, given: Any, named: Any) -> None:
+            tensors = tuple(_tensors((given, named)))
+            mark = record_function(LAYER + name)
+            mark.__enter__()
+            self._open.append((name, mark, tensors, tuple(each._version for each in tensors)))
+            if self.lines is not None and (line := user_line(sys._getframe(1))):
+                self.lines.called[name, self._calls.get(name, 0)] = line
+
+        return before
+
+    def _after(self, _module: torch.nn.Module, _given: Any, made: Any) -> None:
+        name, mark, tensors, versions = self._open.pop()
+        mark.__exit__(None, None, None)
+        number = self._calls.get(name, 0)
+        self._calls[name] = number + 1
+        self.seen[name, number] = Seen(
+            inputs=tuple(tuple(each.shape) for each in tensors),
+            outputs=tuple(tuple(each.shape) for each in _tensors(made)),
+            in_place=any(each._version != version for each, version in zip(tensors, versions, strict=True)),
+        )
+
+
+def measure_layers(
+    model: torch.nn.Module, batch: Any, *, loss: Loss, steps: int, clock: Clock, name: str, version: str,
+    drill: bool = False,
+) -> LayersReport:  # fmt: skip
+    """Train a copy of the model on one batch, on the device of its weights: `steps` steps, and as many with marks.
+
+    With `drill`, two more steps find the slowest source line. Raises BadValue for a model without weights.
+    """
+    measuring = _Measuring(copy.deepcopy(model).train(), batch, loss, clock)
+    found = measuring.report(steps, name, version)
+    return replace(found, drill=drilled(found, measuring.lines())) if drill else found
+
+
+class _Measuring:
+    def __init__(self, model: torch.nn.Module, batch: Any, loss: Loss, clock: Clock) -> None:
+        weights = [each for each in model.parameters() if each.requires_grad]
+        if not weights:
+            raise BadValue("the model has no parameters to train", hint="give a model with weights that need gradients")
+        self._model, self._batch, self._loss, self._clock = model, batch, loss, clock
+        self._device = weights[0].device
+        self._optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE, momentum=MOMENTUM)
+        self._parts: dict[PartName, list[float]] = {}
+
+    def report(self, steps: int, name: str, version: str) -> LayersReport:
+        """The steps without marks are half before and half after those with them: a machine drifts."""
+        self._run(WARM_UP_STEPS)
+        self._parts.clear()
+        self._run(steps // 2)
+        plain, self._parts = self._parts, {}
+        hooks = Hooks()
+        with hooks.on(self._model):
+            times = self._profiled(hooks, steps)
+        self._parts = plain
+        self._run(steps - steps // 2)
+        parts = tuple(PartTime(name=part, ms=_spread(values)) for part, values in self._parts.items())
+        layers = tuple(
+            self._layer(call, [each[call] for each in times if call in each], hooks) for call in _order(times)
+        )
+        ran = {layer.name for layer in layers}
+        return LayersReport(
+            loaderprobe=version,
+            model=name,
+            device=_device_name(self._device),
+            batch_size=_size(self._batch),
+            steps=steps,
+            parts=parts,
+            layers=tuple(layer for layer in layers if layer.ms or layer.operators),
+            missing=tuple(path for path, _ in self._model.named_modules() if path not in ran),
+        )
+
+    def lines(self) -> Lines:
+        """The source lines of a step; those of a step before it are not kept."""
+        lines, hooks = Lines(), Hooks()
+        with hooks.on(self._model):
+            for _ in range(2):
+                lines = hooks.lines = Lines()
+                hooks.begin_step()
+                with timing(lines, hooks.innermost, self._wait):
+                    self._step()
+        return lines
+
+    def _run(self, steps: int) -> None:
+        for _ in range(steps):
+            self._step()
+
+    def _step(self) -> None:
+        with self._part("copy"):
+            batch = _moved(self._batch, self._device)
+        with self._part("zero_grad"):
+            self._optimizer.zero_grad(set_to_none=True)
+        with self._part("forward"):
+            given = _called(self._model, batch)
+        with self._part("loss"):
+            loss = self._loss(given, batch)
+        with self._part("backward"):
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        with self._part("optimizer"):
+            self._optimizer.step()
+
+    @contextmanager
+    def _part(self, name: PartName) -> Iterator[None]:
+        """Times a part to its end on the device. Raises BadValue for whatever fails in it."""
+        self._wait()
+        begin_ns = self._clock.now_ns()
+        try:
+            yield
+            self._wait()
+        except BadValue:
+            raise
+        except torch.OutOfMemoryError as error:
+            raise BadValue(
+                f"a batch of {_size(self._batch)} does not fit into memory", hint="try a smaller one"
+            ) from error
+        except Exception as error:  # the model's own code may raise anything
+            reason = " ".join(str(error).split())[:300]
+            raise BadValue(f"the model fails in {name}: {type(error).__name__}: {reason}", hint=OWN_MODEL) from error
+        self._parts.setdefault(name, []).append((self._clock.now_ns() - begin_ns) / 1e6)
+
+    def _wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def _profiled(self, hooks: Hooks, steps: int) -> list[dict[Call, CallTime]]:
+        on_gpu = self._device.type == "cuda"
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+        with profile(activities=activities) as profiler:
+            for _ in range(steps):
+                hooks.begin_step()
+                with record_function(STEP):
+                    self._step()
+        events = [each for each in profiler.events() or () if each.device_type == torch.autograd.DeviceType.CPU]
+        return step_times(_event(each, on_gpu) for each in events if each.cpu_parent is None)
+
+    def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:
+        name, number = call
+        module = self._model.get_submodule(name)
+        seen = hooks.seen.get(call, Seen(inputs=(), outputs=(), in_place=False))
+        return LayerTime(
+            name=name,
+            kind=type(module).__name__,
+            call=number,
+            forward=_spread([each.forward_us / 1e3 for each in times]),
+            backward=_spread([each.backward_us / 1e3 for each in times]),
+            operators=_operators(times),
+            in_place=seen.in_place,
+            parameters=sum(each.numel() for each in module.parameters(recurse=False)),
+            inputs=seen.inputs,
+            outputs=seen.outputs,
+        )
+
+
+def usual_loss(given: Any, batch: Any) -> Any:
+    """The `loss` of what the model gave, else the cross entropy of it and the targets. Raises BadValue without."""
+    loss = getattr(given, "loss", None)
+    if loss is not None:
+        return loss
+    if isinstance(given, torch.Tensor) and isinstance(batch, tuple | list) and len(batch) == 2:
+        return torch.nn.functional.cross_entropy(given, batch[1])
+    raise BadValue(
+        f"there is no usual loss for a {type(given).__name__} and such a batch",
+        hint="give loss=function(what the model gives, batch)",
+    )
+
+
+def random_images(
+    make_model: MakeModel, name: str, *, batch_size: int, image_size: int, device: str
+) -> tuple[Any, tuple[torch.Tensor, torch.Tensor]]:
+    """A classifier of 1,000 classes on its device, and a batch for it. Raises BadValue, or MissingPart without a GPU."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise MissingPart("torch finds no CUDA device", hint="run `loaderprobe doctor`; or use --compute cpu")
+    model = checked_model(name, make_model)
+    images = torch.randn(batch_size, 3, image_size, image_size)
+    return model.to(device), (images, torch.randint(CLASSES, (batch_size,)))
+
+
+def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
+    """The step, its slowest layer, the slowest operator in that, the slowest line of that."""
+    step_ms = sum(part.ms.value for part in report.parts)
+    layer = max(report.layers, key=lambda each: each.ms)
+    operator = layer.operators[0]
+    call = (layer.name, layer.call)
+    found = (lines.backward.get(operator.name) if operator.backward else lines.forward.get(call)) or {}
+    called = lines.called.get(call)
+    if not found and called is not None:
+        found = {called: 1.0}
+    levels = [("step", report.model, "", step_ms), ("layer", _called_name(layer), "", layer.ms)]
+    levels.append(("operator", operator.name, "", operator.ms))
+    if found:
+        line, seconds = max(found.items(), key=lambda each: each[1])
+        levels.append(("line", *_shown(line), operator.ms * seconds / sum(found.values())))
+    return tuple(
+        DrillLevel(
+            level=level, name=name, text=text, ms=ms, of_above=ms / levels[max(0, place - 1)][3], of_whole=ms / step_ms
+        )  # type: ignore[arg-type]  # the levels are written above
+        for place, (level, name, text, ms) in enumerate(levels)
+    )
+
+
+def _called_name(layer: LayerTime) -> str:
+    """`layer1.0.conv2 (Conv2d)`; of a further call, its number."""
+    again = f", call {layer.call + 1}" if layer.call else ""
+    return f"{layer.name or 'the model itself'} ({layer.kind}{again})"
+
+
+def _shown(line: Line) -> tuple[str, str]:
+    """(`file.py:12`, the source there)."""
+    file, number = line
+    return f"{Path(file).name}:{number}", linecache.getline(file, number).strip()
+
+
+def _order(times: list[dict[Call, CallTime]]) -> list[Call]:
+    """Calls of all steps, in the order in which they first ran: a model may take another way in each step."""
+    return list(dict.fromkeys(call for step in times for call in step))
+
+
+def _operators(times: list[CallTime]) -> tuple[OperatorTime, ...]:
+    """The slowest first."""
+    names = dict.fromkeys(key for each in times for key in each.operators)
+    found = [
+        OperatorTime(
+            name=name,
+            backward=backward,
+            count=max(each.operators.get((name, backward), (0, 0.0))[0] for each in times),
+            ms=median([each.operators.get((name, backward), (0, 0.0))[1] / 1e3 for each in times]),
+        )
+        for name, backward in names
+    ]
+    return tuple(sorted(found, key=lambda each: -each.ms))
+
+
+def _event(event: FunctionEvent, on_gpu: bool) -> Event:
+    us: Any = event.device_time_total if on_gpu else event.cpu_time_total  # type: ignore[attr-defined]  # set when built
+    return Event(
+        name=event.name,
+        begin_us=event.time_range.start,
+        us=us,
+        sequence=event.sequence_nr,
+        children=tuple(_event(each, on_gpu) for each in event.cpu_children),
+    )
+
+
+def _spread(values: list[float]) -> Milliseconds:
+    return Milliseconds(value=median(values), low=quantile(values, 0.25), high=quantile(values, 0.75))
+
+
+def _called(model: torch.nn.Module, batch: Any) -> Any:
+    """(inputs, targets): the inputs by place; a dict: by name; else the batch itself."""
+    inputs = batch[0] if isinstance(batch, tuple | list) and len(batch) == 2 else batch
+    return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+
+
+def _moved(batch: Any, device: torch.device) -> Any:
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, Mapping):
+        return {name: _moved(each, device) for name, each in batch.items()}
+    return type(batch)(_moved(each, device) for each in batch) if isinstance(batch, tuple | list) else batch
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """All tensors in tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (each for item in value.values() for each in _tensors(item))
+    elif isinstance(value, tuple | list):
+        yield from (each for item in value for each in _tensors(item))
+
+
+def _size(batch: Any) -> int:
+    """Samples in a batch: the first dimension of its first tensor."""
+    first = next(_tensors(batch), None)
+    return int(first.shape[0]) if first is not None and first.ndim else 0
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU ({platform.machine()}), {torch.get_num_threads()} threads"

@@ -1,0 +1,108 @@
+"""Where the time of a training step goes: by part, and by layer in the order in which layers run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+LAYERS_SCHEMA = "loaderprobe/layers"
+LAYERS_VERSION = 1
+PartName = Literal["copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Milliseconds:
+    """Of a step: the median over the steps, and the range of the middle half."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartTime:
+    """A part of a step, timed without a profiler."""
+
+    name: PartName
+    ms: Milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorTime:
+    """An operator that a layer runs itself."""
+
+    name: str
+    """`aten::conv2d`; of the backward pass, autograd's name: `ConvolutionBackward0`."""
+    backward: bool
+    count: int
+    """Calls in a step."""
+    ms: float
+    """In a step, over all calls; median."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerTime:
+    """One call of a layer in a step, without the layers inside it."""
+
+    name: str
+    """Path of the module; empty for the model itself."""
+    kind: str
+    """Class of the module."""
+    call: int
+    """0 for the first call in a step, 1 for the second of a layer that is used twice."""
+    forward: Milliseconds
+    backward: Milliseconds
+    operators: tuple[OperatorTime, ...]
+    in_place: bool
+    """True when it overwrites its input."""
+    parameters: int
+    """Of this layer alone."""
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+
+    @property
+    def ms(self) -> float:
+        """Forward and backward."""
+        return self.forward.value + self.backward.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillLevel:
+    """One level on the way from the step to a source line: the slowest there."""
+
+    level: Literal["step", "part", "layer", "operator", "line"]
+    name: str
+    """Of a line: `file.py:12`."""
+    text: str
+    """The source of a line; else empty."""
+    ms: float
+    of_above: float
+    """Share of the level above."""
+    of_whole: float
+    """Share of the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayersReport:
+    """A model's step, in parts and in layers."""
+
+    loaderprobe: str
+    model: str
+    device: str
+    batch_size: int
+    steps: int
+    """Timed without the profiler, and as many with it."""
+    parts: tuple[PartTime, ...]
+    layers: tuple[LayerTime, ...]
+    """In the order in which they first run."""
+    missing: tuple[str, ...]
+    """Layers that never ran."""
+    drill: tuple[DrillLevel, ...] = ()
+    """From the step to the slowest source line; empty unless asked for."""
+    schema: str = LAYERS_SCHEMA
+    schema_version: int = LAYERS_VERSION
+
+    def part(self, name: PartName) -> Milliseconds | None:
+        """The time of a part; None where the step has none."""
+        return next((each.ms for each in self.parts if each.name == name), None)

@@ -1,0 +1,197 @@
+"""The layers of a model as a page, as JSON and as the rows of a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from loaderprobe.records.layers import LayersReport, LayerTime, Shape
+from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
+from loaderprobe.units import significant
+
+SHOWN = 20
+BAR = 12
+PART_WORDS = {"zero_grad": "clear gradients", "copy": "copy to the device", "optimizer": "optimizer"}
+
+
+def layers_document(found: LayersReport) -> Document:
+    """The parts of a step, the slowest layers in the order in which they run, and the way down to a source line."""
+    batch = f", batch {found.batch_size}" if found.batch_size else ""
+    return Document(
+        title=f"{found.model}: {_ms(step_ms(found))} ms a training step on {found.device}{batch}",
+        sections=(
+            Section(parts=_answer(found)),
+            Section(title="Parts of a step", parts=(_parts(found),)),
+            Section(title=_title(found), parts=(_layers(found), *_rest(found))),
+            *([Section(title="From the step to a source line", parts=(_drill(found),))] if found.drill else []),
+        ),
+    )
+
+
+def step_ms(found: LayersReport) -> float:
+    """All parts together."""
+    return sum(part.ms.value for part in found.parts)
+
+
+def sums(found: LayersReport) -> dict[str, float]:
+    """What the layers add up to, as a share of the forward and of the backward pass timed without a profiler."""
+    added = {
+        "forward": sum(layer.forward.value for layer in found.layers),
+        "backward": sum(layer.backward.value for layer in found.layers),
+    }
+    whole = {each.name: each.ms.value for each in found.parts}
+    return {name: value / whole[name] for name, value in added.items() if whole.get(name)}
+
+
+def layers_json(found: LayersReport) -> str:
+    """The whole report as JSON, with the sums beside it."""
+    plain = {**msgspec.to_builtins(found), "layers_over_whole": sums(found)}
+    order = {name: plain.pop(name) for name in ("schema", "schema_version")}
+    return json.dumps({**order, **plain}, indent=2, ensure_ascii=False)
+
+
+def layer_columns(found: LayersReport) -> dict[str, list[Any]]:
+    """One row a call of a layer, in the order in which they first ran; units in the names."""
+    rows = [_row(order, layer) for order, layer in enumerate(found.layers)]
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+def _row(order: int, layer: LayerTime) -> dict[str, Any]:
+    return {
+        "order": order,
+        "layer": layer.name,
+        "call": layer.call,
+        "kind": layer.kind,
+        "implementation": ", ".join(each.name for each in layer.operators if not each.backward),
+        "in_place": layer.in_place,
+        "forward_ms": layer.forward.value,
+        "forward_ms_low": layer.forward.low,
+        "forward_ms_high": layer.forward.high,
+        "backward_ms": layer.backward.value,
+        "backward_ms_low": layer.backward.low,
+        "backward_ms_high": layer.backward.high,
+        "parameters": layer.parameters,
+        "inputs": _shapes(layer.inputs),
+        "outputs": _shapes(layer.outputs),
+    }
+
+
+def _answer(found: LayersReport) -> tuple[Part, ...]:
+    """The slowest layer, and how well the layers add up."""
+    slowest = max(found.layers, key=lambda each: each.ms, default=None)
+    whole = step_ms(found)
+    parts: list[Part] = []
+    if slowest is not None and whole:
+        share = f"{slowest.ms / whole:.0%}".replace("%", " %")
+        where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
+        text = f"The slowest layer is {layer_name(slowest)}, with {share} of the step, most of it {where}."
+        parts.append(Paragraph(text=text, strong=True))
+    shares = " and ".join(f"{share:.0%}".replace("%", f" % of the {name} pass") for name, share in sums(found).items())
+    if shares:
+        parts.append(
+            Paragraph(
+                text=f"The layers add up to {shares}, timed without the profiler over {found.steps} steps. The rest is "
+                "Python between operators, and what the profiler adds."
+            )
+        )
+    return tuple(parts)
+
+
+def _parts(found: LayersReport) -> Table:
+    whole = step_ms(found)
+    return Table(
+        head=("part", "ms", "middle half", "share"),
+        lines=tuple(
+            (
+                PART_WORDS.get(part.name, part.name),
+                _ms(part.ms.value),
+                f"{_ms(part.ms.low)} to {_ms(part.ms.high)}",
+                _bar(part.ms.value, whole, whole),
+            )
+            for part in found.parts
+        ),
+        right=frozenset({1, 2}),
+    )
+
+
+def _title(found: LayersReport) -> str:
+    count = len(found.layers)
+    return f"The {SHOWN} slowest of {count} layers, as they run" if count > SHOWN else "Layers, as they run"
+
+
+def _shown(found: LayersReport) -> Sequence[LayerTime]:
+    slowest = sorted(found.layers, key=lambda each: -each.ms)[:SHOWN]
+    return [layer for layer in found.layers if layer in slowest]
+
+
+def _layers(found: LayersReport) -> Table:
+    shown, whole = _shown(found), step_ms(found)
+    most = max((layer.ms for layer in shown), default=0.0)
+    return Table(
+        head=("layer", "output", "weights", "forward", "backward", "of the step"),
+        lines=tuple(
+            (
+                layer_name(layer) + ("*" if layer.in_place else ""),
+                _shapes(layer.outputs),
+                f"{layer.parameters:,}" if layer.parameters else "",
+                _ms(layer.forward.value),
+                _ms(layer.backward.value),
+                _bar(layer.ms, whole, most),
+            )
+            for layer in shown
+        ),
+        right=frozenset({2, 3, 4}),
+    )
+
+
+def _rest(found: LayersReport) -> tuple[Part, ...]:
+    shown = _shown(found)
+    notes = ["Forward and backward in ms. *: overwrites its input." if any(s.in_place for s in shown) else "In ms."]
+    more = len(found.layers) - len(shown)
+    if more:
+        left = sum(layer.ms for layer in found.layers) - sum(layer.ms for layer in shown)
+        notes.append(f"The {more} others take {_ms(left)} ms together.")
+    if found.missing:
+        notes.append(f"Never ran: {', '.join(found.missing[:SHOWN])}.")
+    return (Paragraph(text=" ".join(notes)),)
+
+
+def _drill(found: LayersReport) -> Table:
+    return Table(
+        head=("level", "the slowest", "ms", "of the level above", "of the step"),
+        lines=tuple(
+            (
+                each.level,
+                f"{each.name}  {each.text}".strip(),
+                _ms(each.ms),
+                f"{each.of_above:.1%}".replace("%", " %") if each.level != "step" else "",
+                f"{each.of_whole:.1%}".replace("%", " %"),
+            )
+            for each in found.drill
+        ),
+        right=frozenset({2, 3, 4}),
+    )
+
+
+def layer_name(layer: LayerTime) -> str:
+    """`layer1.0.conv2 (Conv2d)`; of a further call in a step, its number."""
+    again = f", call {layer.call + 1}" if layer.call else ""
+    return f"{layer.name or 'outside its layers'} ({layer.kind}{again})"
+
+
+def _shapes(shapes: Sequence[Shape]) -> str:
+    return ", ".join("x".join(map(str, shape)) for shape in shapes)
+
+
+def _ms(value: float) -> str:
+    return significant(value)
+
+
+def _bar(value: float, whole: float, most: float) -> str:
+    """The share of the step, and a bar whose longest is that of `most`."""
+    share = value / whole if whole else 0.0
+    length = round(BAR * value / most) if most else 0
+    return f"{share:5.1%} ".replace("%", " %") + "█" * length
