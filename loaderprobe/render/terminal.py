@@ -68,8 +68,8 @@ class TerminalReport:
     def _head(self, page: Page, first: FirstPage, report: Report) -> None:
         """The first screen."""
         page.title(first.title)
-        for each in first.answer:
-            page.paragraph(each, style="bold")
+        for sentence in first.answer:
+            page.paragraph(sentence, style="bold")
         page.paragraph(counts(report), style="dim")
         run = report.summary.run
         if not run.complete:
