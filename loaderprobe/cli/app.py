@@ -11,6 +11,7 @@ from loaderprobe.cli.bandwidth import bandwidth
 from loaderprobe.cli.doctor import doctor
 from loaderprobe.cli.explain import explain
 from loaderprobe.cli.generate import generate
+from loaderprobe.cli.layers import layers
 from loaderprobe.cli.plan import plan
 from loaderprobe.cli.report import report
 from loaderprobe.cli.sweep import sweep
@@ -27,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sweep, bandwidth, generate, report, plan, doctor, explain):
+for command in (sweep, bandwidth, generate, report, plan, layers, doctor, explain):
     app.command()(command)
 
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import copy
-import linecache
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch does not list it
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from loaderprobe.compute.drill import drilled
 from loaderprobe.compute.layer_events import LAYER, STEP, Call, CallTime, Event, step_times
-from loaderprobe.compute.source_lines import Line, Lines, timing, user_line
+from loaderprobe.compute.model_batches import called, moved, samples_in, tensors_in
+from loaderprobe.compute.source_lines import Lines, timing, user_line
 from loaderprobe.compute.trainer import CLASSES, checked_model
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Clock, MakeModel
 from loaderprobe.records.layers import (
-    DrillLevel,
     LayersReport,
     LayerTime,
     Milliseconds,
@@ -76,7 +76,7 @@ class Hooks:
                 handle.remove()
 
     def begin_step(self) -> None:
-        """Calls are counted anew."""
+        """Calls are counted from 0 again."""
         self._calls.clear()
 
     def innermost(self) -> Call | None:
@@ -88,9 +88,9 @@ class Hooks:
 
     def _before(self, name: str) -> Callable[..., None]:
         def before(_module: torch.nn.Module, given: Any, named: Any) -> None:
-            tensors = tuple(_tensors((given, named)))
+            tensors = tuple(tensors_in((given, named)))
             mark = record_function(LAYER + name)
-            mark.__enter__()
+            mark.__enter__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             self._open.append((name, mark, tensors, tuple(each._version for each in tensors)))
             if self.lines is not None and (line := user_line(sys._getframe(1))):
                 self.lines.called[name, self._calls.get(name, 0)] = line
@@ -104,7 +104,7 @@ class Hooks:
         self._calls[name] = number + 1
         self.seen[name, number] = Seen(
             inputs=tuple(tuple(each.shape) for each in tensors),
-            outputs=tuple(tuple(each.shape) for each in _tensors(made)),
+            outputs=tuple(tuple(each.shape) for each in tensors_in(made)),
             in_place=any(each._version != version for each, version in zip(tensors, versions, strict=True)),
         )
 
@@ -152,7 +152,7 @@ class _Measuring:
             loaderprobe=version,
             model=name,
             device=_device_name(self._device),
-            batch_size=_size(self._batch),
+            batch_size=samples_in(self._batch),
             steps=steps,
             parts=parts,
             layers=tuple(layer for layer in layers if layer.ms or layer.operators),
@@ -176,11 +176,11 @@ class _Measuring:
 
     def _step(self) -> None:
         with self._part("copy"):
-            batch = _moved(self._batch, self._device)
+            batch = moved(self._batch, self._device)
         with self._part("zero_grad"):
             self._optimizer.zero_grad(set_to_none=True)
         with self._part("forward"):
-            given = _called(self._model, batch)
+            given = called(self._model, batch)
         with self._part("loss"):
             loss = self._loss(given, batch)
         with self._part("backward"):
@@ -199,9 +199,8 @@ class _Measuring:
         except BadValue:
             raise
         except torch.OutOfMemoryError as error:
-            raise BadValue(
-                f"a batch of {_size(self._batch)} does not fit into memory", hint="try a smaller one"
-            ) from error
+            said = f"a batch of {samples_in(self._batch)} does not fit into the memory of the GPU"
+            raise BadValue(said, hint="use a smaller batch") from error
         except Exception as error:  # the model's own code may raise anything
             reason = " ".join(str(error).split())[:300]
             raise BadValue(f"the model fails in {name}: {type(error).__name__}: {reason}", hint=OWN_MODEL) from error
@@ -219,7 +218,7 @@ class _Measuring:
                 hooks.begin_step()
                 with record_function(STEP):
                     self._step()
-        events = [each for each in profiler.events() or () if each.device_type == torch.autograd.DeviceType.CPU]
+        events = [each for each in profiler.events() or () if each.device_type == DeviceType.CPU]
         return step_times(_event(each, on_gpu) for each in events if each.cpu_parent is None)
 
     def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:
@@ -256,47 +255,12 @@ def usual_loss(given: Any, batch: Any) -> Any:
 def random_images(
     make_model: MakeModel, name: str, *, batch_size: int, image_size: int, device: str
 ) -> tuple[Any, tuple[torch.Tensor, torch.Tensor]]:
-    """A classifier of 1,000 classes on its device, and a batch for it. Raises BadValue, or MissingPart without a GPU."""
+    """A classifier on its device, and a batch for it. Raises BadValue, or MissingPart without a GPU."""
     if device == "cuda" and not torch.cuda.is_available():
         raise MissingPart("torch finds no CUDA device", hint="run `loaderprobe doctor`; or use --compute cpu")
     model = checked_model(name, make_model)
     images = torch.randn(batch_size, 3, image_size, image_size)
     return model.to(device), (images, torch.randint(CLASSES, (batch_size,)))
-
-
-def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
-    """The step, its slowest layer, the slowest operator in that, the slowest line of that."""
-    step_ms = sum(part.ms.value for part in report.parts)
-    layer = max(report.layers, key=lambda each: each.ms)
-    operator = layer.operators[0]
-    call = (layer.name, layer.call)
-    found = (lines.backward.get(operator.name) if operator.backward else lines.forward.get(call)) or {}
-    called = lines.called.get(call)
-    if not found and called is not None:
-        found = {called: 1.0}
-    levels = [("step", report.model, "", step_ms), ("layer", _called_name(layer), "", layer.ms)]
-    levels.append(("operator", operator.name, "", operator.ms))
-    if found:
-        line, seconds = max(found.items(), key=lambda each: each[1])
-        levels.append(("line", *_shown(line), operator.ms * seconds / sum(found.values())))
-    return tuple(
-        DrillLevel(
-            level=level, name=name, text=text, ms=ms, of_above=ms / levels[max(0, place - 1)][3], of_whole=ms / step_ms
-        )  # type: ignore[arg-type]  # the levels are written above
-        for place, (level, name, text, ms) in enumerate(levels)
-    )
-
-
-def _called_name(layer: LayerTime) -> str:
-    """`layer1.0.conv2 (Conv2d)`; of a further call, its number."""
-    again = f", call {layer.call + 1}" if layer.call else ""
-    return f"{layer.name or 'the model itself'} ({layer.kind}{again})"
-
-
-def _shown(line: Line) -> tuple[str, str]:
-    """(`file.py:12`, the source there)."""
-    file, number = line
-    return f"{Path(file).name}:{number}", linecache.getline(file, number).strip()
 
 
 def _order(times: list[dict[Call, CallTime]]) -> list[Call]:
@@ -320,7 +284,7 @@ def _operators(times: list[CallTime]) -> tuple[OperatorTime, ...]:
 
 
 def _event(event: FunctionEvent, on_gpu: bool) -> Event:
-    us: Any = event.device_time_total if on_gpu else event.cpu_time_total  # type: ignore[attr-defined]  # set when built
+    us: Any = event.device_time_total if on_gpu else event.cpu_time_total
     return Event(
         name=event.name,
         begin_us=event.time_range.start,
@@ -332,36 +296,6 @@ def _event(event: FunctionEvent, on_gpu: bool) -> Event:
 
 def _spread(values: list[float]) -> Milliseconds:
     return Milliseconds(value=median(values), low=quantile(values, 0.25), high=quantile(values, 0.75))
-
-
-def _called(model: torch.nn.Module, batch: Any) -> Any:
-    """(inputs, targets): the inputs by place; a dict: by name; else the batch itself."""
-    inputs = batch[0] if isinstance(batch, tuple | list) and len(batch) == 2 else batch
-    return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
-
-
-def _moved(batch: Any, device: torch.device) -> Any:
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device, non_blocking=True)
-    if isinstance(batch, Mapping):
-        return {name: _moved(each, device) for name, each in batch.items()}
-    return type(batch)(_moved(each, device) for each in batch) if isinstance(batch, tuple | list) else batch
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors in tuples, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (each for item in value.values() for each in _tensors(item))
-    elif isinstance(value, tuple | list):
-        yield from (each for item in value for each in _tensors(item))
-
-
-def _size(batch: Any) -> int:
-    """Samples in a batch: the first dimension of its first tensor."""
-    first = next(_tensors(batch), None)
-    return int(first.shape[0]) if first is not None and first.ndim else 0
 
 
 def _device_name(device: torch.device) -> str:

@@ -30,11 +30,11 @@ class Lines:
     """Where a layer was called."""
 
 
-class _Timing(TorchDispatchMode):
+class _Timing(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
     """Times each operator and adds it to the line of the user's code that runs it."""
 
     def __init__(self, lines: Lines, layer: Callable[[], tuple[str, int] | None], wait: Callable[[], None]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._lines, self._layer, self._wait = lines, layer, wait
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -61,10 +61,10 @@ def timing(lines: Lines, layer: Callable[[], tuple[str, int] | None], wait: Call
 
 
 def user_line(frame: FrameType | None) -> Line | None:
-    """The innermost line outside torch and loaderprobe; None where there is none, as in torch's own backward."""
-    while frame is not None:
+    """The innermost line of the model; None where torch alone runs, as in its own backward functions."""
+    while frame is not None and not frame.f_code.co_filename.startswith(_OURS):
         file = frame.f_code.co_filename
-        if not file.startswith((_TORCH, _OURS, "<")):
+        if not file.startswith((_TORCH, "<")):
             return file, frame.f_lineno
         frame = frame.f_back
     return None

@@ -8,6 +8,7 @@ from typing import Literal
 LAYERS_SCHEMA = "loaderprobe/layers"
 LAYERS_VERSION = 1
 PartName = Literal["copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
+LevelName = Literal["step", "layer", "operator", "line"]
 Shape = tuple[int, ...]
 
 
@@ -71,7 +72,7 @@ class LayerTime:
 class DrillLevel:
     """One level on the way from the step to a source line: the slowest there."""
 
-    level: Literal["step", "part", "layer", "operator", "line"]
+    level: LevelName
     name: str
     """Of a line: `file.py:12`."""
     text: str

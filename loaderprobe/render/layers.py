@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from loaderprobe.records.layers import LayersReport, LayerTime, Shape
+from loaderprobe.records.layers import LayersReport, LayerTime, PartName, Shape
 from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
 from loaderprobe.units import significant
 
 SHOWN = 20
 BAR = 12
-PART_WORDS = {"zero_grad": "clear gradients", "copy": "copy to the device", "optimizer": "optimizer"}
+PART_WORDS: dict[PartName, str] = {"zero_grad": "clear gradients", "copy": "copy to the device"}
 
 
 def layers_document(found: LayersReport) -> Document:
@@ -36,9 +36,9 @@ def step_ms(found: LayersReport) -> float:
     return sum(part.ms.value for part in found.parts)
 
 
-def sums(found: LayersReport) -> dict[str, float]:
+def sums(found: LayersReport) -> dict[PartName, float]:
     """What the layers add up to, as a share of the forward and of the backward pass timed without a profiler."""
-    added = {
+    added: dict[PartName, float] = {
         "forward": sum(layer.forward.value for layer in found.layers),
         "backward": sum(layer.backward.value for layer in found.layers),
     }
@@ -131,19 +131,18 @@ def _layers(found: LayersReport) -> Table:
     shown, whole = _shown(found), step_ms(found)
     most = max((layer.ms for layer in shown), default=0.0)
     return Table(
-        head=("layer", "output", "weights", "forward", "backward", "of the step"),
+        head=("layer", "output", "forward", "backward", "of the step"),
         lines=tuple(
             (
                 layer_name(layer) + ("*" if layer.in_place else ""),
                 _shapes(layer.outputs),
-                f"{layer.parameters:,}" if layer.parameters else "",
                 _ms(layer.forward.value),
                 _ms(layer.backward.value),
                 _bar(layer.ms, whole, most),
             )
             for layer in shown
         ),
-        right=frozenset({2, 3, 4}),
+        right=frozenset({2, 3}),
     )
 
 

@@ -1,0 +1,74 @@
+"""Times of layers from made-up events: nesting, layers used twice, backward functions and the weights after them."""
+
+from __future__ import annotations
+
+from loaderprobe.compute.layer_events import EVALUATE, LAYER, STEP, CallTime, Event, step_times
+
+
+def event(name: str, begin: float, us: float, *children: Event, sequence: int = -1) -> Event:
+    return Event(name=name, begin_us=begin, us=us, sequence=sequence, children=children)
+
+
+def layer(name: str, begin: float, us: float, *children: Event) -> Event:
+    return event(LAYER + name, begin, us, *children)
+
+
+def back(name: str, begin: float, us: float, sequence: int = -1) -> Event:
+    return event(EVALUATE + name, begin, us, event(name, begin, us), sequence=sequence)
+
+
+FORWARD = layer(
+    "", 0, 100,
+    layer("conv", 5, 40, event("aten::conv2d", 10, 30, event("aten::convolution", 11, 20, sequence=7), sequence=7)),
+    event("aten::add", 50, 8, sequence=8),
+    layer("fc", 60, 20, event("aten::linear", 62, 15, sequence=9)),
+    layer("fc", 82, 12, event("aten::linear", 83, 10, sequence=10)),
+)  # fmt: skip
+BACKWARD = (
+    back("AddmmBackward0", 110, 6, 10),
+    back("torch::autograd::AccumulateGrad", 117, 2),
+    back("AddmmBackward0", 120, 5, 9),
+    back("AddBackward0", 126, 3, 8),
+    back("ConvolutionBackward0", 130, 50, 7),
+    back("torch::autograd::AccumulateGrad", 181, 4),
+)
+
+
+def seen(time: CallTime) -> tuple[float, float]:
+    return time.forward_us, time.backward_us
+
+
+def test_each_layer_has_its_own_operators_forward_and_backward() -> None:
+    """The model itself has what runs between its layers; a layer used twice has two calls; weights follow."""
+    (step,) = step_times([event(STEP, 0, 200, FORWARD, *BACKWARD)])
+    assert {call: seen(time) for call, time in step.items()} == {
+        ("", 0): (8, 3), ("conv", 0): (30, 54), ("fc", 0): (15, 5), ("fc", 1): (10, 8),
+    }  # fmt: skip
+    assert step["conv", 0].operators == {
+        ("aten::conv2d", False): (1, 30),
+        ("ConvolutionBackward0", True): (1, 50),
+        ("torch::autograd::AccumulateGrad", True): (1, 4),
+    }
+
+
+def test_a_backward_thread_beside_the_step_belongs_to_it() -> None:
+    """On a GPU autograd runs in a thread of its own, whose events are not in the step's."""
+    later = [event(STEP, 300, 100, layer("fc", 301, 9, event("aten::linear", 302, 9, sequence=20)))]
+    roots = [event(STEP, 0, 105, FORWARD), *BACKWARD, *later, back("AddmmBackward0", 350, 7, 20)]
+    first, second = step_times(reversed(roots))
+    assert seen(first["conv", 0]) == (30, 54)
+    assert {call: seen(time) for call, time in second.items()} == {("fc", 0): (9, 7)}
+
+
+def test_what_has_no_layer_is_left_out() -> None:
+    """The loss, and a gradient that follows no known function."""
+    step = event(STEP, 0, 50, event("aten::nll_loss", 1, 5, sequence=3), back("NllLossBackward0", 10, 5, 3),
+                 back("torch::autograd::AccumulateGrad", 20, 5))  # fmt: skip
+    assert step_times([step]) == [{}]
+
+
+def test_a_layer_inside_an_operator_is_not_counted_twice() -> None:
+    """As with checkpointing, where a function calls modules."""
+    inner = layer("conv", 10, 20, event("aten::conv2d", 11, 18, sequence=5))
+    (step,) = step_times([event(STEP, 0, 99, layer("", 1, 60, event("CheckpointFunction", 5, 40, inner)))])
+    assert seen(step["conv", 0]) == (18, 0) and seen(step["", 0]) == (20, 0)

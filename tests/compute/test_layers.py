@@ -1,0 +1,162 @@
+"""The layers of small models: what ran, in which order, where time went, and which line it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import loaderprobe
+from loaderprobe.errors import BadValue
+from loaderprobe.render.layers import layers_json
+from tests.compute.slow_pool import Net, QuickPool, SlowPool
+
+IMAGES = (torch.randn(4, 3, 32, 32), torch.tensor([1, 2, 3, 4]))
+
+
+@pytest.fixture(scope="module")
+def found() -> loaderprobe.Layers:
+    """Of the model with the slow pool."""
+    return loaderprobe.layers(Net(SlowPool()), IMAGES, steps=4, drill=True)
+
+
+def test_layers_stand_in_the_order_in_which_they_run(found: loaderprobe.Layers) -> None:
+    """Each call of its own; the model itself has what it does between them; what never ran is named."""
+    names = [(layer.name, layer.kind, layer.call) for layer in found.layers]
+    assert names == [
+        ("", "Net", 0), ("conv", "Conv2d", 0), ("norm", "BatchNorm2d", 0), ("relu", "ReLU", 0), ("relu", "ReLU", 1),
+        ("pool", "SlowPool", 0), ("last", "Linear", 0),
+    ]  # fmt: skip
+    assert found.missing == ("unused",)
+    assert [part.name for part in found.parts] == ["copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
+    assert all(layer.forward.value > 0 for layer in found.layers)
+
+
+def test_a_layer_has_its_operators_shapes_and_weights(found: loaderprobe.Layers) -> None:
+    """Forward and backward ones; an activation that overwrites its input is marked."""
+    by_name = {(layer.name, layer.call): layer for layer in found.layers}
+    conv = by_name["conv", 0]
+    assert (conv.parameters, conv.inputs, conv.outputs) == (8 * 3 * 9 + 8, ((4, 3, 32, 32),), ((4, 8, 32, 32),))
+    assert {(each.name, each.backward, each.count) for each in conv.operators} >= {
+        ("aten::conv2d", False, 1), ("ConvolutionBackward0", True, 1), ("torch::autograd::AccumulateGrad", True, 2),
+    }  # fmt: skip
+    assert [by_name[call].in_place for call in (("relu", 0), ("relu", 1), ("conv", 0))] == [True, True, False]
+    assert "aten::add" in [each.name for each in by_name["", 0].operators]
+
+
+def test_the_drill_ends_at_the_slow_line(found: loaderprobe.Layers) -> None:
+    """Layer, operator and line of the planted pool, each with its share of the level above."""
+    step, layer, operator, line = found.drill
+    assert [each.level for each in found.drill] == ["step", "layer", "operator", "line"]
+    assert (step.of_whole, layer.name, operator.name) == (1.0, "pool (SlowPool)", "ByIndexBackward")
+    assert line.name.startswith("slow_pool.py:") and line.text.endswith("# the slow line")
+    assert layer.of_whole > 0.5 and operator.of_above > 0.8 and line.of_above > 0.5
+    text = found.text()
+    assert "The slowest layer is pool (SlowPool), with" in text and "# the slow line" in text.replace("\n", " ")
+    assert all(len(each) <= 80 for each in text.splitlines())
+
+
+def test_a_better_layer_is_another_line() -> None:
+    """Of torch's own backward functions, the line is where the model calls the layer."""
+    found = loaderprobe.layers(Net(QuickPool()), IMAGES, steps=4, drill=True)
+    assert "ByIndexBackward" not in {each.name for layer in found.layers for each in layer.operators}
+    assert found.drill[-1].name.startswith("slow_pool.py:") and "self." in found.drill[-1].text
+
+
+def test_the_weights_stay_as_they_are() -> None:
+    """A copy is trained, hooks are gone, and gradients are none."""
+    model = Net(QuickPool()).eval()
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    loaderprobe.layers(model, IMAGES, steps=4)
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    assert not model.training and not model.conv._forward_hooks and model.conv.weight.grad is None
+
+
+class Turns(nn.Module):
+    """Takes another way in every other step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.odd, self.even, self.step = nn.Linear(3, 5), nn.Linear(3, 5), 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.step += 1
+        given: torch.Tensor = (self.odd if self.step % 2 else self.even)(inputs)
+        return given
+
+
+class Named(nn.Module):
+    """Takes its inputs by name and gives an object with its loss, as transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(3, 5)
+
+    def forward(self, *, left: torch.Tensor, right: torch.Tensor) -> Any:
+        return type("Output", (), {"loss": self.one(left * right).sum()})()
+
+
+def test_control_flow_and_named_inputs() -> None:
+    """All ways that were taken are listed; a dict is given by name, and a loss of the model's own is used."""
+    found = loaderprobe.layers(Turns(), (torch.randn(2, 3), torch.tensor([0, 1])), steps=4)
+    assert {layer.name for layer in found.layers} >= {"odd", "even"}
+    named = loaderprobe.layers(Named(), {"left": torch.randn(2, 3), "right": torch.randn(2, 3)}, steps=4)
+    assert [layer.name for layer in named.layers if layer.name] == ["one"] and named.batch_size == 2
+
+
+class Broken(nn.Module):
+    """Fails forward or backward."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.one, self.where = nn.Linear(3, 5), where
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.where == "forward":
+            raise RuntimeError("no way")
+        made: torch.Tensor = self.one(inputs).sigmoid()
+        if self.where == "backward":
+            made.data_ptr(), made.add_(1)
+        return made
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "says"),
+    [
+        (nn.Flatten(), IMAGES, "no parameters to train"),
+        (Broken("forward"), (torch.randn(2, 3), torch.tensor([0, 1])), "fails in forward: RuntimeError: no way"),
+        (Broken("backward"), (torch.randn(2, 3), torch.tensor([0, 1])), "fails in backward: RuntimeError: one of the"),
+        (nn.Linear(3, 5), torch.randn(2, 3), "no usual loss for a Tensor"),
+    ],
+)
+def test_what_cannot_be_trained_says_where(model: nn.Module, batch: Any, says: str) -> None:
+    """The part of the step that fails, with the reason of the model's own."""
+    with pytest.raises(BadValue, match=says) as caught:
+        loaderprobe.layers(model, batch, steps=4)
+    assert caught.value.hint
+
+
+def test_json_and_frame_have_every_layer(found: loaderprobe.Layers) -> None:
+    """The same figures, with units in the names of columns."""
+    plain: Mapping[str, Any] = json.loads(layers_json(found))
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/layers", 1)
+    assert [each["name"] for each in plain["layers"]] == [layer.name for layer in found.layers]
+    assert set(plain["layers_over_whole"]) == {"forward", "backward"}
+    frame = found.to_frame()
+    assert list(frame["forward_ms"]) == [layer.forward.value for layer in found.layers]
+    assert list(frame["implementation"])[1] == "aten::conv2d"
+
+
+def _values(found: loaderprobe.Layers) -> Iterator[float]:
+    for layer in found.layers:
+        yield from (layer.forward.low, layer.forward.value, layer.forward.high)
+
+
+def test_ranges_hold_their_medians(found: loaderprobe.Layers) -> None:
+    """The middle half of the steps."""
+    values = list(_values(found))
+    assert all(low <= middle <= high for low, middle, high in zip(values[::3], values[1::3], values[2::3], strict=True))
