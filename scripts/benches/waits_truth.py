@@ -110,9 +110,11 @@ def train(loader: Any, step: Callable[[Any], Any] | None) -> dict[str, Any]:
     fewest = FEWEST_BATCHES if loader.num_workers else FEWEST_SERIAL
     batches = iter(loader)
     begin = time.perf_counter()
-    while flush > 0 or time.perf_counter() - begin < FLUSH_S:
+    flushed = 0
+    # A quick loader must not use up its samples.
+    while flushed < flush or (time.perf_counter() - begin < FLUSH_S and flushed < len(loader) // 2):
         _one(batches, step)
-        flush -= 1
+        flushed += 1
     pids = [os.getpid(), *(worker.pid for worker in getattr(batches, "_workers", ()))]
     before, begin = _spent(pids), time.perf_counter()
     samples = steps = 0
