@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import os
 import subprocess
 import sys
@@ -112,7 +113,8 @@ def train(loader: Any, step: Callable[[Any], Any] | None) -> dict[str, Any]:
     begin = time.perf_counter()
     flushed = 0
     # A quick loader must not use up its samples.
-    while flushed < flush or (time.perf_counter() - begin < FLUSH_S and flushed < len(loader) // 2):
+    half = len(loader) // 2 if hasattr(loader.dataset, "__len__") else math.inf
+    while flushed < flush or (time.perf_counter() - begin < FLUSH_S and flushed < half):
         _one(batches, step)
         flushed += 1
     pids = [os.getpid(), *(worker.pid for worker in getattr(batches, "_workers", ()))]
