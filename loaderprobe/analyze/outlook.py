@@ -69,7 +69,6 @@ def _outlook(
     one, specified = demand(workload, UTILIZATION), workload.rate.label == "given"
     cores = cores_of(workload, UTILIZATION)
     supply = _supply(workload)
-    missing = next((each.reason for each in workload.refused if each.name == "measured storage"), "")
     return Outlook(
         data=row.config.resolution,
         compute=row.config.compute.name,
@@ -89,7 +88,7 @@ def _outlook(
         ),
         cores=cores.value if isinstance(cores, Quantity) else None,
         supply=supply,
-        missing="" if supply else missing,
+        missing=None if supply else workload.refused.get("measured_storage"),
     )
 
 

@@ -12,7 +12,7 @@ from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.measure.order import Order
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.files import BatchFiles, FileSet, PartFiles
+from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
@@ -75,12 +75,12 @@ class Ceilings:
             return None
 
 
-def ceiling_of(measured: Measurement, files: BatchFiles | PartFiles | str, cache: PageCache) -> StorageCeiling | None:
+def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> StorageCeiling | None:
     """What the storage under a loader's own files delivers to as many readers as it has workers.
 
     None where neither storage nor an estimate that it limits is among what may bind, or no file is known.
     """
-    if isinstance(files, str) or measured.config.cache != "cold" or not storage_matters(measured):
+    if isinstance(files, UnknownFiles) or measured.config.cache != "cold" or not storage_matters(measured):
         return None
     readers = max(1, measured.config.loader.workers)
     if isinstance(files, PartFiles):

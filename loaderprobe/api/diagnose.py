@@ -22,13 +22,14 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, Findings
-from loaderprobe.records.files import BatchFiles, PartFiles
+from loaderprobe.records.files import LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.diagnosis import notebook, rich_text, terminal
 from loaderprobe.render.unavailable_words import with_sentences
+from loaderprobe.render.unknown_files_words import UNKNOWN_FILES
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.memory import memory_bytes
 from loaderprobe.units import format_bytes, significant
@@ -123,7 +124,7 @@ def _compute(step: Callable[[Any], Any] | None) -> MakeCompute:
 class DataSeen:
     """What is known of a whole data set from the batches that were looked at."""
 
-    hidden: str | None
+    hidden: UnknownFiles | None
     """Why its files are not known."""
     size_bytes: float | None
     """Of all files; None when its length is not known."""
@@ -131,9 +132,9 @@ class DataSeen:
     """Where all the files seen are, if that is no place for everything; else empty."""
 
     @classmethod
-    def of(cls, loader: Any, files: BatchFiles | PartFiles | str) -> DataSeen:
+    def of(cls, loader: Any, files: LoaderFiles) -> DataSeen:
         """From what was learned of the files of some batches."""
-        if isinstance(files, str):
+        if isinstance(files, UnknownFiles):
             return cls(hidden=files, size_bytes=None, root="")
         if isinstance(files, PartFiles):
             # Files that are opened only later are not among them.
@@ -218,7 +219,8 @@ def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, un
     if rounds == 1:
         found.append("the time was enough for one round only, so how far the rates vary is not known")
     if data.hidden:
-        found.append(f"{data.hidden}, so files were read as they were found, and speed-ups are estimated")
+        why = UNKNOWN_FILES[data.hidden.code]
+        found.append(f"{why}, so files were read as they were found, and speed-ups are estimated")
     if kept is not None:
         later = f", in later ones {significant(kept.later)}" if kept.later else ""
         found.append(

@@ -7,6 +7,7 @@ from pathlib import Path
 from loaderprobe.api.load import Run
 from loaderprobe.api.plan import Plan, plan
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records.plan_reason import PlanReason, reported
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.json import summary_json
@@ -27,23 +28,23 @@ def save_report(run: RunDirectory, shown: Report) -> Path:
 def report_page(run: Run) -> str:
     """The report of a run as one HTML file, with a storage plan or the reason why there is none."""
     planned = default_plan(run)
-    if isinstance(planned, str):
+    if isinstance(planned, PlanReason):
         section = plan_section(planned, command=f"loaderprobe plan {run.path} --kind mlperf-h100 --html plan.html")
     else:
         section = plan_section(planned, chosen=_chosen(planned), command=_command(run))
     return HtmlReport(section).render(run.report())
 
 
-def default_plan(run: Run) -> Plan | str:
+def default_plan(run: Run) -> Plan | PlanReason:
     """The plan for the run's fastest accelerator, or why there is none."""
     try:
         found = plan(run, accelerators=ACCELERATORS)
         if found.source.accelerator == "cpu":
-            return "training ran on a CPU only, so no accelerator's rate is known. Name one to plan for it:"
+            return PlanReason(code="only_a_cpu")
         if _generated(run, found):
             found = plan(run, accelerators=ACCELERATORS, images=IMAGENET_IMAGES)
     except LoaderprobeError as error:
-        return f"{error.message}."
+        return reported(error.message)
     return found
 
 

@@ -20,7 +20,7 @@ from loaderprobe.protocols import ComputeArguments, MakeCompute, NextRound, Page
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.files import BatchFiles, PartFiles, content_hash
+from loaderprobe.records.files import LoaderFiles, UnknownFiles, content_hash
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import with_options
 from loaderprobe.samplers.waits import WaitsSampler
@@ -84,7 +84,7 @@ class UserMeasured:
     """What one loader does, the files that it reads (or why they are not known), and what its storage delivers."""
 
     measurement: Measurement
-    files: BatchFiles | PartFiles | str
+    files: LoaderFiles
     ceiling: StorageCeiling | None = None
     keeps_samples: bool = False
     """True when its data set did less work the second time."""
@@ -171,9 +171,9 @@ def _learning(own: Any, loader: Any, limit: Deadline, asked: Asked, cache: PageC
     )
 
 
-def _location(files: BatchFiles | PartFiles | str) -> StorageLocation:
+def _location(files: LoaderFiles) -> StorageLocation:
     """Of the storage under the largest of the files: a small one beside the data may be anywhere."""
-    if isinstance(files, str) or not files.file_bytes:
+    if isinstance(files, UnknownFiles) or not files.file_bytes:
         return HIDDEN
     return locate(Path(max(files.file_bytes, key=lambda path: files.file_bytes[path])))
 
@@ -181,7 +181,7 @@ def _location(files: BatchFiles | PartFiles | str) -> StorageLocation:
 def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, learned: Learned) -> Session:
     return Session(
         config=with_options(config, compute=parts.compute.info().name),
-        files=None if isinstance(learned.files, str) else learned.files,
+        files=None if isinstance(learned.files, UnknownFiles) else learned.files,
         access=learned.access,
         taken=learned.taken,
         pool=learned.pool,

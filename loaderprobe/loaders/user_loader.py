@@ -19,7 +19,7 @@ from loaderprobe.loaders.pool import Pool
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
 from loaderprobe.loaders.twin import FOREIGN, FOREIGN_HINT, check_untouched, endless, kept_iterators, own_sampler
 from loaderprobe.loaders.unwrap import Epochs, Otherwise, Unwrapped, unwrap
-from loaderprobe.records.files import BatchFiles, PartFiles
+from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Mode
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import let_go
@@ -28,10 +28,6 @@ from loaderprobe.system.mapped import let_go
 READ_WHOLE = (0.8, 1.25)
 # What a worker reads beside: indices, clocks of the kernel.
 BESIDE_BYTES = 8192
-NO_FILES = "no file that the data set opens was seen"
-OPENED_BELOW = "the data set opens files below Python, so the files of a batch are unknown"
-IN_PARTS = "the data set reads only parts of the files that it opens"
-OTHERS_TOO = "the data set reads more than the files that it opens in Python"
 # To evict more takes longer than it is worth.
 MOST_FILES = 20_000
 MOST_BYTES = 64 << 30
@@ -209,20 +205,20 @@ class UserLoader(SwitchedLoader):
         """Bytes that read calls returned, by batch of the pool."""
         return tuple(lesson.called_bytes for lesson in self._lessons())
 
-    def files(self, batch_size: int) -> BatchFiles | PartFiles | str:
+    def files(self, batch_size: int) -> LoaderFiles:
         """The files of the settled pool, batch by batch or as a whole; or why they are not known."""
         found = self._lessons()
         seen = [lesson for lesson in found if lesson.files]
         # What the first batches import is no data, so the usual batch decides.
         if 2 * len(seen) <= len(found):
-            return self._in_parts(found, OPENED_BELOW)
+            return self._in_parts(found, "opened_below_python")
         opened = [sum(lesson.files.values()) for lesson in seen]
         called = sorted(lesson.called_bytes for lesson in seen)
         if median(called) and median(called) < READ_WHOLE[0] * median(opened):
-            return self._in_parts(found, IN_PARTS)
+            return self._in_parts(found, "read_in_parts")
         # Now and then a batch also reads what it imports, so a quarter of them must read more than they open.
         if called[len(called) // 4] > READ_WHOLE[1] * median(opened) + BESIDE_BYTES:
-            return self._in_parts(found, OTHERS_TOO)
+            return self._in_parts(found, "read_beside")
         return BatchFiles(
             batch_size=batch_size,
             paths=tuple(tuple(lesson.files) for lesson in found),
@@ -230,14 +226,14 @@ class UserLoader(SwitchedLoader):
             in_order=not self._iterable,
         )
 
-    def _in_parts(self, found: list[Lesson], why: str) -> PartFiles | str:
-        """All files that the data set opened, holds or names; few enough to be evicted."""
+    def _in_parts(self, found: list[Lesson], why: UnknownFilesCode) -> PartFiles | UnknownFiles:
+        """All files that the data set opened, holds or names; `why` where they are too many to be evicted."""
         files = {path: size for lesson in found for path, size in (lesson.files | lesson.held).items()}
         named = named_files(self._own.dataset, most=MOST_FILES)
         files |= named
         if not files or len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
-            return why if files else NO_FILES
-        return PartFiles(file_bytes=files, why=why)
+            return UnknownFiles(code=why if files else "none_seen")
+        return PartFiles(file_bytes=files)
 
     def release(self, taken: int) -> None:
         """Make this process and all workers unmap the pages of mapped files, once no batch is being made.

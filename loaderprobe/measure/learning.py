@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from loaderprobe.batches import copied, holds_images, size_bytes
 from loaderprobe.protocols import Loader, PageCache, Renewing
-from loaderprobe.records.files import BatchFiles, PartFiles
+from loaderprobe.records.files import BatchFiles, LoaderFiles, UnknownFiles
 from loaderprobe.records.measurement import LEAST_BYTES, LEAST_SAVED_S, TIME_AGAIN, Access, FirstLap, WorkerBatches
 from loaderprobe.stats import median
 
@@ -45,7 +45,7 @@ class Learnable(Loader, Renewing, Protocol):
         """Raise when the loader does not iterate as torch's DataLoader does."""
         ...
 
-    def files(self, batch_size: int) -> BatchFiles | PartFiles | str:
+    def files(self, batch_size: int) -> LoaderFiles:
         """The files of the settled pool's batches; or the reason why they are unknown."""
         ...
 
@@ -69,7 +69,7 @@ class Learned:
     """Number of batches in the pool."""
     images: bool
     """True when batches hold images."""
-    files: BatchFiles | PartFiles | str
+    files: LoaderFiles
     access: Access
     held: tuple[Any, ...]
     """Batches for steps without the loader."""
@@ -91,7 +91,7 @@ class Learning:
     budget_s: float | None
     ended: Callable[[int], Exception]
     """The error for a loader that ends after so many batches."""
-    counts_reads: Callable[[BatchFiles | PartFiles | str], bool]
+    counts_reads: Callable[[LoaderFiles], bool]
 
     def run(self) -> Learned:
         """Take the batches twice. Raises the error from `ended` when the loader yields too few."""
@@ -138,9 +138,9 @@ class Learning:
                 pool = self.loader.settle(taken)
         return taken, pool, images, held
 
-    def _evict(self, files: BatchFiles | PartFiles | str, taken: int) -> None:
+    def _evict(self, files: LoaderFiles, taken: int) -> None:
         """Evict the known files."""
-        if isinstance(files, str):
+        if isinstance(files, UnknownFiles):
             return
         self.loader.release(taken)
         self.cache.evict(files.absolute(0, files.count) if isinstance(files, BatchFiles) else files.paths)
@@ -181,8 +181,8 @@ class Learning:
         return replace(found, access="fresh")
 
 
-def _usual(files: BatchFiles | PartFiles | str) -> Access:
-    if isinstance(files, str):
+def _usual(files: LoaderFiles) -> Access:
+    if isinstance(files, UnknownFiles):
         return "none"
     return "files" if isinstance(files, BatchFiles) else "parts"
 

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -155,10 +156,23 @@ class PartFiles:
 
     file_bytes: dict[str, int]
     """By absolute path."""
-    why: str
-    """Why it is not known what a batch reads."""
 
     @property
     def paths(self) -> list[Path]:
         """All files."""
         return [Path(path) for path in self.file_bytes]
+
+
+UnknownFilesCode = Literal["none_seen", "opened_below_python", "read_in_parts", "read_beside"]
+"""none_seen: no file was seen at all. read_beside: more is read than the files that are opened in Python."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownFiles:
+    """Why the files that a loader reads are not known."""
+
+    code: UnknownFilesCode
+
+
+LoaderFiles = BatchFiles | PartFiles | UnknownFiles
+"""What is known of the files that a user's loader reads."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loaderprobe.records.plan_reason import PlanReason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageNeed:
@@ -51,5 +53,5 @@ class Outlook:
     cores: float | None
     """Of one accelerator; estimated from the CPU time of an image."""
     supply: StorageSupply | None
-    missing: str
-    """Why there is no supply; empty where there is one."""
+    missing: PlanReason | None
+    """Why there is no supply; None where there is one."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan_curves import CacheCurves, RampStep
+from loaderprobe.records.plan_reason import PlanPart, PlanReason
 
 PLAN_SCHEMA = "loaderprobe/plan"
 # History of the plan, which is an interface:
 # 1  2026-11  first version
-PLAN_VERSION = 1
+# 2  2026-11  `refused` has the parts that are not made by name, each reason as a code with facts and a sentence
+PLAN_VERSION = 2
 
 Label = Literal["measured", "given", "published", "assumed", "derived"]
 """measured: in this run. given: an option, or the rate of an emulated accelerator. published: the catalogue.
@@ -272,7 +273,7 @@ class PlanReport:
     levers: tuple[Lever, ...]
     ledger: tuple[LedgerEntry, ...]
     acceptance: Acceptance
-    refused: tuple[Missing, ...]
+    refused: dict[PlanPart, PlanReason]
     """What is not said, and why."""
     notes: tuple[str, ...]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from loaderprobe.records.outlook import Outlook
 from loaderprobe.records.report import Report
+from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.wording import MISSING, percent, rate
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -34,7 +35,7 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
     counts = [str(need.accelerators) for need in first.needs]
     assumed = "" if first.compute != "cpu" else f" No accelerator ran here: the rate of {first.accelerator} is assumed."
     opens = join_words([f"{float(significant(need.files_per_s)):,.0f}" for need in first.needs])
-    missing = dict.fromkeys(each.missing for each in some if each.missing)
+    missing = dict.fromkeys(plan_reason_words(each.missing) for each in some if each.missing)
     reason = f" No rate of this storage: {'; '.join(missing)}." if missing else ""
     return Needs(
         title=f"What {join_words(counts)} x {first.accelerator} need at {percent(first.utilization)} of "

@@ -20,6 +20,7 @@ from loaderprobe.records.plan import (
 )
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.plan_reason_words import PART, plan_reason_words
 from loaderprobe.render.wording import MISSING, percent
 from loaderprobe.units import format_bytes, format_rate
 
@@ -79,7 +80,7 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="What lowers the need", parts=tuple(_levers(plan)))
     yield Section(title="What this rests on", parts=tuple(_ledger(plan)))
     yield Section(title="The test on delivery", parts=tuple(_test(plan)))
-    refused = tuple(Item(subject=each.name.replace("_", " "), text=each.reason) for each in plan.refused)
+    refused = tuple(Item(subject=PART[part], text=plan_reason_words(why)) for part, why in plan.refused.items())
     yield Section(title="Not said, and why", parts=refused)
     uncovered = [Item(subject=subject, text=text) for subject, text in words.not_covered(plan)]
     yield Section(title="Not covered", parts=tuple(uncovered))

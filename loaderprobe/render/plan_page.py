@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from loaderprobe.records.plan import PlanReport
+from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.document import Command, Item, Paragraph, Table
 from loaderprobe.render.plan import plan_document
 from loaderprobe.render.plan_exhibits import exhibits
+from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.wording import visible
 
 
-def plan_section(plan: PlanReport | str, *, chosen: str = "", command: str = "") -> str:
-    """The planner's half of a report, a section with a heading; for a text, why there is no plan.
+def plan_section(plan: PlanReport | PlanReason, *, chosen: str = "", command: str = "") -> str:
+    """The planner's half of a report, a section with a heading; or why there is no plan.
 
     `chosen` says what was planned for without being asked, `command` how to ask for something else.
     """
@@ -25,7 +27,7 @@ def plan_page(plan: PlanReport) -> str:
     return _rendered("plan.html.jinja", plan, chosen="", command="", heading=False)
 
 
-def _rendered(template: str, plan: PlanReport | str, **given: Any) -> str:
+def _rendered(template: str, plan: PlanReport | PlanReason, **given: Any) -> str:
     import jinja2
 
     environment = jinja2.Environment(
@@ -36,16 +38,19 @@ def _rendered(template: str, plan: PlanReport | str, **given: Any) -> str:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    context = {"reason": plan, "title": "Storage plan"} if isinstance(plan, str) else {"reason": "", **_context(plan)}
-    return environment.get_template(template).render(context, **given)
+    return environment.get_template(template).render(_context(plan), **given)
 
 
-def _context(plan: PlanReport) -> dict[str, Any]:
+def _context(plan: PlanReport | PlanReason) -> dict[str, Any]:
     from markupsafe import Markup
 
+    if isinstance(plan, PlanReason):
+        then = " Name one to plan for it:" if plan.code == "only_a_cpu" else ""
+        return {"title": "Storage plan", "reason": f"{plan_reason_words(plan)}.{then}"}
     page = plan_document(plan)
     lead, *rest = words.answer(plan)
     return {
+        "reason": "",
         "plan": plan,
         "title": page.title,
         "lead": lead,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loaderprobe.errors import MissingPart
+from loaderprobe.records.measurement import Missing
 from loaderprobe.system.residency import OVERLAY, ask, filesystem_magic
 
 PASSES = 4
@@ -31,7 +32,7 @@ class LinuxPageCache:
                 with contextlib.suppress(FileNotFoundError):
                     _drop(path, write_back=number > 0)
             found = ask(paths)
-            now, sampled = (None, True) if isinstance(found, str) else (found.share, found.sampled)
+            now, sampled = (None, True) if isinstance(found, Missing) else (found.share, found.sampled)
             if now == 0 and not sampled:
                 return
             if number > 0 and (not now or now >= before):
@@ -56,13 +57,13 @@ class LinuxPageCache:
         For other users' files it is estimated from a sample. Asking leaves cold files cold.
         """
         found = ask(paths)
-        return None if isinstance(found, str) else found.share
+        return None if isinstance(found, Missing) else found.share
 
 
 def why_unknown(path: Path) -> str | None:
     """Why the cached share of the file cannot be known; None when it can. Found by trying."""
     found = ask([path])
-    return found if isinstance(found, str) else None
+    return found.reason if isinstance(found, Missing) else None
 
 
 def drop_all_caches(path: Path = DROP_CACHES) -> None:

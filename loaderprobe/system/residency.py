@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loaderprobe.records.measurement import Missing
+
 PAGE_BYTES = mmap.PAGESIZE
 SAMPLED_FILES = 128
 SAMPLED_PAGES = 256
@@ -62,8 +64,8 @@ class Residency:
         return self.held / self.pages if self.pages else None
 
 
-def ask(paths: Sequence[Path]) -> Residency | str:
-    """The cached share of the files, or the reason, as a sentence, why it cannot be known.
+def ask(paths: Sequence[Path]) -> Residency | Missing:
+    """The cached share of the files, or why it cannot be known.
 
     Cold files are cold again afterwards, and warm files stay warm. Only a partly warm file of which no sampled page
     was cached is dropped completely.
@@ -77,7 +79,7 @@ def ask(paths: Sequence[Path]) -> Residency | str:
             kind = asker.kind(path, found.st_dev)
             truth = asker.gets_the_truth(path, found.st_uid, kind)
             if why := _why_not(path, found.st_mode, kind, truth):
-                return why
+                return _missing(why)
             of_file = -(-found.st_size // PAGE_BYTES)
             if not truth and of_file:
                 hidden.append((path, of_file))
@@ -85,12 +87,16 @@ def ask(paths: Sequence[Path]) -> Residency | str:
                 held += _resident_pages(path, found.st_size)
                 pages += of_file
         except OSError as error:
-            return f"{path} cannot be examined: {error.strerror}"
+            return _missing(f"{path} cannot be examined: {error.strerror}")
     share = _sampled_share(hidden)
-    if isinstance(share, str):
+    if isinstance(share, Missing):
         return share
     unseen = sum(of_file for _, of_file in hidden)
     return Residency(held=held + share * unseen, pages=pages + unseen, sampled=bool(hidden))
+
+
+def _missing(reason: str) -> Missing:
+    return Missing(name="cached share", reason=reason)
 
 
 def acts_as_owner(status: Path = Path("/proc/thread-self/status")) -> bool:
@@ -184,8 +190,8 @@ def _resident_within(fd: int, offset: int, size_bytes: int) -> int:
     return states.raw.translate(_RESIDENT).count(1)
 
 
-def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | str:
-    """Cached share of the files' pages, from evenly spread pages of evenly spread files; or the reason why not.
+def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | Missing:
+    """Cached share of the files' pages, from evenly spread pages of evenly spread files; or why it cannot be known.
 
     `files` are paths and how many pages each has, at least one.
     """
@@ -198,8 +204,8 @@ def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | str:
             held += pages * _share_of_file(path, [(2 * n + 1) * pages // (2 * count) for n in range(count)])
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
-                return f"{path} belongs to another user, and this file system hides its cache state"
-            return f"{path} cannot be examined: {error.strerror}"
+                return _missing(f"{path} belongs to another user, and this file system hides its cache state")
+            return _missing(f"{path} cannot be examined: {error.strerror}")
     return held / sum(pages for _, pages in some) if some else 0.0
 
 

@@ -26,6 +26,7 @@ from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.measure import learning
 from loaderprobe.protocols import ComputeArguments
+from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.records.options import with_options
 from loaderprobe.store.codec import encode, write_atomically
@@ -116,8 +117,8 @@ def measure_visit(name: str, visit: int, folder: Path, out: Path) -> None:
         loader = DataLoader(Photographs(folder, "plain"), batch_size=BATCH_SIZE, shuffle=True, num_workers=workers)
         asked = Asked(cache="warm" if disk.kind == "warm" else "cold", budget_s=None, rounds=ROUNDS, next_round=rounds)
         seen = measure_loader(loader, rounds.rack, asked, lambda *_: None)
-        if isinstance(seen.files, str):
-            raise SystemExit(f"{name}, {workers} workers: {seen.files}")
+        if isinstance(seen.files, UnknownFiles):
+            raise SystemExit(f"{name}, {workers} workers: {seen.files.code}")
         for accelerator in ACCELERATORS:
             stem = f"{name}-n{workers}-a{accelerator}.v{visit}"
             write_atomically(out / f"{stem}.json", encode("measurement", rounds.of(accelerator, seen.measurement)))

@@ -28,6 +28,7 @@ from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.measure import session
 from loaderprobe.protocols import Compute, ComputeArguments, NextRound
+from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment
 from loaderprobe.records.options import with_options
 from loaderprobe.store.codec import encode, write_atomically
@@ -281,8 +282,8 @@ def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int) -> N
     director = Director(block.accelerators, truth_rounds, next_round)
     asked = Asked(cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director)
     found = measure_loader(loader, director.rack, asked, lambda *_: None)
-    if isinstance(found.files, str):
-        raise SystemExit(f"{block.name}: {found.files}")
+    if isinstance(found.files, UnknownFiles):
+        raise SystemExit(f"{block.name}: {found.files.code}")
     director.finished(found.measurement)
     for name in block.accelerators:
         stem = f"{block.name}-{'a' if name != 'none' else ''}{name}"

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import DataSeen, Diagnosis, conclude
-from loaderprobe.records.files import BatchFiles
+from loaderprobe.records.files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.verdict import Advice
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -61,6 +61,24 @@ def test_it_is_data_that_json_can_hold() -> None:
     assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 4)
     assert "measurement" not in plain
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("none_seen", "no file that the data set opens was seen"),
+        ("opened_below_python", "the data set opens files below Python, so the files of a batch are unknown"),
+        ("read_in_parts", "the data set reads only parts of the files that it opens"),
+        ("read_beside", "the data set reads more than the files that it opens in Python"),
+    ],
+)
+def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode, words: str) -> None:
+    """They could not be made cold, so no figure of storage is measured."""
+    hidden = UnknownFiles(code=code)
+    seen = DataSeen.of(loader=None, files=hidden)
+    assert (seen.hidden, seen.fits, seen.place()) == (hidden, False, None)
+    note = f"{words}, so files were read as they were found, and speed-ups are estimated"
+    assert note in _found(seen).notes and note not in _found().notes
 
 
 @pytest.mark.parametrize("width", [50, 80, 120])

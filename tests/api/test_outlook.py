@@ -12,6 +12,7 @@ from loaderprobe.analyze.outlook import COUNTS, REFERENCE, outlooks
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import with_options
 from loaderprobe.records.outlook import Outlook
+from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.store.run_directory import RunDirectory
 from tests.stored import SMALL_FILES, full_run
 
@@ -82,4 +83,4 @@ def test_a_measured_device_has_its_own_name(run: RunDirectory) -> None:
     found = outlooks(rows, {rows[0].key: measured}, [SMALL_FILES], {}, {})
     ((name, specified),) = [(each.accelerator, each.specified) for each in found]
     assert (name, specified) == ("NVIDIA H100 80GB HBM3", False)
-    assert found[0].supply is None and "not measured" in found[0].missing
+    assert found[0].supply is None and found[0].missing == PlanReason(code="ceiling_not_measured")

@@ -10,6 +10,7 @@ import pytest
 from loaderprobe.api.load import Run, load
 from loaderprobe.api.page import IMAGENET_IMAGES, default_plan, report_page, save_report
 from loaderprobe.api.plan import Plan
+from loaderprobe.records.plan_reason import PlanReason
 from tests.stored import full_run
 
 
@@ -63,7 +64,8 @@ def test_a_run_without_measurements_has_its_reason(run: Run) -> None:
     report = run.report()
     empty = replace(report, summary=replace(report.summary, configurations=()), details=())
     reason = default_plan(Run(run.directory, empty))
-    assert isinstance(reason, str) and "holds no measured configuration" in reason
+    assert isinstance(reason, PlanReason) and reason.code == "reported"
+    assert "holds no measured configuration" in str(reason.facts["reason"])
 
 
 def test_the_page_is_saved_beside_the_summary(run: Run) -> None:

@@ -14,6 +14,7 @@ from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, StorageCeiling
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.render.bandwidth import bandwidth_json
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_location
@@ -61,7 +62,7 @@ def test_another_accelerator_replaces_the_rate_and_its_steps_are_unknown(run: Ru
     plan = loaderprobe.plan(run.path, kind="mlperf-h100")
     assert plan.source.accelerator == "mlperf-h100"
     assert plan.ledger[0].quantity.value == pytest.approx(400 / 0.224)
-    assert "steps of this accelerator" in {each.name: each.reason for each in plan.refused}["stragglers"]
+    assert plan.refused["stragglers"].code == "steps_of_another"
     assert loaderprobe.plan(run.path, kind=2500).ledger[0].quantity.value == 2500
     assert loaderprobe.plan(run.path, kind="emulated:2500").ledger[0].quantity.value == 2500
 
@@ -103,18 +104,20 @@ def test_a_ceiling_that_was_not_cold_feeds_nothing(run: RunDirectory, cache: str
     run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
     plan = loaderprobe.plan(run.path)
     assert plan.supplies == () and plan.need("read_bytes") is not None
-    assert "measured storage" in {each.name for each in plan.refused}
+    why = plan.refused["measured_storage"]
+    expected = ("reads_unproved", {}) if cache == "unproved" else ("reads_not_cold", {"files": cache})
+    assert (why.code, why.facts) == expected
 
 
 def test_a_missing_or_damaged_ceiling_is_a_reason(run: RunDirectory) -> None:
     """As a run that never measured one."""
     path = run.path / "ceilings" / f"{SMALL_FILES.fingerprint}.json"
     path.write_text("{")
-    reasons = {each.name: each.reason for each in loaderprobe.plan(run.path).refused}
-    assert "is damaged" in reasons["measured storage"]
+    damaged = loaderprobe.plan(run.path).refused["measured_storage"]
+    assert damaged.code == "reported" and "is damaged" in damaged.sentence
     path.unlink()
-    reasons = {each.name: each.reason for each in loaderprobe.plan(run.path).refused}
-    assert reasons["measured storage"] == "the ceiling of the storage was not measured"
+    missing = loaderprobe.plan(run.path).refused["measured_storage"]
+    assert missing == PlanReason(code="ceiling_not_measured", sentence="the ceiling of the storage was not measured")
 
 
 def test_a_ladder_that_still_rises_is_a_lower_bound(run: RunDirectory) -> None:
@@ -133,7 +136,10 @@ def test_a_bandwidth_result_is_planned_from_its_file_and_as_it_is(tmp_path: Path
     own = loaderprobe.plan(Bandwidth.of(cold_bandwidth()), kind="mlperf-h100", accelerators=16)
     assert plan.needs == own.needs and plan.supplies == own.supplies
     assert plan.supplies[0].limits[0].limit.value == pytest.approx(290e6 * 1.02, rel=1e-3)
-    assert {"workers", "cores", "stragglers"} <= {each.name for each in plan.refused}
+    assert {part: why.code for part, why in plan.refused.items()} == {
+        "cold_opens": "opens_not_measured", "workers": "bandwidth_without_workers",
+        "cores": "bandwidth_without_workers", "stragglers": "bandwidth_without_steps",
+    }  # fmt: skip
     with pytest.raises(BadValue, match="no accelerator"):
         loaderprobe.plan(file)
 
@@ -206,19 +212,27 @@ def test_opens_that_still_rise_are_a_lower_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operations", "why"),
+    ("operations", "code", "why"),
     [
-        ((), "were not measured"),
-        (example_operations({1: 2e5}, metadata="warm", drops=0), "only bandwidth --drop-caches"),
-        (example_operations({1: 2e5}, metadata="warm", drops=3), "from memory all the same"),
-        (example_operations({1: 200.0}, metadata="unproved", storage_bytes=None), "nothing counts"),
+        ((), "opens_not_measured", "were not measured"),
+        (example_operations({1: 2e5}, metadata="warm", drops=0), "opens_from_memory", "only bandwidth --drop-caches"),
+        (
+            example_operations({1: 2e5}, metadata="warm", drops=3),
+            "opens_from_memory_after_drop",
+            "from memory all the same",
+        ),
+        (
+            example_operations({1: 200.0}, metadata="unproved", storage_bytes=None),
+            "opens_unproved",
+            "nothing counts",
+        ),
     ],
 )
-def test_opens_that_were_not_cold_are_no_supply(operations: tuple[Any, ...], why: str) -> None:
+def test_opens_that_were_not_cold_are_no_supply(operations: tuple[Any, ...], code: str, why: str) -> None:
     """Never a limit, whatever their rate; the plan says why on its page, and bandwidth still counts."""
     plan = loaderprobe.plan(cold_bandwidth(metadata=operations), kind="mlperf-h100")
     assert [limit.resource for limit in plan.supplies[0].limits] == ["bandwidth"]
-    assert why in {each.name: each.reason for each in plan.refused}["cold opens of the measured storage"]
+    assert plan.refused["cold_opens"].code == code
     assert why in " ".join(plan.text(width=400).split())
 
 
@@ -239,10 +253,13 @@ def test_a_bandwidth_result_without_bytes_an_image_is_refused(changes: dict[str,
 def test_a_bandwidth_result_from_memory_feeds_nothing() -> None:
     """tmpfs; and one in which nothing was measured."""
     memory = replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")
-    for report in (cold_bandwidth(location=memory), cold_bandwidth(phases=())):
+    for report, code in (
+        (cold_bandwidth(location=memory), "files_in_memory"),
+        (cold_bandwidth(phases=()), "ladder_not_measured"),
+    ):
         plan = loaderprobe.plan(report, kind="mlperf-h100")
         assert plan.supplies == ()
-        assert "measured storage" in {each.name for each in plan.refused}
+        assert plan.refused["measured_storage"].code == code
 
 
 def test_options_replace_what_was_measured(run: RunDirectory) -> None:

@@ -143,7 +143,7 @@ def outlook_of(row: ConfigurationRow) -> Outlook:
         supply=StorageSupply(
             read_bytes_per_s=DISK_BYTES_PER_S, readers=8, at_least=False, feeds=0.8 * DISK_BYTES_PER_S / one
         ),
-        missing="",
+        missing=None,
     )
 
 

@@ -11,7 +11,7 @@ from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import FirstLap, WorkerBatches
 from loaderprobe.testing import FakePageCache
 
-FILES = PartFiles(file_bytes={"/data/a.tar": 10**9}, why="in parts")
+FILES = PartFiles(file_bytes={"/data/a.tar": 10**9})
 LAP: dict[str, Any] = {
     "images": 100, "wall_s": 1.0, "cpu_s": 0.4, "read_bytes": 10**7, "called_bytes": 10**7, "again_wall_s": 1.0,
     "again_cpu_s": 0.4, "again_read_bytes": 10**7,

@@ -210,7 +210,7 @@ def test_small_shards_are_made_warm_by_reading_them(read_bytes: float, whole: bo
     """A pool of 10 batches of 4 images reads 40 times those bytes; the shard has 64 kB."""
     clock, files, cache, taken = FakeClock(), example_files(), FakePageCache(), list[int]()
     config = example_config(data=files.fingerprint, batch_size=4)
-    shard = PartFiles(file_bytes={"/data/a.tar": 64_000}, why="a shard")
+    shard = PartFiles(file_bytes={"/data/a.tar": 64_000})
     loader = ScriptedLoader(config, files, clock, cache, Service(cpu_s=0.001))
     ready = Readiness(config, shard, "parts", loader, cache, taken.append, pool=10)
     # What was read so far says it once: later it is mixed with warm batches.

@@ -67,6 +67,7 @@ def test_what_is_refused_has_its_reason_and_no_figure() -> None:
     """A dash would be a riddle; an empty section is left out."""
     page = text(BARE)
     assert "workers: this was not measured" in page and "Stragglers\n" not in page
+    assert "stragglers: no single steps were measured" in page
     assert "workers, each" not in page
 
 

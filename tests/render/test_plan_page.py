@@ -12,6 +12,7 @@ from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.plan import make_plan
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.plan_curves import RampStep
+from loaderprobe.records.plan_reason import PlanReason, reported
 from loaderprobe.render.plan_drawing import apart, log_axis
 from loaderprobe.render.plan_page import plan_page, plan_section
 from tests.examples.plan import MADE, SOURCE, example_asked, example_plan, example_storage, example_workload
@@ -150,8 +151,10 @@ def test_a_section_says_what_was_chosen_or_why_there_is_no_plan() -> None:
     text = Page(section).text
     assert section.count("<h2>") == 1 and "<html" not in section
     assert "Chosen: 64." in text and "loaderprobe plan RUN -n 8" in text
-    reason = plan_section("the files are empty.", command="loaderprobe plan RUN")
+    reason = plan_section(reported("the files are empty"), command="loaderprobe plan RUN")
     assert "No plan: the files are empty." in Page(reason).text and "svg" not in reason
+    on_cpu = Page(plan_section(PlanReason(code="only_a_cpu"), command="loaderprobe plan RUN")).text
+    assert "No plan: training ran on a CPU only, so no accelerator's rate is known. Name one to plan for it:" in on_cpu
 
 
 def test_emulated_accelerators_are_marked() -> None:
@@ -165,7 +168,7 @@ def test_text_from_outside_is_escaped() -> None:
     plan = whole_plan()
     supplies = (replace(plan.supplies[0], name=EVIL), *plan.supplies[1:])
     evil = replace(plan, source=replace(SOURCE, path=EVIL, data=f"{EVIL}\udcff"), supplies=supplies, notes=(EVIL,))
-    for html in (plan_page(evil), plan_section(evil, chosen=EVIL, command=EVIL), plan_section(EVIL)):
+    for html in (plan_page(evil), plan_section(evil, chosen=EVIL, command=EVIL), plan_section(reported(EVIL))):
         assert "script" not in Page(html).tags and EVIL in Page(html).text
         html.encode()
 

@@ -6,12 +6,14 @@ for, f files opened an image, h share of reads that caches answer. N accelerator
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from loaderprobe.analyze.plan.quantities import assumed_too, known, product, scaled, total
 from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import Asked, Need, NeedName, Quantity
+from loaderprobe.records.plan_reason import PlanPart, PlanReason, PlanReasonCode
 
 BUSY_CORES = 0.85
 """Cores that workers keep busier than this make them wait for each other."""
@@ -65,26 +67,23 @@ def demand(workload: Workload, utilization: float, images_per_file: int = 1, hit
     return Demand(images_per_s=images, read_bytes=read, opens=opens, requests=requests)
 
 
-def needs(workload: Workload, asked: Asked) -> tuple[tuple[Need, ...], tuple[Missing, ...]]:
+def needs(workload: Workload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, PlanReason]]:
     """What all accelerators need, and what cannot be said."""
     made = [*_from_storage(workload, asked)]
-    refused: list[Missing] = []
-    for name, per_accelerator in (("workers", workers_of), ("cores", cores_of)):
-        found = per_accelerator(workload, asked.utilization), per_accelerator(workload, 1.0)
-        if isinstance(found[0], Quantity) and isinstance(found[1], Quantity):
-            need: NeedName = "workers" if name == "workers" else "cores"
-            made.append(Need(name=need, at_utilization=found[0], at_most=found[1], to_buy=None, node=None))
-        else:
-            refused.append(Missing(name=name, reason=str(found[0])))
+    refused: dict[PlanPart, PlanReason] = {}
+    for name, per_accelerator in _PER_ACCELERATOR.items():
+        wanted, most = per_accelerator(workload, asked.utilization), per_accelerator(workload, 1.0)
+        if isinstance(wanted, PlanReason):
+            refused[name] = wanted
+        elif isinstance(most, Quantity):
+            made.append(Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=None))
     if not any(need.name == "reads_in_flight" for need in made):
-        reason = "the time of a read was not measured" if asked.images_per_file == 1 else (
-            "the time of a read within a shard was not measured"
-        )  # fmt: skip
-        refused.append(Missing(name="reads_in_flight", reason=reason))
-    return tuple(made), tuple(refused)
+        code: PlanReasonCode = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
+        refused["reads_in_flight"] = PlanReason(code=code)
+    return tuple(made), refused
 
 
-def workers_of(workload: Workload, utilization: float) -> Quantity | str:
+def workers_of(workload: Workload, utilization: float) -> Quantity | PlanReason:
     """Workers that one accelerator needs, or why that is not known."""
     parts = workload.cpu_s, workload.wait_s, workload.other_s
     if parts[0] is None or parts[1] is None or parts[2] is None:
@@ -93,13 +92,19 @@ def workers_of(workload: Workload, utilization: float) -> Quantity | str:
     return product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
 
 
-def cores_of(workload: Workload, utilization: float) -> Quantity | str:
+def cores_of(workload: Workload, utilization: float) -> Quantity | PlanReason:
     """Cores that one accelerator needs, or why that is not known."""
     if workload.cpu_s is None:
         return _reason(workload, "cores")
     workers = product([workload.rate, workload.cpu_s], "cores", "", factor=utilization / BUSY_CORES)
     training = known(TRAINING_CORES, "cores", "assumed", "one training thread")
     return total([workers, training], "cores", f"G u cpu / {BUSY_CORES:g} + 1")
+
+
+_PER_ACCELERATOR: dict[Literal["workers", "cores"], Callable[[Workload, float], Quantity | PlanReason]] = {
+    "workers": workers_of,
+    "cores": cores_of,
+}
 
 
 def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
@@ -143,5 +148,5 @@ def _need(name: str, one: Quantity, full: Quantity, asked: Asked, node: int) -> 
     )
 
 
-def _reason(workload: Workload, name: str) -> str:
-    return next((each.reason for each in workload.refused if each.name == name), "this was not measured")
+def _reason(workload: Workload, part: PlanPart) -> PlanReason:
+    return workload.refused.get(part, PlanReason(code="not_measured"))

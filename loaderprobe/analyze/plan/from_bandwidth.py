@@ -9,13 +9,13 @@ from loaderprobe.analyze.plan.storage import RISING, best_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Workload, requests
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import Quantity
+from loaderprobe.records.plan_reason import PlanPart, PlanReason, reported
 
 WIDE = 0.25
 """Half an interval of opens/s that is wider than this share of them is worth a word."""
 _SHORT = "opens/s are those of under a second, and may be lower for longer: probe more files"
-_NO_WORKERS = "a bandwidth result has no worker: plan from a sweep"
+_NO_WORKERS = PlanReason(code="bandwidth_without_workers")
 
 
 def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> Workload:
@@ -28,13 +28,16 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
             hint="probe a folder of images, or plan from a sweep",
         )  # fmt: skip
     storage = _storage(found)
-    refused = [Missing(name=name, reason=_NO_WORKERS) for name in ("workers", "cores")]
-    refused.append(Missing(name="steps", reason="a bandwidth result has no training steps"))
+    refused: dict[PlanPart, PlanReason] = {
+        "workers": _NO_WORKERS,
+        "cores": _NO_WORKERS,
+        "stragglers": PlanReason(code="bandwidth_without_steps"),
+    }
     opens = cold_opens(found)
-    if isinstance(storage, str):
-        refused.append(Missing(name="measured storage", reason=storage))
-    elif isinstance(opens, str):
-        refused.append(Missing(name="cold opens of the measured storage", reason=opens))
+    if isinstance(storage, PlanReason):
+        refused["measured_storage"] = storage
+    elif isinstance(opens, PlanReason):
+        refused["cold_opens"] = opens
     else:
         storage = replace(
             storage,
@@ -55,23 +58,24 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         amplification=_amplification(found),
         images=known(found.files_found, "images", "measured", "files found"),
         storage=storage if isinstance(storage, MeasuredStorage) else None,
-        refused=tuple(refused),
+        refused=refused,
         notes=() if found.images else ("the files are no images by their names; each is taken for one",),
     )
 
 
-def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | str:
+def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | PlanReason:
     """The fastest opens of cold names and inodes, or why there are none: warm ones say nothing of storage."""
     best, opens = found.best_opens, found.operations("open")
     if best is not None and best.metadata == "cold":
         return best
     if not opens:
-        return next((part.reason for part in found.missing if part.name == "metadata"), "opens/s were not measured")
+        said = next((part.reason for part in found.missing if part.name == "metadata"), "")
+        return reported(said) if said else PlanReason(code="opens_not_measured")
     if not any(phase.drops for phase in opens):
-        return "names and inodes were in memory: only bandwidth --drop-caches (root) measures opens/s cold"
+        return PlanReason(code="opens_from_memory")
     if any(phase.metadata == "unproved" for phase in opens):
-        return "names and inodes were dropped, but nothing counts whether they came from storage again"
-    return "names and inodes were dropped, but came from memory all the same"
+        return PlanReason(code="opens_unproved")
+    return PlanReason(code="opens_from_memory_after_drop")
 
 
 def _doubts(opens: MetadataPhase) -> tuple[str, ...]:
@@ -86,12 +90,12 @@ def _still_rising(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
     return best.readers == max(rates) and best.ops_per_s > RISING * max(fewer, default=0.0)
 
 
-def _storage(found: BandwidthMeasurement) -> MeasuredStorage | str:
+def _storage(found: BandwidthMeasurement) -> MeasuredStorage | PlanReason:
     place = found.location
     if place.kind == "memory" or set(place.layers) == {"memory"}:
-        return "the files were in memory, so no storage was measured"
+        return PlanReason(code="files_in_memory")
     if found.from_memory and found.best and found.best.cache == "cold":
-        return "a step of its ladder came from memory, at least partly"
+        return PlanReason(code="ladder_from_memory")
     return best_of(found.ladder, found.mean_size_bytes)
 
 

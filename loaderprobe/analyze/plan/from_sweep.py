@@ -15,8 +15,9 @@ from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round, segm
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, Missing
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import Quantity
+from loaderprobe.records.plan_reason import PlanPart, PlanReason
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 
@@ -42,22 +43,21 @@ def workload_of(
     """
     if not files.mean_size_bytes > 0:
         raise BadValue(f"the files of {files.label} are empty: they need nothing of storage")
-    refused: list[Missing] = []
+    refused: dict[PlanPart, PlanReason] = {}
     rate = other[1] if other else _rate(measurement, verdict)
     storage = storage_of(measurement, files, ceiling)
-    if isinstance(storage, str):
-        refused.append(Missing(name="measured storage", reason=storage))
+    if isinstance(storage, PlanReason):
+        refused["measured_storage"] = storage
     own = storage if isinstance(storage, MeasuredStorage) else None
     times = _worker_times(measurement, verdict, own)
-    if isinstance(times, str):
-        refused += [Missing(name=name, reason=times) for name in ("workers", "cores")]
-    cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, str) else times
+    if isinstance(times, PlanReason):
+        refused |= {"workers": times, "cores": times}
+    cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, PlanReason) else times
     if cpu_s is not None and wait_s is None:
-        reason = "how long a worker waits for a file on storage that keeps up is not known"
-        refused.append(Missing(name="workers", reason=reason))
+        refused["workers"] = PlanReason(code="file_wait_unknown")
     stalls = _stalls(measurement, rate.value)
     if other:
-        refused.append(Missing(name="steps", reason="the steps of this accelerator were not measured"))
+        refused["stragglers"] = PlanReason(code="steps_of_another")
     emulated = measurement.compute.specified_images_per_s is not None
     return Workload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
@@ -72,7 +72,7 @@ def workload_of(
         wait_s=wait_s,
         stalls=None if other else stalls,
         storage=own,
-        refused=tuple(refused),
+        refused=refused,
     )
 
 
@@ -109,11 +109,11 @@ def _amplification(verdict: Verdict) -> Quantity:
 
 def _worker_times(
     measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None
-) -> tuple[Quantity, Quantity, Quantity | None] | str:
+) -> tuple[Quantity, Quantity, Quantity | None] | PlanReason:
     """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known."""
     times, loader = verdict.worker_time, verdict.rates_images_per_s.loader
     if times is None or not loader:
-        return "the workers left no record of their time"
+        return PlanReason(code="no_worker_times")
     source = measurement.config.title()
     spent = max(measurement.config.loader.workers, 1) / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)

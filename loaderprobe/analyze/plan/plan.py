@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from loaderprobe.analyze.plan.cache import cache_curves, lru_hits, pinned_hits
 from loaderprobe.analyze.plan.demand import BUSY_CORES, TRAINING_CORES, demand, needs, workers_of
@@ -13,7 +14,6 @@ from loaderprobe.analyze.plan.quantities import known, product
 from loaderprobe.analyze.plan.stragglers import stragglers
 from loaderprobe.analyze.plan.supply import Offer, judge_supplies, judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import (
     Acceptance,
     Asked,
@@ -27,6 +27,7 @@ from loaderprobe.records.plan import (
     Scenario,
     Stragglers,
 )
+from loaderprobe.records.plan_reason import PlanPart, PlanReason
 
 SHOWN_EPOCHS = (1, 2, 3, 5, 10, 20, 50)
 USES = (0.7, 0.9)
@@ -54,7 +55,8 @@ def make_plan(
     supplies = judge_supplies(every, one, asked)
     found, refused = needs(workload, asked)
     late = _stragglers(workload, asked)
-    reasons = [each for each in workload.refused if each.name not in ("workers", "cores", "steps")]
+    if isinstance(late, PlanReason):
+        refused["stragglers"] = late
     return PlanReport(
         loaderprobe=made.loaderprobe,
         created_utc=made.created_utc,
@@ -66,18 +68,22 @@ def make_plan(
         ramp=workload.storage.ramp if workload.storage else (),
         epochs=epoch_plan(workload, asked),
         curves=cache_curves(asked.nodes),
-        stragglers=late if isinstance(late, Stragglers) else None,
+        stragglers=None if isinstance(late, PlanReason) else late,
         levers=levers(workload, asked, every, supplies),
         ledger=_ledger(workload, asked, every[0] if every else None, found),
         acceptance=_acceptance(workload, asked, found),
-        refused=(*reasons, *refused, *([Missing(name="stragglers", reason=late)] if isinstance(late, str) else [])),
+        refused=_in_order({**workload.refused, **refused}),
         notes=workload.notes,
     )
 
 
-def _stragglers(workload: Workload, asked: Asked) -> Stragglers | str:
+def _in_order(refused: Mapping[PlanPart, PlanReason]) -> dict[PlanPart, PlanReason]:
+    return {part: refused[part] for part in get_args(PlanPart) if part in refused}
+
+
+def _stragglers(workload: Workload, asked: Asked) -> Stragglers | PlanReason:
     if workload.stalls is None:
-        return next((each.reason for each in workload.refused if each.name == "steps"), "no single steps were measured")
+        return workload.refused.get("stragglers", PlanReason(code="steps_not_recorded"))
     return stragglers(workload.stalls, asked.accelerators, asked.utilization)
 
 

@@ -11,6 +11,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.plan_curves import RampStep
+from loaderprobe.records.plan_reason import PlanReason, reported
 from loaderprobe.units import format_rate
 
 HERE = "measured here"
@@ -20,25 +21,27 @@ RISING = 1.05
 """A last step that gains more than this is no end of the ladder."""
 
 
-def storage_of(measurement: Measurement, files: FileSet, ceiling: StorageCeiling | None) -> MeasuredStorage | str:
+def storage_of(
+    measurement: Measurement, files: FileSet, ceiling: StorageCeiling | None
+) -> MeasuredStorage | PlanReason:
     """What the ceiling of a sweep says, or why it says nothing."""
     if measurement.storage_kind == "memory":
-        return "the files were in memory, so no storage was measured"
+        return PlanReason(code="files_in_memory")
     if ceiling is None or not ceiling.phases:
-        return (ceiling.missing if ceiling else None) or "the ceiling of the storage was not measured"
+        reason = ceiling.missing if ceiling else None
+        return reported(reason) if reason else PlanReason(code="ceiling_not_measured")
     return best_of(ceiling.phases, files.mean_size_bytes)
 
 
-def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStorage | str:
+def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStorage | PlanReason:
     """The fastest step of a ladder over files of this mean size, or why it is no storage's rate."""
     best = fastest(ladder)
     if best is None or not best.bw_bytes > 0:
-        return "no step of the ladder was measured"
+        return PlanReason(code="ladder_not_measured")
+    if best.cache == "unproved":
+        return PlanReason(code="reads_unproved")
     if best.cache != "cold":
-        came = (
-            "cannot be proved to have come from storage" if best.cache == "unproved" else f"were {best.cache}, not cold"
-        )
-        return f"its reads {came}"
+        return PlanReason(code="reads_not_cold", facts={"files": best.cache})
     first = min(ladder, key=lambda phase: phase.readers)
     return MeasuredStorage(
         name=HERE,

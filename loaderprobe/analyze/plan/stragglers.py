@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from loaderprobe.analyze.plan.workload import Stalls
 from loaderprobe.records.plan import Stragglers
+from loaderprobe.records.plan_reason import PlanReason
 
 LEAST_STEPS = 30
 
@@ -22,20 +23,17 @@ def expected_most(values: Sequence[float], ranks: int) -> float:
     return math.fsum(value * (below[place + 1] - below[place]) for place, value in enumerate(ordered))
 
 
-def stragglers(stalls: Stalls, ranks: int, utilization: float) -> Stragglers | str:
+def stragglers(stalls: Stalls, ranks: int, utilization: float) -> Stragglers | PlanReason:
     """The range of what N ranks wait, or why it cannot be said."""
     late, steps = stalls.late_s, len(stalls.late_s)
     if steps < LEAST_STEPS:
-        return f"{steps} measured steps are too few: {LEAST_STEPS} are needed"
+        return PlanReason(code="too_few_steps", facts={"steps": steps, "least": LEAST_STEPS})
     if ranks > steps:
-        return f"{steps} measured steps cannot show how late the latest of {ranks} ranks is"
+        return PlanReason(code="fewer_steps_than_ranks", facts={"steps": steps, "ranks": ranks})
     mean, most = math.fsum(late) / steps, expected_most(late, ranks)
     alone = mean / (stalls.step_s + mean)
     if alone > 1 - utilization:
-        return (
-            f"the measured accelerator waited {alone:.0%} of its time, so its loader or storage did not keep up; "
-            "single late steps do not show"
-        )
+        return PlanReason(code="accelerator_waited", facts={"share": alone})
     return Stragglers(
         ranks=ranks, steps=steps, longest_s=max(late), alone=alone, independent=most / (stalls.step_s + most)
     )

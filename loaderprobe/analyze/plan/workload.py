@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.plan.quantities import known
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.plan_curves import RampStep
+from loaderprobe.records.plan_reason import PlanPart, PlanReason
 
 REQUEST_BYTES = 128 * 1024
 """What the kernel's read-ahead asks storage for at a time (read_ahead_kb of most Linux systems)."""
@@ -70,7 +70,7 @@ class Workload:
     storage: MeasuredStorage | None = None
     same_files: bool = True
     """False when the planned files have another size than those the storage was measured with."""
-    refused: tuple[Missing, ...] = ()
+    refused: Mapping[PlanPart, PlanReason] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def changed(self, *, images: float | None = None, file_bytes: float | None = None) -> Workload:

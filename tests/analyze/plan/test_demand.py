@@ -13,8 +13,8 @@ from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.quantities import known, product, total
 from loaderprobe.analyze.plan.supply import judge_supply
 from loaderprobe.analyze.plan.workload import requests
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import Quantity
+from loaderprobe.records.plan_reason import PlanReason
 from tests.examples.plan import example_asked, example_workload
 
 COUNTS = st.integers(1, 100_000)
@@ -82,7 +82,7 @@ def test_what_is_bought_is_the_need_over_the_use_and_a_node_has_its_share() -> N
     """Utilization multiplies, use divides; the bound is at a utilization of 1."""
     made, refused = needs(example_workload(), example_asked(64))
     read = next(need for need in made if need.name == "read_bytes")
-    assert refused == ()
+    assert refused == {}
     assert read.to_buy is not None and read.node is not None
     assert read.at_most.value == pytest.approx(read.at_utilization.value / 0.9)
     assert read.to_buy.value == pytest.approx(read.at_utilization.value / 0.8)
@@ -106,13 +106,22 @@ def test_reads_in_flight_follow_from_the_time_of_a_read() -> None:
 
 def test_what_was_not_measured_is_refused_with_its_reason() -> None:
     """No worker times: neither workers nor cores; no storage: no reads in flight. The rest stands."""
-    reasons = (Missing(name="workers", reason="no record"), Missing(name="cores", reason="no record"))
-    workload = example_workload(cpu_s=None, wait_s=None, storage=None, refused=reasons)
+    reason = PlanReason(code="no_worker_times")
+    workload = example_workload(cpu_s=None, wait_s=None, storage=None, refused={"workers": reason, "cores": reason})
     made, refused = needs(workload, example_asked())
     assert {need.name for need in made} == {"read_bytes", "opens", "requests"}
-    assert {each.name: each.reason for each in refused}["cores"] == "no record"
-    assert workers_of(workload, 0.9) == "no record"
-    assert "reads_in_flight" in {each.name for each in refused}
+    assert refused == {"workers": reason, "cores": reason, "reads_in_flight": PlanReason(code="read_not_timed")}
+    assert workers_of(workload, 0.9) == reason
+
+
+def test_workers_without_a_wait_are_refused_and_cores_are_not() -> None:
+    """A core is busy with CPU time alone. In shards, the time of a whole file says nothing of a read."""
+    made, refused = needs(example_workload(wait_s=None), example_asked(images_per_file=1251))
+    assert "cores" in {need.name for need in made}
+    assert refused == {
+        "workers": PlanReason(code="not_measured"),
+        "reads_in_flight": PlanReason(code="read_in_shard_not_timed"),
+    }
 
 
 def test_a_derived_figure_has_the_weakest_label_of_its_inputs() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.plan.plan import epoch_plan
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import CacheAsked, Lever, PlanReport
+from loaderprobe.records.plan_reason import PlanReason
 from tests.examples.plan import example_asked, example_plan, example_workload
 
 SET_BYTES = 1_281_167 * 115_000.0
@@ -111,19 +111,22 @@ def test_readers_of_the_test_come_from_reads_in_flight_without_worker_times() ->
 
 
 def test_what_is_not_known_is_refused_and_the_rest_is_planned() -> None:
-    """Each once, with its reason."""
+    """Each with its reason, in one order whatever was found missing first."""
     workload = example_workload(
         cpu_s=None, wait_s=None, storage=None, stalls=None,
-        refused=(
-            Missing(name="measured storage", reason="its reads were warm, not cold"),
-            Missing(name="workers", reason="no record"),
-            Missing(name="cores", reason="no record"),
-            Missing(name="steps", reason="not this accelerator"),
-        ),
+        refused={
+            "workers": PlanReason(code="no_worker_times"),
+            "cores": PlanReason(code="no_worker_times"),
+            "stragglers": PlanReason(code="steps_of_another"),
+            "measured_storage": PlanReason(code="reads_not_cold", facts={"files": "warm"}),
+        },
     )  # fmt: skip
     plan = example_plan(workload)
-    reasons = {each.name: each.reason for each in plan.refused}
-    assert len(reasons) == len(plan.refused)
-    assert reasons["measured storage"] == "its reads were warm, not cold"
-    assert (reasons["workers"], reasons["stragglers"]) == ("no record", "not this accelerator")
+    assert [(part, why.code) for part, why in plan.refused.items()] == [
+        ("measured_storage", "reads_not_cold"),
+        ("workers", "no_worker_times"),
+        ("cores", "no_worker_times"),
+        ("reads_in_flight", "read_not_timed"),
+        ("stragglers", "steps_of_another"),
+    ]
     assert plan.need("opens") is not None and [supply.label for supply in plan.supplies] == ["given"]

@@ -1,0 +1,62 @@
+"""Why a part of a storage plan is not made, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from loaderprobe.records.plan_reason import PlanPart, PlanReason, PlanReasonCode
+
+PART: dict[PlanPart, str] = {
+    "measured_storage": "measured storage",
+    "cold_opens": "cold opens of the measured storage",
+    "workers": "workers",
+    "cores": "cores",
+    "reads_in_flight": "reads in flight",
+    "stragglers": "stragglers",
+}
+_TEXTS: dict[PlanReasonCode, str] = {
+    "not_measured": "this was not measured",
+    "files_in_memory": "the files were in memory, so no storage was measured",
+    "ceiling_not_measured": "the ceiling of the storage was not measured",
+    "ladder_not_measured": "no step of the ladder was measured",
+    "ladder_from_memory": "a step of its ladder came from memory, at least partly",
+    "reads_unproved": "its reads cannot be proved to have come from storage",
+    "reads_not_cold": "its reads were {files}, not cold",
+    "opens_not_measured": "opens/s were not measured",
+    "opens_from_memory": ("names and inodes were in memory: only bandwidth --drop-caches (root) measures opens/s cold"),
+    "opens_unproved": "names and inodes were dropped, but nothing counts whether they came from storage again",
+    "opens_from_memory_after_drop": "names and inodes were dropped, but came from memory all the same",
+    "read_not_timed": "the time of a read was not measured",
+    "read_in_shard_not_timed": "the time of a read within a shard was not measured",
+    "no_worker_times": "the workers left no record of their time",
+    "file_wait_unknown": "how long a worker waits for a file on storage that keeps up is not known",
+    "bandwidth_without_workers": "a bandwidth result has no worker: plan from a sweep",
+    "bandwidth_without_steps": "a bandwidth result has no training steps",
+    "steps_of_another": "the steps of this accelerator were not measured",
+    "steps_not_recorded": "no single steps were measured",
+    "too_few_steps": "{steps} measured steps are too few: {least} are needed",
+    "fewer_steps_than_ranks": "{steps} measured steps cannot show how late the latest of {ranks} ranks is",
+    "accelerator_waited": (
+        "the measured accelerator waited {share} of its time, so its loader or storage did not keep up; "
+        "single late steps do not show"
+    ),
+    "only_a_cpu": "training ran on a CPU only, so no accelerator's rate is known",
+    "reported": "{reason}",
+}
+
+
+def plan_reason_words(reason: PlanReason) -> str:
+    """A clause without a full stop: `no step of the ladder was measured`."""
+    return _TEXTS[reason.code].format(**{name: _shown(name, value) for name, value in reason.facts.items()})
+
+
+def with_reason_sentences(refused: Mapping[PlanPart, PlanReason]) -> dict[PlanPart, PlanReason]:
+    """Each reason with its words."""
+    return {part: replace(each, sentence=plan_reason_words(each)) for part, each in refused.items()}
+
+
+def _shown(name: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.0%}" if name == "share" else f"{value:.0f}"
