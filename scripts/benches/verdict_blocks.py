@@ -152,6 +152,10 @@ class Rack:
         return finished
 
 
+def _training(plan: Plan) -> list[tuple[Mode, Activity]]:
+    return [each for each in plan if each[1] == "training"]
+
+
 def _device(name: str, arguments: ComputeArguments) -> Compute:
     if name == "none":
         return NoCompute(arguments)
@@ -196,8 +200,13 @@ class Director:
         while open_still or number < self._truth_rounds:
             asked = {name: tuple(self._standard(self.verdict_of(name), thorough=False)) for name in open_still}
             open_still = [name for name in open_still if asked[name]]
-            if open_still:
-                yield self._verdict_round({name: asked[name] for name in open_still}, turn=number)
+            together = [name for name in open_still if len(_training(asked[name])) <= 1]
+            if together:
+                yield self._verdict_round({name: asked[name] for name in together}, turn=number)
+            for name in open_still:
+                if name not in together:
+                    # Several modes in training: a round of its own.
+                    yield self._round_of(name, asked[name], truth=False)
             if number < self._truth_rounds:
                 for name in self._accelerators:
                     yield self._truth_round(name)
@@ -205,10 +214,10 @@ class Director:
 
     def _verdict_round(self, asked: dict[str, Plan], turn: int) -> Plan:
         loader_only = dict.fromkeys(each for plan in asked.values() for each in plan if each[1] == "loader_only")
-        training = {name: [each for each in plan if each[1] == "training"] for name, plan in asked.items()}
+        training = {name: _training(plan) for name, plan in asked.items()}
         names = [name for name in asked if training[name]]
         order = names[turn % len(names) :] + names[: turn % len(names)] if names else []
-        if len({each for plan in training.values() for each in plan}) > 1 or any(len(p) > 1 for p in training.values()):
+        if len({each for plan in training.values() for each in plan}) > 1:
             raise ValueError(f"training in several modes in one round cannot be separated: {training}")
         return self._begin(
             Part(truth=False, asked=asked, trained=tuple(order)), loader_only, [training[n][0] for n in order]
@@ -221,10 +230,14 @@ class Director:
             base,
             *(mode for mode in ("warm", "cached_samples", "no_transport") if mode != base and mode in self._seen.modes),
         ]
-        training: list[tuple[Mode, Activity]] = [(mode, "training") for mode in modes]
-        loader_only: list[tuple[Mode, Activity]] = [(base, "loader_only")]
-        part = Part(truth=True, asked={name: (*loader_only, *training)}, trained=(name,) * len(training))
-        return self._begin(part, loader_only, training)
+        plan: list[tuple[Mode, Activity]] = [(base, "loader_only"), *((mode, "training") for mode in modes)]
+        return self._round_of(name, tuple(plan), truth=True)
+
+    def _round_of(self, name: str, plan: Plan, *, truth: bool) -> Plan:
+        """A round of one accelerator, which has all its training segments."""
+        training = _training(plan)
+        part = Part(truth=truth, asked={name: plan}, trained=(name,) * len(training))
+        return self._begin(part, [each for each in plan if each not in training], training)
 
     def _begin(self, part: Part, loader_only: Any, training: Any) -> Plan:
         assert self._rack
