@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +36,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     """As for any module, so that `hasattr` and imports behave."""
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = loaderprobe.nonsense
+
+
+def test_a_folder_of_its_name_does_not_hide_it(tmp_path: Path) -> None:
+    """A script that lies beside a clone still gets the package: Python takes any folder for one without code."""
+    (tmp_path / "loaderprobe").mkdir()
+    script = "import loaderprobe; print(loaderprobe.diagnose.__name__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("diagnose\n", 0), done.stderr

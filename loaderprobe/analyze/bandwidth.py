@@ -91,6 +91,9 @@ def _limit(measured: BandwidthMeasurement) -> Limit:
     if best.at_least:
         sentence = f"No limit of the storage was found: the probe itself can read no faster than {rate} here."
         return Limit(by="probe", knee_readers=knee.readers, sentence=sentence)
+    if measured.ladder_cut_short:
+        sentence = "The ladder was interrupted: whether more readers get more is not known."
+        return Limit(by="unknown", knee_readers=None, sentence=sentence)
     if len(ladder) < 2:
         sentence = "One number of readers cannot tell a bandwidth limit from a latency limit."
         return Limit(by="unknown", knee_readers=None, sentence=sentence)

@@ -28,7 +28,7 @@ def parquet(table: DataFrame) -> bytes:
     if find_spec("pyarrow") is None:
         raise MissingPart(
             "parquet needs pyarrow, which is not installed; all other formats work without it",
-            hint="pip install 'loaderprobe[parquet]'",
+            hint="install pyarrow beside loaderprobe: python -m pip install pyarrow",
         )
     data: bytes = table.to_parquet(engine="pyarrow", index=False)
     return data

@@ -176,6 +176,12 @@ class BandwidthMeasurement:
         return fastest(self.ladder)
 
     @property
+    def ladder_cut_short(self) -> bool:
+        """True when the probe was interrupted before anything but the ladder was measured."""
+        beyond = (*self.phases, *self.missing)
+        return self.interrupted and not self.metadata and all(each.name == "files" for each in beyond)
+
+    @property
     def from_memory(self) -> bool:
         """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
         memory = self.location.kind == "memory" or set(self.location.layers) == {"memory"}

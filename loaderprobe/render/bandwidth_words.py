@@ -73,10 +73,8 @@ def title(phase_name: str, phase: BandwidthPhase | None = None) -> str:
 
 def interrupted(report: BandwidthReport) -> str:
     """How far the probe came."""
-    beyond = any(phase.name != "files" for phase in report.phases) or any(
-        part.name != "files" for part in report.missing
-    )
-    return f"Interrupted: {'not all phases were measured' if beyond else 'the ladder is not complete'}."
+    how_far = "the ladder is not complete" if report.ladder_cut_short else "not all phases were measured"
+    return f"Interrupted: {how_far}."
 
 
 def answer(report: BandwidthReport, best: BandwidthPhase) -> str:

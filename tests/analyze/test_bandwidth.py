@@ -140,6 +140,13 @@ def test_a_noisy_ladder_is_not_surely_flat() -> None:
         assert judged_phases(*phases).kind.kind == "unknown"
 
 
+def test_a_ladder_that_was_cut_short_has_no_limit() -> None:
+    """More readers might get more: what was measured is flat, but nothing ended the ladder."""
+    assert judged(FLAT, metadata=()).limit.by == judged(FLAT, paced=0.3, interrupted=True).limit.by == "bandwidth"
+    limit = judged(FLAT, interrupted=True, metadata=()).limit
+    assert (limit.by, limit.knee_readers) == ("unknown", None) and "interrupted" in limit.sentence
+
+
 def test_feeds_counts_accelerators() -> None:
     """Four fifths of the images/s of the best step, over nine tenths of those of one; no images feed none."""
     report = judged({1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES})
