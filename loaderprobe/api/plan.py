@@ -75,7 +75,7 @@ def plan(
     *,
     accelerators: int | str = 8,
     kind: str | float | None = None,
-    utilization: float | str = UTILIZATION,
+    utilization: float | str | None = None,
     per_node: int | str = 8,
     nic: float | str | None = None,
     storage: str | Iterable[str] = (),
@@ -90,18 +90,20 @@ def plan(
 ) -> Plan:
     """Plan storage for `accelerators` from a stored sweep or a bandwidth result, or the path of either.
 
-    `kind` is `measured`, the name of an accelerator, or its images/s; without it, the run's fastest. `utilization` is
-    the share of their rate that the accelerators shall reach, `use` (0.8) the share of a storage's limits that one
-    dares to use. `storage` names entries of the catalogue with their size (`fsx-lustre-250:24TiB`) or gives figures
-    (`5GB/s,60kopens/s,2ms,1.5GB/s/client`). `cache` is of one node: `page:1TB`, `pinned:1TB`. `layout` is `folder` or
-    `shards:IMAGES`. `data` chooses a data set of the run; `images` and `mean_size` replace what was measured of it.
+    `kind` is `measured`, the name of an accelerator, or its images/s; without it, the run's fastest. `utilization`
+    (0.9) is the share of their rate that the accelerators shall reach, `use` (0.8) the share of a storage's limits
+    that one dares to use. `storage` names entries of the catalogue with their size (`fsx-lustre-250:24TiB`) or
+    gives figures (`5GB/s,60kopens/s,2ms,1.5GB/s/client`). `cache` is of one node: `page:1TB`, `pinned:1TB`.
+    `layout` is `folder` or `shards:IMAGES`. `data` chooses a data set of the run; `images` and `mean_size` replace
+    what was measured of it.
 
     Raises BadValue for what cannot be planned from, and for impossible values; MissingPart for a broken plug-in.
     """
     today = datetime.now(UTC)
     asked = Asked(
         accelerators=_grown(accelerators, growth),
-        utilization=values.share(utilization, "--utilization"),
+        utilization=UTILIZATION if utilization is None else values.share(utilization, "--utilization"),
+        utilization_given=utilization is not None,
         use=USE if use is None else values.share(use, "--use"),
         use_given=use is not None,
         per_node=values.count(per_node, "--per-node", most=MOST_ACCELERATORS),

@@ -56,8 +56,13 @@ def plan(
         ),
     ] = None,
     utilization: Annotated[
-        str, typer.Option(help="Share of their rate that the accelerators shall reach.", rich_help_panel=COMPUTE)
-    ] = "90%",
+        str | None,
+        typer.Option(
+            help="Share of their rate that the accelerators shall reach.",
+            show_default="90%, the bar of MLPerf Storage",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = None,
     per_node: Annotated[int, typer.Option(help="Accelerators in a node.", rich_help_panel=COMPUTE)] = ONE_NODE,
     growth: Annotated[
         float, typer.Option(help="Factor by which the accelerators will grow.", rich_help_panel=COMPUTE)

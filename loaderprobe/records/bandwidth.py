@@ -178,8 +178,8 @@ class BandwidthMeasurement:
     @property
     def ladder_cut_short(self) -> bool:
         """True when the probe was interrupted before anything but the ladder was measured."""
-        beyond = (*self.phases, *self.missing)
-        return self.interrupted and not self.metadata and all(each.name == "files" for each in beyond)
+        names = [*(phase.name for phase in self.phases), *(each.name for each in self.missing)]
+        return self.interrupted and not self.metadata and all(name == "files" for name in names)
 
     @property
     def from_memory(self) -> bool:

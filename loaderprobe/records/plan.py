@@ -63,6 +63,7 @@ class Asked:
     utilization: float
     use: float
     use_given: bool
+    utilization_given: bool = False
     """False when `use` is the default."""
     per_node: int
     nic_bytes_per_s: float | None

@@ -51,6 +51,17 @@ def test_a_sweep_gives_its_rate_its_files_and_its_storage(run: RunDirectory) -> 
     assert supply.feeds == pytest.approx(0.8 * 20e6 * 1.02 / (0.9 * 100_000 * 100_000 * 1.0), rel=0.05)
 
 
+def test_what_was_not_asked_for_is_assumed(run: RunDirectory) -> None:
+    """Utilization and use have defaults; the same values are given when they are asked for."""
+
+    def labels(**asked: Any) -> list[str]:
+        found = {entry.name: entry.quantity.label for entry in loaderprobe.plan(run.path, **asked).ledger}
+        return [found["utilization"], found["use"]]
+
+    assert labels() == ["assumed", "assumed"]
+    assert labels(utilization=0.9, use=0.8) == ["given", "given"]
+
+
 def test_a_run_in_memory_and_its_path_are_planned_alike(run: RunDirectory) -> None:
     """`load` first, or not."""
     by_path, by_run = (loaderprobe.plan(each) for each in (run.path, loaderprobe.load(run.path)))
