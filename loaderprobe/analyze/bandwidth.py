@@ -19,7 +19,7 @@ from loaderprobe.records.bandwidth import (
     Feed,
     Limit,
 )
-from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked
+from loaderprobe.records.plan import Asked
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.units import format_duration, format_rate, significant
 
@@ -37,10 +37,7 @@ PROPORTIONAL_READERS = 4
 # block devices reads then took 0.05 to 0.45 of their time; on single servers and latency-bound devices 0.9 or more.
 CREDIT_AT_MOST = 0.6
 LOST_AT_LEAST = 0.8
-ASKED = Asked(
-    accelerators=1, utilization=UTILIZATION, use=USE, use_given=False, per_node=1, nic_bytes_per_s=None,
-    images_per_file=1, epochs=1, growth=1.0, cache=CacheAsked(), today="",
-)  # fmt: skip
+ASKED = Asked(accelerators=1)
 """What is asked of a storage when nothing else is said."""
 
 

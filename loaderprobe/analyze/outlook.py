@@ -14,7 +14,7 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement
 from loaderprobe.records.outlook import Outlook, StorageNeed, StorageSupply
-from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, Quantity
+from loaderprobe.records.plan import USE, UTILIZATION, Asked, Quantity
 from loaderprobe.records.report import ConfigurationRow
 
 COUNTS = (1, 8, 64)
@@ -22,10 +22,7 @@ COUNTS = (1, 8, 64)
 REFERENCE = "mlperf-h100"
 """What is planned for where only a CPU trained: its own rate says nothing of an accelerator."""
 _REFERENCE_SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100"
-_ASKED = Asked(
-    accelerators=1, utilization=UTILIZATION, use=USE, use_given=False, per_node=8, nic_bytes_per_s=None,
-    images_per_file=1, epochs=1, growth=1.0, cache=CacheAsked(), today="",
-)  # fmt: skip
+_ASKED = Asked(accelerators=1)
 
 
 def outlooks(

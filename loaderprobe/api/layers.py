@@ -70,7 +70,8 @@ def layers(
     """
     if steps < FEWEST_STEPS:
         raise BadValue(f"{steps} steps are too few", hint=f"use {FEWEST_STEPS} or more")
-    from loaderprobe.compute.layers import measure_layers, usual_loss
+    from loaderprobe.compute.layers import measure_layers
+    from loaderprobe.compute.model_batches import usual_loss
 
     found = measure_layers(
         model, batch, loss=loss or usual_loss, steps=steps, clock=SystemClock(), name=name or type(model).__name__,
@@ -87,7 +88,7 @@ def named_layers(
     Raises BadValue for an unknown name or a model that cannot be trained, MissingPart for one that cannot be imported
     or a GPU that is not there.
     """
-    from loaderprobe.compute.layers import random_images
+    from loaderprobe.compute.model_batches import random_images
     from loaderprobe.plugins import resolve
 
     make_model = resolve("model", model)

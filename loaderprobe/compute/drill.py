@@ -6,7 +6,7 @@ import linecache
 from pathlib import Path
 
 from loaderprobe.compute.source_lines import Line, Lines
-from loaderprobe.records.layers import DrillLevel, LayersReport, LayerTime, LevelName
+from loaderprobe.records.layers import DrillLevel, LayersReport, LevelName
 
 
 def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
@@ -21,7 +21,7 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
         found = {called: 1.0}
     levels: list[tuple[LevelName, str, str, float]] = [
         ("step", report.model, "", step_ms),
-        ("layer", _called_name(layer), "", layer.ms),
+        ("layer", layer.name, "", layer.ms),
         ("operator", operator.name, "", operator.ms),
     ]
     if found:
@@ -29,16 +29,16 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
         levels.append(("line", *_shown(line), operator.ms * seconds / sum(found.values())))
     return tuple(
         DrillLevel(
-            level=level, name=name, text=text, ms=ms, of_above=ms / levels[max(0, place - 1)][3], of_whole=ms / step_ms
+            level=level,
+            name=name,
+            call=layer.call if level == "layer" else 0,
+            text=text,
+            ms=ms,
+            of_above=ms / levels[max(0, place - 1)][3],
+            of_whole=ms / step_ms,
         )
         for place, (level, name, text, ms) in enumerate(levels)
     )
-
-
-def _called_name(layer: LayerTime) -> str:
-    """`layer1.0.conv2 (Conv2d)`; of a further call, its number."""
-    again = f", call {layer.call + 1}" if layer.call else ""
-    return f"{layer.name or 'the model itself'} ({layer.kind}{again})"
 
 
 def _shown(line: Line) -> tuple[str, str]:

@@ -19,9 +19,8 @@ from loaderprobe.compute.drill import drilled
 from loaderprobe.compute.layer_events import LAYER, STEP, Call, CallTime, Event, step_times
 from loaderprobe.compute.model_batches import called, moved, samples_in, tensors_in
 from loaderprobe.compute.source_lines import Lines, timing, user_line
-from loaderprobe.compute.trainer import CLASSES, checked_model
-from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.protocols import Clock, MakeModel
+from loaderprobe.errors import BadValue
+from loaderprobe.protocols import Clock
 from loaderprobe.records.layers import (
     LayersReport,
     LayerTime,
@@ -237,30 +236,6 @@ class _Measuring:
             inputs=seen.inputs,
             outputs=seen.outputs,
         )
-
-
-def usual_loss(given: Any, batch: Any) -> Any:
-    """The `loss` of what the model gave, else the cross entropy of it and the targets. Raises BadValue without."""
-    loss = getattr(given, "loss", None)
-    if loss is not None:
-        return loss
-    if isinstance(given, torch.Tensor) and isinstance(batch, tuple | list) and len(batch) == 2:
-        return torch.nn.functional.cross_entropy(given, batch[1])
-    raise BadValue(
-        f"there is no usual loss for a {type(given).__name__} and such a batch",
-        hint="give loss=function(what the model gives, batch)",
-    )
-
-
-def random_images(
-    make_model: MakeModel, name: str, *, batch_size: int, image_size: int, device: str
-) -> tuple[Any, tuple[torch.Tensor, torch.Tensor]]:
-    """A classifier on its device, and a batch for it. Raises BadValue, or MissingPart without a GPU."""
-    if device == "cuda" and not torch.cuda.is_available():
-        raise MissingPart("torch finds no CUDA device", hint="run `loaderprobe doctor`; or use --compute cpu")
-    model = checked_model(name, make_model)
-    images = torch.randn(batch_size, 3, image_size, image_size)
-    return model.to(device), (images, torch.randint(CLASSES, (batch_size,)))
 
 
 def _order(times: list[dict[Call, CallTime]]) -> list[Call]:

@@ -74,7 +74,9 @@ class DrillLevel:
 
     level: LevelName
     name: str
-    """Of a line: `file.py:12`."""
+    """Of a layer: the path of its module. Of a line: `file.py:12`."""
+    call: int
+    """Of a layer, which call in a step; else 0."""
     text: str
     """The source of a line; else empty."""
     ms: float

@@ -60,19 +60,20 @@ class Asked:
     """What is planned for. Two different shares: `utilization` of the accelerators, `use` of the storage's limits."""
 
     accelerators: int
-    utilization: float
-    use: float
-    use_given: bool
+    utilization: float = UTILIZATION
     utilization_given: bool = False
+    """False when `utilization` is the default."""
+    use: float = USE
+    use_given: bool = False
     """False when `use` is the default."""
-    per_node: int
-    nic_bytes_per_s: float | None
-    images_per_file: int
+    per_node: int = 8
+    nic_bytes_per_s: float | None = None
+    images_per_file: int = 1
     """1: a folder of images; more: shards."""
-    epochs: int
-    growth: float
-    cache: CacheAsked
-    today: str
+    epochs: int = 1
+    growth: float = 1.0
+    cache: CacheAsked = CacheAsked()
+    today: str = ""
     """ISO 8601; against which the catalogue may be stale."""
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from loaderprobe.records.layers import LayersReport, LayerTime, PartName, Shape
+from loaderprobe.records.layers import DrillLevel, LayersReport, LayerTime, PartName, Shape
 from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
 from loaderprobe.units import significant
 
@@ -164,7 +164,7 @@ def _drill(found: LayersReport) -> Table:
         lines=tuple(
             (
                 each.level,
-                f"{each.name}  {each.text}".strip(),
+                _level_name(found, each),
                 _ms(each.ms),
                 f"{each.of_above:.1%}".replace("%", " %") if each.level != "step" else "",
                 f"{each.of_whole:.1%}".replace("%", " %"),
@@ -173,6 +173,13 @@ def _drill(found: LayersReport) -> Table:
         ),
         right=frozenset({2, 3, 4}),
     )
+
+
+def _level_name(found: LayersReport, level: DrillLevel) -> str:
+    if level.level == "layer":
+        called = (level.name, level.call)
+        return next(layer_name(layer) for layer in found.layers if (layer.name, layer.call) == called)
+    return f"{level.name}  {level.text}".strip()
 
 
 def layer_name(layer: LayerTime) -> str:

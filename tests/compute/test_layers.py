@@ -52,11 +52,12 @@ def test_the_drill_ends_at_the_slow_line(found: loaderprobe.Layers) -> None:
     """Layer, operator and line of the planted pool, each with its share of the level above."""
     step, layer, operator, line = found.drill
     assert [each.level for each in found.drill] == ["step", "layer", "operator", "line"]
-    assert (step.of_whole, layer.name, operator.name) == (1.0, "pool (SlowPool)", "ByIndexBackward")
+    assert (step.of_whole, layer.name, operator.name) == (1.0, "pool", "ByIndexBackward")
     assert line.name.startswith("slow_pool.py:") and line.text.endswith("# the slow line")
     assert layer.of_whole > 0.5 and operator.of_above > 0.8 and line.of_above > 0.5
     text = found.text()
-    assert "The slowest layer is pool (SlowPool), with" in text and "# the slow line" in text.replace("\n", " ")
+    assert "The slowest layer is pool (SlowPool), with" in text and text.count("pool (SlowPool)") == 3
+    assert "layer    pool (SlowPool)" in text and "# the slow line" in text.replace("\n", " ")
     assert all(len(each) <= 80 for each in text.splitlines())
 
 
