@@ -14,6 +14,8 @@ from loaderprobe.units import significant
 
 SHOWN = 20
 BAR = 12
+FITS = (0.75, 1.33)
+"""Layers that add up to another share of the whole were not measured on the same machine: it was busy meanwhile."""
 PART_WORDS: dict[PartName, str] = {"zero_grad": "clear gradients", "copy": "copy to the device"}
 
 
@@ -97,6 +99,9 @@ def _answer(found: LayersReport) -> tuple[Part, ...]:
                 "Python between operators, and what the profiler adds."
             )
         )
+    if any(not FITS[0] <= share <= FITS[1] for share in sums(found).values()):
+        text = "That is far from all of it: something else may have used the machine. Measure again when it is idle."
+        parts.append(Paragraph(text=text, strong=True))
     return tuple(parts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import nn
 
 import loaderprobe
 from loaderprobe.errors import BadValue
+from loaderprobe.records.layers import Milliseconds
 from loaderprobe.render.layers import layers_json
 from tests.compute.slow_pool import Net, QuickPool, SlowPool
 
@@ -59,6 +61,22 @@ def test_the_drill_ends_at_the_slow_line(found: loaderprobe.Layers) -> None:
     assert "The slowest layer is pool (SlowPool), with" in text and text.count("pool (SlowPool)") == 3
     assert "layer    pool (SlowPool)" in text and "# the slow line" in text.replace("\n", " ")
     assert all(len(each) <= 80 for each in text.splitlines())
+
+
+def test_a_busy_machine_is_said(found: loaderprobe.Layers) -> None:
+    """Layers that took many times the whole, which was timed apart, were timed beside something else."""
+    slow = Milliseconds(value=900.0, low=900.0, high=900.0)
+    disturbed = replace(found, layers=tuple(replace(each, backward=slow) for each in found.layers))
+    part = replace(found, parts=tuple(replace(each, ms=slow) for each in found.parts))
+    assert all(
+        "something else may have used the machine" in " ".join(each.text().split()) for each in (disturbed, part)
+    )
+    forward = sum(layer.forward.value for layer in found.layers)
+    whole = {"forward": forward, "backward": sum(layer.backward.value for layer in found.layers)}
+    fitting = tuple(
+        replace(each, ms=replace(each.ms, value=whole.get(each.name, each.ms.value))) for each in found.parts
+    )
+    assert "something else" not in " ".join(replace(found, parts=fitting).text().split())
 
 
 def test_a_better_layer_is_another_line() -> None:
