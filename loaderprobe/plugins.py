@@ -26,6 +26,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "model": {
         "lenet5": "loaderprobe.compute.models:lenet5",
+        "lstm": "loaderprobe.compute.models:lstm",
         "mlp": "loaderprobe.compute.models:mlp",
         **{name: f"torchvision.models:{name}" for name in ("resnet18", "resnet50", "resnet152", "vgg16")},
     },

@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from loaderprobe import __version__
-from loaderprobe.api.frames import frame
-from loaderprobe.api.shown import Shown
+from loaderprobe.api.documented import Documented
+from loaderprobe.api.image_data import image_files, loader_of_images
+from loaderprobe.api.origin import origin_now
+from loaderprobe.api.sweep_request import DEFAULT_BATCH_SIZE, compute_names
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.layers import LayersReport
-from loaderprobe.render.document import document_html, document_markdown, document_text
-from loaderprobe.render.layers import layer_columns, layers_document
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from loaderprobe.render.document import Document
+from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.json import result_json
+from loaderprobe.render.layers import layer_columns, layer_exhibits, layers_document, sums
 
 FEWEST_STEPS = 4
+IMAGE_SIZE = 224
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Layers(Shown, LayersReport):
+class Layers(Documented, LayersReport):
     """The parts of a step, and the layers in the order in which they run. Shows itself."""
 
-    @classmethod
-    def of(cls, found: LayersReport) -> Layers:
-        """The same report, showing itself."""
-        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
+    table_name = "profile.csv"
 
-    def headline(self) -> str:
-        """Model, time of a step, device."""
-        return layers_document(self).title
-
-    def text(self, *, width: int = 80, color: bool = False) -> str:
+    def document(self) -> Document:
         """The slowest layer first, then the parts of a step and the layers."""
-        return document_text(layers_document(self), width=width, color=color)
+        return layers_document(self)
 
-    def markdown(self) -> str:
-        """The same as GitHub-flavoured Markdown."""
-        return document_markdown(layers_document(self))
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row a call of a layer."""
+        return layer_columns(self)
 
-    def to_frame(self) -> DataFrame:
-        """One row a call of a layer, units in the names. Raises MissingPart without pandas."""
-        return frame(layer_columns(self))
+    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
+        """The heat map."""
+        return layer_exhibits(self)
 
-    def _repr_html_(self) -> str:
-        return document_html(layers_document(self))
+    def json(self) -> str:
+        """With the share of the whole that the layers add up to."""
+        return result_json(self, layers_over_whole=sums(self))
 
 
 def layers(
@@ -58,13 +54,15 @@ def layers(
     steps: int = 10,
     drill: bool = False,
     name: str = "",
+    command: str = "loaderprobe.layers(...)",
 ) -> Layers:
     """Time every layer of `model`, a `torch.nn.Module`, in training on `batch`, on the device of its weights.
 
     A copy is trained: the weights stay as they are. `batch` is (inputs, targets), or inputs alone; inputs that are a
-    dict are given by name. `loss(given, batch)` returns the loss of what the model gave; without it, the `loss` of
-    what the model gave, else the cross entropy of it and the targets. `steps` are timed without a profiler, and as
-    many with it. `drill` goes on to the slowest operator and its source line.
+    dict are given by name. It may be a loader, too: then loading its batches is a part of the step. `loss(given,
+    batch)` returns the loss of what the model gave; without it, the `loss` of what the model gave, else the cross
+    entropy of it and the targets. `steps` are timed without a profiler, and as many with it. `drill` goes on to the
+    slowest operator and its source line. `name` and `command` are for the report.
 
     Raises BadValue for what cannot be trained, saying in which part of the step it fails.
     """
@@ -75,22 +73,32 @@ def layers(
 
     found = measure_layers(
         model, batch, loss=loss or usual_loss, steps=steps, clock=SystemClock(), name=name or type(model).__name__,
-        version=__version__, drill=drill,
+        origin=origin_now(command), drill=drill,
     )  # fmt: skip
     return Layers.of(found)
 
 
 def named_layers(
-    model: str, *, batch_size: int, image_size: int, device: str, steps: int = 10, drill: bool = False
-) -> Layers:
-    """The layers of a model by name, on one batch of random images in memory.
+    model: str, data: Path | None = None, *, workers: int = 0, device: str = "auto", batch_size: int | None = None,
+    image_size: int = IMAGE_SIZE, steps: int = 10, drill: bool = False, command: str = "",
+) -> Layers:  # fmt: skip
+    """The layers of a model by name, on images of `data`, else on one batch of random ones in memory.
 
     Raises BadValue for an unknown name or a model that cannot be trained, MissingPart for one that cannot be imported
     or a GPU that is not there.
     """
-    from loaderprobe.compute.model_batches import random_images
+    from loaderprobe.compute.model_batches import model_on, random_images
     from loaderprobe.plugins import resolve
 
-    make_model = resolve("model", model)
-    made, batch = random_images(make_model, model, batch_size=batch_size, image_size=image_size, device=device)
-    return layers(made, batch, steps=steps, drill=drill, name=model)
+    (chosen,) = compute_names(device)
+    size = batch_size or DEFAULT_BATCH_SIZE[chosen]
+    files = None if data is None else image_files(data, sample=(steps * 2 + BEYOND) * size)
+    made = model_on(chosen, model, resolve("model", model))
+    batch: Any = random_images(size, image_size)
+    if files is not None:
+        batch = loader_of_images(files, batch_size=size, workers=workers, device=chosen)
+    return layers(made, batch, steps=steps, drill=drill, name=model, command=command)
+
+
+BEYOND = 6
+"""Batches for warming up and for the drill."""

@@ -11,11 +11,13 @@ from typing import Any
 
 from loaderprobe.api.assembly import check_parts
 from loaderprobe.api.generate import make_sets
+from loaderprobe.api.image_data import image_files
+from loaderprobe.api.origin import usual_out
 from loaderprobe.api.values import PathLike, listed
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.generate.request import SetRequest
-from loaderprobe.datasets.scan.folder import generated_set, scan_folder
+from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
@@ -143,11 +145,6 @@ def parse_cache(text: str) -> Any:
     return text
 
 
-def usual_out() -> Path:
-    """A new directory for a run, named by the time."""
-    return Path("loaderprobe-runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-
-
 def data_to_make(request: SweepRequest) -> float:
     """Bytes, about, of the data sets that a sweep would generate; 0 when it generates none."""
     if request.data is not None:
@@ -197,17 +194,8 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> R
 
 
 def _file_sets(request: SweepRequest, processes: int, on_data: OnStage) -> list[FileSet]:
-    if request.data is not None and is_generated(request.data):
-        return [generated_set(request.data, sample=request.images_needed, seed=request.seed)]
     if request.data is not None:
-        return [
-            scan_folder(
-                request.data,
-                sample=request.images_needed,
-                seed=request.seed,
-                progress=lambda done, total: on_data("checking the images", done, total),
-            )
-        ]
+        return [image_files(request.data, sample=request.images_needed, seed=request.seed, progress=on_data)]
     made = make_sets(
         request.data_dir,
         [SetRequest(resolution=resolution, seed=request.seed) for resolution in request.resolutions],

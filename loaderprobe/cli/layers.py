@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loaderprobe.cli.border import command, show, width_and_color
-from loaderprobe.cli.panels import COMPUTE, MEASURING, OUTPUT
-from loaderprobe.errors import EXIT_DONE, BadValue
-from loaderprobe.store.codec import write_atomically
+from loaderprobe.cli import options
+from loaderprobe.cli.border import command
+from loaderprobe.cli.panels import DATA, MEASURING
+from loaderprobe.cli.results import show_and_keep, typed
+from loaderprobe.errors import BadValue
+
+if TYPE_CHECKING:
+    from loaderprobe.api.layers import Layers
+
+IMAGE_SIZE = 224
 
 
 @command
 def layers(
-    model: Annotated[
-        str,
-        typer.Option(
-            help="resnet18, resnet50, resnet152, vgg16, lenet5, mlp, or package.module:factory (explain plug-ins).",
-            rich_help_panel=COMPUTE,
-        ),
-    ] = "resnet50",
-    compute: Annotated[
-        Literal["auto", "cuda", "cpu"], typer.Option(help="auto: cuda if present, else cpu.", rich_help_panel=COMPUTE)
-    ] = "auto",
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU", rich_help_panel=COMPUTE
-        ),
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of images to load. Without it, one batch in memory.", show_default=False),
     ] = None,
-    image_size: Annotated[
-        int, typer.Option(min=1, max=4096, help="Pixels a side of the images.", rich_help_panel=COMPUTE)
-    ] = 224,
+    workers: Annotated[
+        int, typer.Option(min=0, max=4096, help="Workers that load DATA; 0 is the serial loader.", rich_help_panel=DATA)
+    ] = 0,
+    model: options.Model = "resnet50",
+    compute: options.Device = "auto",
+    batch_size: options.BatchSize = None,
+    image_size: options.ImageSize = 224,
     steps: Annotated[
         int, typer.Option(min=4, max=1000, help="Steps without a profiler, and with.", rich_help_panel=MEASURING)
     ] = 10,
@@ -41,32 +40,27 @@ def layers(
         bool,
         typer.Option("--drill", help="Go on to the slowest operator and its source line.", rich_help_panel=MEASURING),
     ] = False,
-    csv: Annotated[
-        Path | None,
-        typer.Option(
-            "--csv", metavar="FILE", help="Write every layer as a row.", show_default=False, rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    md: Annotated[bool, typer.Option("--md", help="Print Markdown.", rich_help_panel=OUTPUT)] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)] = False,
+    out: options.Out = None,
+    md: options.Markdown = False,
+    json: options.Json = False,
 ) -> int:
     """Time each layer of a model in training: forward and backward, in the order in which they run.
 
-    Trains on one batch of random images in memory: the loader is not part of it.
+    Trains on one batch of random images in memory, or on DATA: then loading is a part of the step.
     """
-    if md and json:
-        raise BadValue("--md and --json exclude each other", hint="use one of them")
-    from loaderprobe.api.layers import named_layers
-    from loaderprobe.api.sweep_request import DEFAULT_BATCH_SIZE, compute_names
-    from loaderprobe.render.layers import layers_json
+    if data is None and workers:
+        raise BadValue("--workers needs DATA to load", hint="name a folder of images, or leave --workers out")
+    if data is not None and image_size != IMAGE_SIZE:
+        raise BadValue(f"images of DATA are cropped to {IMAGE_SIZE} pixels", hint="leave --image-size out")
 
-    (device,) = compute_names(compute)
-    found = named_layers(
-        model, batch_size=batch_size or DEFAULT_BATCH_SIZE[device], image_size=image_size, device=device, steps=steps,
-        drill=drill,
-    )  # fmt: skip
-    if csv is not None:
-        write_atomically(csv, found.to_frame().to_csv(index=False).encode())
-    width, color = width_and_color()
-    show(layers_json(found) if json else found.markdown() if md else found.text(width=width, color=color))
-    return EXIT_DONE
+    def measure() -> Layers:
+        # torch's profiler prints lines of its own, even where nothing is wrong.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        from loaderprobe.api.layers import named_layers
+
+        return named_layers(
+            model, data, workers=workers, device=compute, batch_size=batch_size, image_size=image_size, steps=steps,
+            drill=drill, command=typed(),
+        )  # fmt: skip
+
+    return show_and_keep(measure, kind="layers", out=out, json=json, markdown=md)

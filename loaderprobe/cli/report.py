@@ -15,6 +15,7 @@ from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import join_words
 
 if TYPE_CHECKING:
+    from loaderprobe.api.documented import Documented
     from loaderprobe.api.load import Run
     from loaderprobe.protocols import Renderer
 
@@ -32,7 +33,9 @@ class Format(StrEnum):
 
 @command
 def report(
-    run: Annotated[Path | None, typer.Argument(help="Directory of a run.", show_default=False)] = None,
+    run: Annotated[
+        Path | None, typer.Argument(help="Directory of a run, or of another result.", show_default=False)
+    ] = None,
     form: Annotated[
         Format | None,
         typer.Option(
@@ -67,9 +70,13 @@ def report(
     chosen = Format.json if json else form or _by_ending(output)
     if chosen is Format.parquet and output is None and sys.stdout.isatty():
         raise BadValue("parquet cannot be printed on a terminal", hint="give a file: -o run.parquet")
-    from loaderprobe.api.load import load
+    from loaderprobe.api.documented import Documented
+    from loaderprobe.api.results import load_any
 
-    shown = load(run)
+    shown = load_any(run)
+    if isinstance(shown, Documented):
+        _put(_rendered_result(shown, chosen, to_file=output is not None), output, text=chosen is not Format.parquet)
+        return EXIT_DONE
     _put(_rendered(shown, chosen, to_file=output is not None), output, text=chosen is not Format.parquet)
     return EXIT_SOME_FAILED if shown.report().summary.run.damaged else EXIT_DONE
 
@@ -101,6 +108,19 @@ def _by_ending(output: Path | None) -> Format:
             f"the ending of {output.name} matches no format", hint=f"add --format {join_words(list(Format), 'or')}"
         )
     return Format(ending)
+
+
+def _rendered_result(result: Documented, form: Format, *, to_file: bool) -> bytes:
+    """The result of a command other than `sweep`."""
+    if form is Format.parquet:
+        from loaderprobe.api.frames import parquet
+
+        return parquet(result.to_frame())
+    if form is Format.table:
+        width, color = width_and_color()
+        return result.text(width=width, color=color and not to_file).encode()
+    makers = {Format.json: result.json, Format.html: result.html, Format.md: result.markdown, Format.csv: result.csv}
+    return makers[form]().encode()
 
 
 def _rendered(run: Run, form: Format, *, to_file: bool) -> bytes:

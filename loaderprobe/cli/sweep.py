@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from loaderprobe.cli import options
 from loaderprobe.cli.border import command, show, stderr, width_and_color
 from loaderprobe.cli.panels import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting, sweeping
@@ -79,13 +80,7 @@ def sweep(
             min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
         ),
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="resnet18, resnet50, resnet152, vgg16, lenet5, mlp, or package.module:factory (explain plug-ins).",
-            rich_help_panel=COMPUTE,
-        ),
-    ] = "resnet50",
+    model: options.Model = "resnet50",
     precision: Annotated[
         Literal["auto", "bf16", "fp16", "fp32", "tf32"],
         typer.Option(help="Precision of training. auto: bf16 on CUDA, else fp32.", rich_help_panel=COMPUTE),

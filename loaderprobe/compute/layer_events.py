@@ -95,7 +95,8 @@ def _forward(
                 times[call].add(child.name, own_us, backward=False)
         return
     if owner is not None and event.sequence >= 0:
-        owners.setdefault(event.sequence, owner)
+        # An operator without gradient bears the number of the next one with: the last of a number made the function.
+        owners[event.sequence] = owner
     for child in event.children:
         _forward(child, owner, times, owners, calls)
 

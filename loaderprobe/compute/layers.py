@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from loaderprobe.compute.drill import drilled
 from loaderprobe.compute.layer_events import LAYER, STEP, Call, CallTime, Event, step_times
-from loaderprobe.compute.model_batches import called, moved, samples_in, tensors_in
+from loaderprobe.compute.model_batches import called, epochs, is_loader, moved, samples_in, tensors_in
 from loaderprobe.compute.source_lines import Lines, timing, user_line
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
@@ -30,6 +30,7 @@ from loaderprobe.records.layers import (
     PartTime,
     Shape,
 )
+from loaderprobe.records.origin import Origin
 from loaderprobe.stats import median, quantile
 
 WARM_UP_STEPS = 3
@@ -109,15 +110,16 @@ class Hooks:
 
 
 def measure_layers(
-    model: torch.nn.Module, batch: Any, *, loss: Loss, steps: int, clock: Clock, name: str, version: str,
+    model: torch.nn.Module, batch: Any, *, loss: Loss, steps: int, clock: Clock, name: str, origin: Origin,
     drill: bool = False,
 ) -> LayersReport:  # fmt: skip
-    """Train a copy of the model on one batch, on the device of its weights: `steps` steps, and as many with marks.
+    """Train a copy of the model, on the device of its weights: `steps` steps, and as many with marks.
 
-    With `drill`, two more steps find the slowest source line. Raises BadValue for a model without weights.
+    `batch` is one batch, or a loader whose batches are taken in turn, epoch after epoch. With `drill`, two more steps
+    find the slowest source line. Raises BadValue for a model without weights.
     """
     measuring = _Measuring(copy.deepcopy(model).train(), batch, loss, clock)
-    found = measuring.report(steps, name, version)
+    found = measuring.report(steps, name, origin)
     return replace(found, drill=drilled(found, measuring.lines())) if drill else found
 
 
@@ -126,12 +128,14 @@ class _Measuring:
         weights = [each for each in model.parameters() if each.requires_grad]
         if not weights:
             raise BadValue("the model has no parameters to train", hint="give a model with weights that need gradients")
-        self._model, self._batch, self._loss, self._clock = model, batch, loss, clock
+        self._model, self._loss, self._clock = model, loss, clock
+        self._batches = epochs(batch) if is_loader(batch) else None
+        self._batch = batch if self._batches is None else next(self._batches)
         self._device = weights[0].device
         self._optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE, momentum=MOMENTUM)
         self._parts: dict[PartName, list[float]] = {}
 
-    def report(self, steps: int, name: str, version: str) -> LayersReport:
+    def report(self, steps: int, name: str, origin: Origin) -> LayersReport:
         """The steps without marks are half before and half after those with them: a machine drifts."""
         self._run(WARM_UP_STEPS)
         self._parts.clear()
@@ -148,7 +152,7 @@ class _Measuring:
         )
         ran = {layer.name for layer in layers}
         return LayersReport(
-            loaderprobe=version,
+            origin=origin,
             model=name,
             device=_device_name(self._device),
             batch_size=samples_in(self._batch),
@@ -174,6 +178,9 @@ class _Measuring:
             self._step()
 
     def _step(self) -> None:
+        if self._batches is not None:
+            with self._part("load"):
+                self._batch = next(self._batches)
         with self._part("copy"):
             batch = moved(self._batch, self._device)
         with self._part("zero_grad"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -10,6 +10,21 @@ import torch
 from loaderprobe.compute.trainer import CLASSES, checked_model
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import MakeModel
+
+
+def is_loader(batch: Any) -> bool:
+    """True for what gives batches one after the other; tensors, tuples, lists and dicts are batches."""
+    return isinstance(batch, Iterable) and not isinstance(batch, torch.Tensor | Mapping | tuple | list)
+
+
+def epochs(loader: Iterable[Any]) -> Iterator[Any]:
+    """Its batches, from the beginning again after the last. Raises BadValue for a loader without any."""
+    while True:
+        number = -1
+        for number, batch in enumerate(loader):  # noqa: B007  # counted after the loop
+            yield batch
+        if number < 0:
+            raise BadValue("the loader yields no batch", hint="iterate it yourself; is its data set empty?")
 
 
 def called(model: torch.nn.Module, batch: Any) -> Any:
@@ -56,12 +71,14 @@ def usual_loss(given: Any, batch: Any) -> Any:
     )
 
 
-def random_images(
-    make_model: MakeModel, name: str, *, batch_size: int, image_size: int, device: str
-) -> tuple[Any, tuple[torch.Tensor, torch.Tensor]]:
-    """A classifier on its device, and a batch for it. Raises BadValue, or MissingPart without a GPU."""
+def model_on(device: str, name: str, make_model: MakeModel) -> torch.nn.Module:
+    """A classifier on its device. Raises BadValue, or MissingPart without a GPU."""
     if device == "cuda" and not torch.cuda.is_available():
         raise MissingPart("torch finds no CUDA device", hint="run `loaderprobe doctor`; or use --compute cpu")
-    model = checked_model(name, make_model)
-    images = torch.randn(batch_size, 3, image_size, image_size)
-    return model.to(device), (images, torch.randint(CLASSES, (batch_size,)))
+    model: torch.nn.Module = checked_model(name, make_model).to(device)
+    return model
+
+
+def random_images(batch_size: int, image_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(images N x 3 x S x S, labels N) in memory."""
+    return torch.randn(batch_size, 3, image_size, image_size), torch.randint(CLASSES, (batch_size,))

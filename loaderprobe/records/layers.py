@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from loaderprobe.records.origin import Origin
+
 LAYERS_SCHEMA = "loaderprobe/layers"
-LAYERS_VERSION = 1
-PartName = Literal["copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
+# History:
+# 1  2026-11  first version
+# 2  2026-11  origin instead of loaderprobe; a part `load` where batches come from a loader
+LAYERS_VERSION = 2
+PartName = Literal["load", "copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
 LevelName = Literal["step", "layer", "operator", "line"]
 Shape = tuple[int, ...]
 
@@ -90,7 +95,7 @@ class DrillLevel:
 class LayersReport:
     """A model's step, in parts and in layers."""
 
-    loaderprobe: str
+    origin: Origin
     model: str
     device: str
     batch_size: int

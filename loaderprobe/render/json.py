@@ -1,4 +1,4 @@
-"""The summary as JSON, and the JSON Schema that describes it."""
+"""Results as JSON, and the JSON Schemas that describe them."""
 
 from __future__ import annotations
 
@@ -53,5 +53,26 @@ def summary_schema() -> str:
     summary["title"] = f"{SUMMARY_SCHEMA} {SUMMARY_VERSION}"
     summary["properties"]["schema"] = {"const": SUMMARY_SCHEMA}
     summary["properties"]["schema_version"] = {"const": SUMMARY_VERSION}
-    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **summary, "$defs": definitions}
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+    return _schema(summary, definitions)
+
+
+def result_json(record: Any, **derived: Any) -> str:
+    """A record that is a result of its own, indented; `derived` are figures that are computed again on reading."""
+    plain = {field.name: getattr(record, field.name) for field in fields(record)}
+    named = {name: plain.pop(name) for name in ("schema", "schema_version")}
+    return msgspec.json.format(msgspec.json.encode({**named, **plain, **derived}), indent=2).decode() + "\n"
+
+
+def result_schema(type_: type[Any]) -> str:
+    """The JSON Schema (2020-12) of such a record."""
+    (top,), definitions = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
+    whole = definitions.pop(top["$ref"].rpartition("/")[2])
+    usual = {field.name: field.default for field in fields(type_)}
+    whole["title"] = f"{usual['schema']} {usual['schema_version']}"
+    whole["properties"] |= {name: {"const": usual[name]} for name in ("schema", "schema_version")}
+    return _schema(whole, definitions)
+
+
+def _schema(whole: dict[str, Any], definitions: dict[str, Any]) -> str:
+    named = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions}
+    return msgspec.json.format(msgspec.json.encode(named), indent=2).decode() + "\n"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from loaderprobe.records.layers import DrillLevel, LayersReport, LayerTime, PartName, Shape
 from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
+from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.layer_map import layer_map
 from loaderprobe.units import significant
 
 SHOWN = 20
 BAR = 12
 FITS = (0.75, 1.33)
 """Layers that add up to another share of the whole were not measured on the same machine: it was busy meanwhile."""
-PART_WORDS: dict[PartName, str] = {"zero_grad": "clear gradients", "copy": "copy to the device"}
+PART_WORDS: dict[PartName, str] = {
+    "zero_grad": "clear gradients",
+    "copy": "copy to the device",
+    "load": "load the batch",
+}
 
 
 def layers_document(found: LayersReport) -> Document:
@@ -27,7 +30,7 @@ def layers_document(found: LayersReport) -> Document:
         sections=(
             Section(parts=_answer(found)),
             Section(title="Parts of a step", parts=(_parts(found),)),
-            Section(title=_title(found), parts=(_layers(found), *_rest(found))),
+            Section(title=_title(found), name="layers", parts=(_layers(found), *_rest(found))),
             *([Section(title="From the step to a source line", parts=(_drill(found),))] if found.drill else []),
         ),
     )
@@ -48,11 +51,18 @@ def sums(found: LayersReport) -> dict[PartName, float]:
     return {name: value / whole[name] for name, value in added.items() if whole.get(name)}
 
 
-def layers_json(found: LayersReport) -> str:
-    """The whole report as JSON, with the sums beside it."""
-    plain = {**msgspec.to_builtins(found), "layers_over_whole": sums(found)}
-    order = {name: plain.pop(name) for name in ("schema", "schema_version")}
-    return json.dumps({**order, **plain}, indent=2, ensure_ascii=False)
+def layer_exhibits(found: LayersReport) -> dict[str, tuple[Exhibit, ...]]:
+    """The heat map of all layers, in the section of the layers."""
+    if not found.layers:
+        return {}
+    map_ = Exhibit(
+        title="All layers, as they run",
+        text="A row for each block of the model, a cell for each layer. The darker, the longer it takes: its "
+        "upper half forward, its lower half backward. The figure is the sum of both.",
+        figures=(("Heat map of the layers' times", layer_map(found)),),
+        wide=True,
+    )
+    return {"layers": (map_,)}
 
 
 def layer_columns(found: LayersReport) -> dict[str, list[Any]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from loaderprobe.records.plan import PlanReport, Supply
 from loaderprobe.render import plan_charts as charts
 from loaderprobe.render.document import Table
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.plan_words import RESOURCE, amount, grouped, storage_name
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_duration, format_rate, join_words, significant
@@ -15,17 +15,6 @@ from loaderprobe.units import format_duration, format_rate, join_words, signific
 SHOWN_EPOCHS = (1, 2, 3, 5, 10, 20)
 STEPS = (-3, -2, -1, 0, 1, 2)
 """Powers of two around the accelerators that are planned for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exhibit:
-    """Charts of one finding; without a table of its own, the section's next table has the figures."""
-
-    title: str
-    text: str
-    figures: tuple[tuple[str, str], ...]
-    """(label, SVG)."""
-    table: Table | None = None
 
 
 def exhibits(plan: PlanReport) -> dict[str, tuple[Exhibit, ...]]:

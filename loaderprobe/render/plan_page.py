@@ -7,11 +7,11 @@ from typing import Any
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.render import plan_words as words
-from loaderprobe.render.document import Command, Item, Paragraph, Table
+from loaderprobe.render.document import Paragraph
+from loaderprobe.render.document_page import rendered
 from loaderprobe.render.plan import plan_document
 from loaderprobe.render.plan_exhibits import exhibits
 from loaderprobe.render.plan_reason_words import plan_reason_words
-from loaderprobe.render.wording import visible
 
 
 def plan_section(plan: PlanReport | PlanReason, *, chosen: str = "", command: str = "") -> str:
@@ -28,22 +28,10 @@ def plan_page(plan: PlanReport) -> str:
 
 
 def _rendered(template: str, plan: PlanReport | PlanReason, **given: Any) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("loaderprobe", "render"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    return environment.get_template(template).render(_context(plan), **given)
+    return rendered(template, **_context(plan), **given)
 
 
 def _context(plan: PlanReport | PlanReason) -> dict[str, Any]:
-    from markupsafe import Markup
-
     if isinstance(plan, PlanReason):
         then = " Name one to plan for it:" if plan.code == "only_a_cpu" else ""
         return {"title": "Storage plan", "reason": f"{plan_reason_words(plan)}.{then}"}
@@ -58,10 +46,4 @@ def _context(plan: PlanReport | PlanReason) -> dict[str, Any]:
         "first": [part for part in page.sections[0].parts if not isinstance(part, Paragraph)],
         "sections": page.sections[1:],
         "exhibits": exhibits(plan),
-        "kind": lambda part: _KINDS[type(part)],
-        # The only text that is not escaped: SVG, in which its makers escaped what came from outside.
-        "inline": Markup,
     }
-
-
-_KINDS = {Paragraph: "paragraph", Command: "command", Item: "item", Table: "table"}

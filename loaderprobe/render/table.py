@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 
 from loaderprobe.records.report import Report
@@ -36,12 +36,16 @@ class CsvTable:
 
     def render(self, report: Report) -> str:
         """CSV with a header line and LF line ends."""
-        columns = report_columns(report)
-        out = StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-        return out.getvalue()
+        return csv_text(report_columns(report))
+
+
+def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
+    """CSV of these columns, with a header line and LF line ends; None is an empty cell."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return out.getvalue()
 
 
 def report_columns(report: Report) -> dict[str, list[Cell]]:

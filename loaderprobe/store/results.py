@@ -1,40 +1,95 @@
-"""Results that are one JSON file, as `--json` prints them."""
+"""Results that are one JSON file, as `--json` prints them; in a directory of their own it is `result.json`."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from loaderprobe.errors import BadValue, DamagedRun
-from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BANDWIDTH_VERSION, BandwidthReport
-from loaderprobe.store.codec import check_numbers, read
+from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Refused
+from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.store.codec import check_numbers, read, write_atomically, write_error
 
+RESULT = "result.json"
+REPORT = "report.html"
 _HINT = "loaderprobe bandwidth PATH --json > FILE"
+MEASURE_AGAIN = "restore it from a copy, or measure it again"
+
+
+def create_result(path: Path, texts: Mapping[str, str]) -> Path:
+    """A new directory with these files; returns the path of its page.
+
+    Raises Refused when `path` is not empty, MissingPart without permission, NoSpace on a full disk.
+    """
+    check_out(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(error, path) from error
+    for name, text in texts.items():
+        write_atomically(path / name, text.encode())
+    return path / REPORT
+
+
+def check_out(path: Path) -> None:
+    """Raises Refused, before anything is measured, when a result cannot be kept there."""
+    if path.exists() and not path.is_dir():
+        raise BadValue(f"{path} is a file", hint="name a directory for the result, with --out")
+    if path.is_dir() and any(path.iterdir()):
+        kept = Refused if (path / RESULT).exists() or (path / "run.json").exists() else ForeignDirectory
+        raise kept(f"{path} is not empty", hint="choose another place with --out")
+
+
+def read_result(path: Path, type_of: Callable[[str], type[Any] | None]) -> Any:
+    """The result in a directory, or in a file; `type_of` gives the record's class for its schema.
+
+    Raises BadValue, naming the file, when there is none, and DamagedRun when it cannot be used.
+    """
+    file = path / RESULT if path.is_dir() else path
+    tree = _tree(file, MEASURE_AGAIN)
+    schema = str(tree.get("schema")) if isinstance(tree, dict) else ""
+    found = type_of(schema)
+    if found is None:
+        raise DamagedRun(str(file), f"is another result: its schema is {schema[:60]!r}", hint=MEASURE_AGAIN)
+    return _record(tree, found, file, MEASURE_AGAIN)
 
 
 def read_bandwidth(path: Path) -> BandwidthReport:
     """The result that `loaderprobe bandwidth --json` wrote to a file. Raises BadValue, naming the file."""
-    data = read(path)
-    if data is None:
-        raise BadValue(f"{path} does not exist", hint=f"give a sweep's directory, or a file: {_HINT}")
+    report: BandwidthReport = _record(_tree(path, _HINT), BandwidthReport, path, _HINT)
     try:
-        tree: Any = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DamagedRun(str(path), f"is no JSON: {error}", hint=_HINT) from error
-    found = (tree.get("schema"), tree.get("schema_version")) if isinstance(tree, dict) else (None, None)
-    if found != (BANDWIDTH_SCHEMA, BANDWIDTH_VERSION):
-        reason = f"is no {BANDWIDTH_SCHEMA} of version {BANDWIDTH_VERSION}"
-        raise DamagedRun(str(path), reason, hint=_HINT)
-    try:
-        check_numbers(tree)
-        report = msgspec.convert(tree, BandwidthReport)
         _check(report)
-    except (msgspec.ValidationError, BadValue) as error:
+    except BadValue as error:
         raise DamagedRun(str(path), f"is damaged: {error}", hint=_HINT) from error
     return report
+
+
+def _tree(path: Path, hint: str) -> Any:
+    data = read(path)
+    if data is None:
+        raise BadValue(f"{path} does not exist", hint=f"give a run's directory, or a file: {_HINT}")
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DamagedRun(str(path), f"is no JSON: {error}", hint=hint) from error
+
+
+def _record(tree: Any, type_: type[Any], path: Path, hint: str) -> Any:
+    """The record of that type, of the version that is written today. Raises DamagedRun."""
+    usual = {field.name: field.default for field in fields(type_)}
+    wanted = (usual["schema"], usual["schema_version"])
+    found = (tree.get("schema"), tree.get("schema_version")) if isinstance(tree, dict) else (None, None)
+    if found != wanted:
+        raise DamagedRun(str(path), f"is no {wanted[0]} of version {wanted[1]}", hint=hint)
+    try:
+        check_numbers(tree)
+        return msgspec.convert(tree, type_)
+    except (msgspec.ValidationError, BadValue) as error:
+        raise DamagedRun(str(path), f"is damaged: {error}", hint=hint) from error
 
 
 def _check(report: BandwidthReport) -> None:

@@ -72,3 +72,14 @@ def test_a_layer_inside_an_operator_is_not_counted_twice() -> None:
     inner = layer("conv", 10, 20, event("aten::conv2d", 11, 18, sequence=5))
     (step,) = step_times([event(STEP, 0, 99, layer("", 1, 60, event("CheckpointFunction", 5, 40, inner)))])
     assert seen(step["conv", 0]) == (18, 0) and seen(step["", 0]) == (20, 0)
+
+
+def test_an_operator_without_gradient_takes_no_backward_time() -> None:
+    """It bears the number of the next operator, which has one: the images of a batch need no gradient."""
+    forward = layer(
+        "", 0, 100,
+        layer("size", 5, 20, event("aten::adaptive_avg_pool2d", 10, 9, sequence=7)),
+        layer("lstm", 30, 40, event("aten::lstm", 31, 30, event("aten::mkldnn", 32, 20, sequence=7), sequence=7)),
+    )  # fmt: skip
+    (step,) = step_times([event(STEP, 0, 200, forward, back("MkldnnRnnBackward0", 130, 50, 7))])
+    assert (seen(step["size", 0]), seen(step["lstm", 0])) == ((9, 0), (30, 50))

@@ -14,7 +14,6 @@ from torch import nn
 import loaderprobe
 from loaderprobe.errors import BadValue
 from loaderprobe.records.layers import Milliseconds
-from loaderprobe.render.layers import layers_json
 from tests.compute.slow_pool import Net, QuickPool, SlowPool
 
 IMAGES = (torch.randn(4, 3, 32, 32), torch.tensor([1, 2, 3, 4]))
@@ -168,8 +167,8 @@ def test_what_cannot_be_trained_says_where(model: nn.Module, batch: Any, says: s
 
 def test_json_and_frame_have_every_layer(found: loaderprobe.Layers) -> None:
     """The same figures, with units in the names of columns."""
-    plain: Mapping[str, Any] = json.loads(layers_json(found))
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/layers", 1)
+    plain: Mapping[str, Any] = json.loads(found.json())
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/layers", 2)
     assert [each["name"] for each in plain["layers"]] == [layer.name for layer in found.layers]
     assert set(plain["layers_over_whole"]) == {"forward", "backward"}
     frame = found.to_frame()

@@ -1,0 +1,28 @@
+"""Whatever a directory holds: a sweep's run, or the result of another command."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from loaderprobe.api.documented import Documented
+from loaderprobe.api.load import Run, load
+from loaderprobe.records.layers import LAYERS_SCHEMA
+from loaderprobe.store.results import RESULT, read_result
+
+RESULTS = {LAYERS_SCHEMA: "layers:Layers"}
+"""module:class of each kind of result, by its schema."""
+
+
+def load_any(path: Path) -> Run | Documented:
+    """The run or the result in a directory. Raises BadValue when there is neither."""
+    if not (path / RESULT).exists():
+        return load(path)
+    found: Documented = read_result(path, _type_of)
+    return found
+
+
+def _type_of(schema: str) -> type[Documented] | None:
+    module, _, name = RESULTS.get(schema, "").partition(":")
+    found: type[Documented] | None = getattr(import_module(f"loaderprobe.api.{module}"), name) if module else None
+    return found

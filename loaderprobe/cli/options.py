@@ -1,0 +1,33 @@
+"""Options that several commands have, each written once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from loaderprobe.cli.panels import COMPUTE, OUTPUT
+
+MODELS = "resnet18, resnet50, resnet152, vgg16, lenet5, mlp, lstm, or package.module:factory (explain plug-ins)."
+
+Model = Annotated[str, typer.Option(help=MODELS, rich_help_panel=COMPUTE)]
+Device = Annotated[
+    Literal["auto", "cuda", "cpu"], typer.Option(help="auto: cuda if present, else cpu.", rich_help_panel=COMPUTE)
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU", rich_help_panel=COMPUTE),
+]
+ImageSize = Annotated[int, typer.Option(min=1, max=4096, help="Pixels a side of the images.", rich_help_panel=COMPUTE)]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="New directory for result.json and report.html.",
+        show_default="loaderprobe-runs/DATE-TIME-COMMAND",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Markdown = Annotated[bool, typer.Option("--md", help="Print Markdown.", rich_help_panel=OUTPUT)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)]

@@ -1,0 +1,81 @@
+"""The heat map of a model: a row for each block, a cell for each call of a layer, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+
+from loaderprobe.records.layers import LayersReport, LayerTime
+from loaderprobe.render.wording import visible
+from loaderprobe.units import significant
+
+HEAT = "#D55E00"
+CELLS = 14
+"""In a row; longer blocks go on below."""
+_WIDE, _HIGH, _GAP, _NAMES = 62, 34, 3, 118
+_LONGEST = 9
+"""Letters of a name that fit into a cell; of the name of a block, twice as many."""
+_READABLE = 0.55
+"""Cells that are darker than this have white text."""
+
+
+def layer_map(found: LayersReport) -> str:
+    """SVG: the darker a cell, the longer its layer takes, forward in its upper half, backward in its lower half."""
+    if not found.layers:
+        return ""
+    most = max(max(layer.forward.value, layer.backward.value) for layer in found.layers)
+    drawn: list[str] = []
+    top = 0
+    for block, layers in groupby(found.layers, key=_block):
+        cells = list(layers)
+        drawn.append(_text(_NAMES - 8, top + 22, _short(block or "outside blocks", 2 * _LONGEST), anchor="end"))
+        for number, layer in enumerate(cells):
+            x = _NAMES + number % CELLS * (_WIDE + _GAP)
+            drawn += _cell(layer, x, top + number // CELLS * (_HIGH + _GAP), most)
+        top += -(-len(cells) // CELLS) * (_HIGH + _GAP) + _GAP
+    widest = min(CELLS, max(len(list(layers)) for _, layers in groupby(found.layers, key=_block)))
+    width = _NAMES + widest * (_WIDE + _GAP)
+    return (
+        f'<svg viewBox="0 0 {width} {top}" style="max-width: {width}px" aria-hidden="true" font-family="sans-serif" '
+        f'font-size="10">{"".join(drawn)}</svg>'
+    )
+
+
+def _block(layer: LayerTime) -> str:
+    """The module around a layer: `layer1.0` of `layer1.0.conv2`."""
+    return layer.name.rpartition(".")[0]
+
+
+def _cell(layer: LayerTime, x: int, y: int, most: float) -> Sequence[str]:
+    halves = [
+        _half(x, y + half * _HIGH // 2, value / most if most else 0.0, name, layer)
+        for half, (name, value) in enumerate((("forward", layer.forward.value), ("backward", layer.backward.value)))
+    ]
+    dark = layer.forward.value > _READABLE**2 * most
+    name = _short(layer.name.rpartition(".")[2] or layer.kind, _LONGEST)
+    ink = "#FFFFFF" if dark else "currentColor"
+    low = "#FFFFFF" if layer.backward.value > _READABLE**2 * most else "currentColor"
+    return [
+        *halves,
+        _text(x + _WIDE / 2, y + 12, name, anchor="middle", ink=ink),
+        _text(x + _WIDE / 2, y + 29, f"{significant(layer.ms, 2)} ms", anchor="middle", ink=low),
+    ]
+
+
+def _half(x: int, y: int, share: float, name: str, layer: LayerTime) -> str:
+    value = layer.forward.value if name == "forward" else layer.backward.value
+    # The square root shows small layers beside large ones.
+    said = f"{layer.name or layer.kind}, {name}: {significant(value)} ms"
+    return (
+        f'<rect x="{x}" y="{y}" width="{_WIDE}" height="{_HIGH // 2}" fill="{HEAT}" fill-opacity="{share**0.5:.3f}" '
+        f'stroke="{HEAT}" stroke-width="0.4"><title>{escape(visible(said))}</title></rect>'
+    )
+
+
+def _short(name: str, most: int) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _text(x: float, y: float, words: str, *, anchor: str, ink: str = "currentColor") -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{ink}">{escape(visible(words))}</text>'
