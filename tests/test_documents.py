@@ -23,7 +23,18 @@ GUIDE = ROOT / "loaderprobe" / "guide"
 PAGES = (README, *sorted(GUIDE.glob("*.md")))
 MOST_WORDS = 1000
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # a group has commands
+
+
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each command by its name; one of a group by both names, as they are typed."""
+    for name, each in group.commands.items():
+        if hasattr(each, "commands"):
+            yield from commands(each, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", each
+
+
+COMMANDS: dict[str, Any] = dict(commands(typer.main.get_command(app)))
 HELP = {"--help", "-h"}
 
 
@@ -45,6 +56,8 @@ def command_lines(text: str) -> Iterator[str]:
 def trouble(line: str) -> str:
     """What of a command line the program does not have; empty when it would be taken. Runs nothing."""
     name, *words = shlex.split(line, comments=True)
+    if f"{name} {words[:1] and words[0]}" in COMMANDS:
+        name = f"{name} {words.pop(0)}"
     if name not in COMMANDS:
         return f"no command {name}"
     options = {option: each for each in COMMANDS[name].params for option in (*each.opts, *each.secondary_opts)}
