@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.layers import Layers, layers
     from loaderprobe.api.load import Run, load
     from loaderprobe.api.plan import Plan, plan
+    from loaderprobe.api.run import attached
     from loaderprobe.api.sweep import resume, sweep
     from loaderprobe.errors import LoaderprobeError
 
@@ -25,6 +26,7 @@ __all__ = [
     "Plan",
     "Run",
     "__version__",
+    "attached",
     "bandwidth",
     "diagnose",
     "doctor",
@@ -44,6 +46,7 @@ _MODULES = {
     "LoaderprobeError": "errors",
     "Plan": "api.plan",
     "Run": "api.load",
+    "attached": "api.run",
     "bandwidth": "api.bandwidth",
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import Any
 
 from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, Place, Surroundings, recommend
 from loaderprobe.analyze.judge import verdict
@@ -16,26 +15,27 @@ from loaderprobe.analyze.verdict.epochs import Epochs, epochs
 from loaderprobe.analyze.verdict.rates import interval, rates_by_round, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode
+from loaderprobe.api.documented import Documented
+from loaderprobe.api.origin import origin_now
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, Findings
+from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.files import LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
-from loaderprobe.render.diagnosis import notebook, rich_text, terminal
+from loaderprobe.render.diagnosis import notebook, terminal
+from loaderprobe.render.diagnosis_page import diagnosis_document, rate_columns
+from loaderprobe.render.document import Document
 from loaderprobe.render.unavailable_words import with_sentences
 from loaderprobe.render.unknown_files_words import UNKNOWN_FILES
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.memory import memory_bytes
 from loaderprobe.units import format_bytes, significant
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 # Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3
@@ -43,8 +43,8 @@ LEAST_DEPTH = 3
 OF_TRAINING = ("speed-up if compute were free", "accelerator utilization", "share of time waiting for input")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis(Findings):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Diagnosis(Documented, Findings):
     """What limits a loader, why, and what would change it. Prints itself in terminals and notebooks."""
 
     measurement: Measurement
@@ -52,18 +52,25 @@ class Diagnosis(Findings):
 
     def to_dict(self) -> dict[str, Any]:
         """The findings, without the measurement, as plain dicts, lists, strings and numbers."""
-        found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "measurement"}
-        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
-        return {"schema": DIAGNOSIS_SCHEMA, "schema_version": DIAGNOSIS_VERSION, **plain}
+        plain: dict[str, Any] = json.loads(self.json())
+        del plain["measurement"]
+        return plain
 
-    def __str__(self) -> str:
-        return terminal(self)
+    def document(self) -> Document:
+        """The verdict first, then the rates that it follows from."""
+        return diagnosis_document(self)
 
-    def __repr__(self) -> str:
-        return f"<Diagnosis: {self.sentence}>"
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row a rate."""
+        return rate_columns(self)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield rich_text(self, width=options.max_width, color=console.color_system is not None)
+    def headline(self) -> str:
+        """The verdict in a sentence."""
+        return self.sentence
+
+    def text(self, *, width: int = 80, color: bool = False) -> str:
+        """The verdict first, then the rates that it follows from."""
+        return terminal(self, width=width, color=color)
 
     def _repr_html_(self) -> str:
         return notebook(self)
@@ -100,14 +107,20 @@ def diagnose(
 
 
 def judge_loader(
-    loader: Any, step: Callable[[Any], Any] | None, asked: Asked, progress: OnStage | None = None
+    loader: Any,
+    step: Callable[[Any], Any] | None,
+    asked: Asked,
+    progress: OnStage | None = None,
+    command: str = "loaderprobe.diagnose(...)",
 ) -> Diagnosis:
-    """The same, measured as `asked`."""
+    """The same, measured as `asked`; `command` is for the report."""
     from loaderprobe.loaders.unwrap import unwrap
 
     found = measure_loader(loader, _compute(step), asked, progress or (lambda stage, done, total: None))
     judged = verdict(found.measurement, found.ceiling)
-    return conclude(found.measurement, judged, DataSeen.of(unwrap(loader).loader, found.files), step is not None)
+    return conclude(
+        found.measurement, judged, DataSeen.of(unwrap(loader).loader, found.files), step is not None, command
+    )
 
 
 def _compute(step: Callable[[Any], Any] | None) -> MakeCompute:
@@ -158,7 +171,7 @@ class DataSeen:
         return Place(root=self.root, size_bytes=self.size_bytes, memory_bytes=memory_bytes())
 
 
-def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: bool) -> Diagnosis:
+def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: bool, command: str = "") -> Diagnosis:
     """The verdict, in words that fit a loader of one's own."""
     sample = "image" if measured.images else "sample"
     rounds = len(segments_of(measured, base_mode(measured), judged_activity(measured)))
@@ -166,6 +179,7 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
     unavailable = {name.replace("rates_images_per_s.", "ceilings."): why for name, why in judged.unavailable.items()}
     kept = epochs(measured)
     return Diagnosis(
+        origin=origin_now(command),
         side=judged.bound.side,
         cause=judged.bound.cause,
         candidates=judged.bound.candidates,

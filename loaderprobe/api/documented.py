@@ -94,7 +94,11 @@ class Documented(Shown):
 
         Raises Refused when `out` is not empty, MissingPart without permission, NoSpace on a full disk.
         """
-        return create_result(out, {RESULT: self.json(), self.table_name: self.csv(), REPORT: self.html()})
+        return create_result(out, self.files())
+
+    def files(self) -> dict[str, str]:
+        """The files of its directory, by name."""
+        return {RESULT: self.json(), self.table_name: self.csv(), REPORT: self.html()}
 
     def _repr_html_(self) -> str:
         return document_html(self.document())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.learning import Learned, Learning
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import OnStage, Session
+from loaderprobe.measure.turns import GivenUp
 from loaderprobe.protocols import ComputeArguments, MakeCompute, NextRound, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
@@ -34,6 +36,7 @@ OVERRUN_TIMES = 2.0
 OVERRUN_S = 10.0
 # A batch that does not come at all, with workers.
 PATIENCE_S = 60.0
+BROKEN_OFF = "batches or steps took so long that a round was broken off"
 HIDDEN = StorageLocation(
     path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=("the files are not known",)
 )
@@ -49,6 +52,8 @@ class Asked:
     rounds: int = 3
     seed: int = 0
     next_round: NextRound = standard_rounds
+    session: Callable[..., Session] = Session
+    """Makes what drives the measurement, of a session's fields."""
 
 
 class OutOfTimeError(LoaderprobeError):
@@ -179,7 +184,7 @@ def _location(files: LoaderFiles) -> StorageLocation:
 
 
 def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, learned: Learned) -> Session:
-    return Session(
+    return asked.session(
         config=with_options(config, compute=parts.compute.info().name),
         files=None if isinstance(learned.files, UnknownFiles) else learned.files,
         access=learned.access,
@@ -200,14 +205,19 @@ def _run(session: Session, own: Any, loader: Any) -> tuple[str, ...]:
         session.run()
     except StopIteration as error:
         raise _ended(session.taken, loader) from error
-    except OutOfTimeError:
-        found = session.measurement((), ()).segments
-        needed = {"loader_only", judged_activity(session.measurement((), ()))}
-        if not needed <= {each.activity for each in found if each.mode == session.base_mode}:
-            raise
-        return ("batches or steps took so long that a round was broken off",)
+    except (OutOfTimeError, GivenUp) as error:
+        given_up = isinstance(error, GivenUp)
+        if not _has_round(session):
+            raise (BadValue("not even one round was measured") if given_up else error) from error
+        return ("the script ended within a round" if given_up else BROKEN_OFF,)
     own.check()
     return ()
+
+
+def _has_round(session: Session) -> bool:
+    measured = session.measurement((), ())
+    needed = {"loader_only", judged_activity(measured)}
+    return needed <= {each.activity for each in measured.segments if each.mode == session.base_mode}
 
 
 def _ended(taken: int, loader: Any) -> BadValue:

@@ -14,6 +14,7 @@ from loaderprobe.cli.generate import generate
 from loaderprobe.cli.layers import layers
 from loaderprobe.cli.plan import plan
 from loaderprobe.cli.report import report
+from loaderprobe.cli.run import run
 from loaderprobe.cli.sweep import sweep
 
 QUESTION = (
@@ -28,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sweep, bandwidth, generate, report, plan, layers, doctor, explain):
+for command in (sweep, run, bandwidth, generate, report, plan, layers, doctor, explain):
     app.command()(command)
 
 

@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from loaderprobe.compute.drill import drilled
 from loaderprobe.compute.layer_events import LAYER, STEP, Call, CallTime, Event, step_times
-from loaderprobe.compute.model_batches import called, epochs, is_loader, moved, samples_in, tensors_in
+from loaderprobe.compute.model_batches import called, epochs, is_loader, moved, out_of_memory, samples_in, tensors_in
 from loaderprobe.compute.source_lines import Lines, timing, user_line
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
@@ -204,10 +204,10 @@ class _Measuring:
             self._wait()
         except BadValue:
             raise
-        except torch.OutOfMemoryError as error:
-            said = f"a batch of {samples_in(self._batch)} does not fit into the memory of the GPU"
-            raise BadValue(said, hint="use a smaller batch") from error
         except Exception as error:  # the model's own code may raise anything
+            if out_of_memory(error):
+                said = f"a batch of {samples_in(self._batch)} does not fit into memory"
+                raise BadValue(said, hint="use a smaller batch") from error
             reason = " ".join(str(error).split())[:300]
             raise BadValue(f"the model fails in {name}: {type(error).__name__}: {reason}", hint=OWN_MODEL) from error
         self._parts.setdefault(name, []).append((self._clock.now_ns() - begin_ns) / 1e6)

@@ -58,6 +58,11 @@ def samples_in(batch: Any) -> int:
     return int(first.shape[0]) if first is not None and first.ndim else 0
 
 
+def out_of_memory(error: Exception) -> bool:
+    """True when there was no memory for a tensor, of the GPU or of the CPU, whose allocator has no class of its own."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
+
+
 def usual_loss(given: Any, batch: Any) -> Any:
     """The `loss` of what the model gave, else the cross entropy of it and the targets. Raises BadValue without."""
     loss = getattr(given, "loss", None)

@@ -211,8 +211,7 @@ class Session:
             self._ready.rest(self.taken, self.parts.clock)
         if mode == "resident":
             train_resident(self._resident[:1], self.parts.compute, self.parts.clock, FIRST_STEP)
-            alone = replace(self._pace, multiple=1)
-            steps = train_resident(self._resident, self.parts.compute, self.parts.clock, alone)
+            steps = train_resident(self._resident, self.parts.compute, self.parts.clock, self._resident_pace())
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
         pace = self._paced(mode, untimed_steps=int(activity == "training"))
         self._prepare(mode, pace)
@@ -237,6 +236,10 @@ class Session:
         return self._record(
             steps, mode, activity, number, first_batch=first, resident=resident, disk_before=disk_before
         )
+
+    def _resident_pace(self) -> Pace:
+        """Of compute alone, which no worker's period concerns."""
+        return replace(self._pace, multiple=1)
 
     def _drop(self, count: int) -> None:
         flush(self._batches, count)

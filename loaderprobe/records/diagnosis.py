@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loaderprobe.records.config import CacheState
+from loaderprobe.records.origin import Origin
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Interval, Rates, Reason, Side, Speedups
 
@@ -15,13 +16,17 @@ DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 # 3  2026-11  gains are `speedups`; the `gain` of advice is its `speedup`, and `binds` its `bottleneck`;
 #             its action is a code with facts, and a sentence
 # 4  2026-11  why a figure is unavailable is a code with facts and a sentence
-DIAGNOSIS_VERSION = 4
+# 5  2026-11  origin
+DIAGNOSIS_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """The verdict on a user's own loader and step, with its evidence."""
 
+    schema: str = DIAGNOSIS_SCHEMA
+    schema_version: int = DIAGNOSIS_VERSION
+    origin: Origin
     side: Side
     cause: Cause
     candidates: tuple[str, ...]

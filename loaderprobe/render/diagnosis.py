@@ -77,10 +77,10 @@ def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
     """The diagnosis as text of at most `width` columns that ends with a newline."""
     page = Page(width=width, color=color)
     page.paragraph(heading(found), style=_style(found))
-    page.paragraph(_explained(found))
+    page.paragraph(explained(found))
     page.gap()
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column(f"  {_setting(found)}", overflow="fold")
+    table.add_column(f"  {setting(found)}", overflow="fold")
     table.add_column(f"{found.sample}/s", justify="right", no_wrap=True)
     table.add_column("speed-up", no_wrap=True)
     for line in lines(found):
@@ -90,19 +90,19 @@ def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
     if found.advice:
         page.heading("Advice")
     for advice in found.advice:
-        page.item(advice.sentence, _forecast(found, advice))
+        page.item(advice.sentence, advice_forecast(found, advice))
         if advice.command:
             page.command(advice.command)
-    remarks = [*found.notes, *_missing(found)]
+    remarks = [*found.notes, *missing(found)]
     if remarks:
         page.heading("Notes")
         page.add(_bulleted(remarks))
     page.gap()
-    page.paragraph(_footer(found), style="dim")
+    page.paragraph(footer(found), style="dim")
     return page.text()
 
 
-def _explained(found: Findings) -> str:
+def explained(found: Findings) -> str:
     """The sentence without its heading."""
     return explanation([found], sample=found.sample.removesuffix("s"))
 
@@ -114,24 +114,19 @@ def _bulleted(remarks: list[str]) -> Table:
     return grid
 
 
-def rich_text(found: Findings, *, width: int, color: bool) -> Text:
-    """The same for a console of rich's."""
-    return Text.from_ansi(terminal(found, width=width, color=color).rstrip("\n"))
-
-
 def notebook(found: Findings) -> str:
     """The diagnosis as a piece of HTML that needs nothing else, on light and on dark pages."""
     color = _COLORS.get(found.side, _INPUT_COLOR)
     head = f'<div style="font-weight:600;font-size:1.15em;color:{color}">{_safe(heading(found))}</div>'
     advice = "".join(_list_item(found, each) for each in found.advice)
-    notes = "".join(f"<li>{_safe(remark)}</li>" for remark in (*found.notes, *_missing(found)))
+    notes = "".join(f"<li>{_safe(remark)}</li>" for remark in (*found.notes, *missing(found)))
     parts = (
         head,
-        f'<div style="margin:.3em 0 .8em">{_safe(_explained(found))}</div>',
+        f'<div style="margin:.3em 0 .8em">{_safe(explained(found))}</div>',
         _bars(found, color),
         _section("Advice", advice),
         _section("Notes", notes, style=_FAINT),
-        f'<div style="margin-top:.8em;font-size:.85em;{_FAINT}">{_safe(_footer(found))}</div>',
+        f'<div style="margin-top:.8em;font-size:.85em;{_FAINT}">{_safe(footer(found))}</div>',
     )
     return (
         f'<div style="border:1px solid rgba(128,128,128,.35);border-left:4px solid {color};border-radius:4px;'
@@ -154,7 +149,7 @@ def _bars(found: Findings, color: str) -> str:
         f'<div style="display:table-cell;{cell}left;padding-left:.8em">{_safe(line.speedup)}</div></div>'
         for line in listed
     )
-    title = f"{_setting(found)}; {found.sample}/s, and speed-up of {_what(found)}"
+    title = f"{setting(found)}; {found.sample}/s, and speed-up of {_what(found)}"
     return (
         f'<div style="font-size:.85em;{_FAINT}">{_safe(title)}</div><div style="display:table;width:100%">{body}</div>'
     )
@@ -178,12 +173,12 @@ def _section(title: str, items: str, style: str = "") -> str:
 
 
 def _list_item(found: Findings, advice: Advice) -> str:
-    rest = _forecast(found, advice)
+    rest = advice_forecast(found, advice)
     code = f' <code style="font-size:.95em">{_safe(advice.command)}</code>' if advice.command else ""
     return f"<li>{_safe(advice.sentence)}{': ' if rest else ''}{_safe(rest)}{code}</li>"
 
 
-def _forecast(found: Findings, advice: Advice) -> str:
+def advice_forecast(found: Findings, advice: Advice) -> str:
     """What the change is forecast to give; empty for one that gains nothing."""
     return forecast_words([advice], sample=found.sample) if worth_making(advice) else ""
 
@@ -205,7 +200,8 @@ def _speedup(found: Findings, name: str) -> str:
     return factor(speedup) + (f" ({significant(speedup.low)} to {significant(speedup.high)})" if known else "")
 
 
-def _setting(found: Findings) -> str:
+def setting(found: Findings) -> str:
+    """Workers, batch size and state of the files."""
     loading = counted(found.workers, "worker") if found.workers else "serial"
     files = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}[found.cache]
     if state_word(found.cache, found.files_were):
@@ -213,7 +209,8 @@ def _setting(found: Findings) -> str:
     return f"{loading}, {found.batch_size} a batch, {files}"
 
 
-def _footer(found: Findings) -> str:
+def footer(found: Findings) -> str:
+    """How long it was measured, and what that took."""
     parts = [f"Measured in {format_duration(found.wall_s)}, {counted(found.rounds, 'round')}."]
     if found.instrument_cpu_fraction is not None:
         parts.append(f"Recording took {found.instrument_cpu_fraction:.2%} of the loader's CPU time.")
@@ -222,7 +219,8 @@ def _footer(found: Findings) -> str:
     return " ".join(parts)
 
 
-def _missing(found: Findings) -> list[str]:
+def missing(found: Findings) -> list[str]:
+    """Why speed-ups are not known."""
     return [
         f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {unavailable_words(why)}"
         for name, why in found.unavailable.items()

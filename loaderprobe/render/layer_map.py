@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from itertools import groupby
 
 from loaderprobe.records.layers import LayersReport, LayerTime
 from loaderprobe.render.wording import visible
@@ -26,15 +25,14 @@ def layer_map(found: LayersReport) -> str:
         return ""
     most = max(max(layer.forward.value, layer.backward.value) for layer in found.layers)
     drawn: list[str] = []
-    top = 0
-    for block, layers in groupby(found.layers, key=_block):
-        cells = list(layers)
+    top = widest = 0
+    for block, cells in _blocks(found.layers).items():
         drawn.append(_text(_NAMES - 8, top + 22, _short(block or "outside blocks", 2 * _LONGEST), anchor="end"))
         for number, layer in enumerate(cells):
             x = _NAMES + number % CELLS * (_WIDE + _GAP)
             drawn += _cell(layer, x, top + number // CELLS * (_HIGH + _GAP), most)
         top += -(-len(cells) // CELLS) * (_HIGH + _GAP) + _GAP
-    widest = min(CELLS, max(len(list(layers)) for _, layers in groupby(found.layers, key=_block)))
+        widest = max(widest, min(CELLS, len(cells)))
     width = _NAMES + widest * (_WIDE + _GAP)
     return (
         f'<svg viewBox="0 0 {width} {top}" style="max-width: {width}px" aria-hidden="true" font-family="sans-serif" '
@@ -42,9 +40,13 @@ def layer_map(found: LayersReport) -> str:
     )
 
 
-def _block(layer: LayerTime) -> str:
-    """The module around a layer: `layer1.0` of `layer1.0.conv2`."""
-    return layer.name.rpartition(".")[0]
+def _blocks(layers: Sequence[LayerTime]) -> dict[str, list[LayerTime]]:
+    """The layers of each block, which is the module around them; what a block does itself stands first in it."""
+    around = {layer.name.rpartition(".")[0] for layer in layers}
+    found: dict[str, list[LayerTime]] = {}
+    for layer in layers:
+        found.setdefault(layer.name if layer.name in around else layer.name.rpartition(".")[0], []).append(layer)
+    return found
 
 
 def _cell(layer: LayerTime, x: int, y: int, most: float) -> Sequence[str]:

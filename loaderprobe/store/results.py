@@ -26,10 +26,20 @@ def create_result(path: Path, texts: Mapping[str, str]) -> Path:
     Raises Refused when `path` is not empty, MissingPart without permission, NoSpace on a full disk.
     """
     check_out(path)
+    make_directory(path)
+    return write_result(path, texts)
+
+
+def make_directory(path: Path) -> None:
+    """Raises MissingPart without permission, NoSpace on a full disk."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise write_error(error, path) from error
+
+
+def write_result(path: Path, texts: Mapping[str, str]) -> Path:
+    """These files in a directory that is there; returns the path of its page."""
     for name, text in texts.items():
         write_atomically(path / name, text.encode())
     return path / REPORT

@@ -28,27 +28,29 @@ from loaderprobe.testing import (
 Measure = Callable[..., Measurement]
 
 
+def scripted_parts(
+    service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache
+) -> Parts:
+    """The parts of a session on a scripted loader and a fake clock."""
+    return Parts(
+        loader=ScriptedLoader(config, files, clock, cache, service),
+        compute=compute,
+        clock=clock,
+        cache=cache,
+        location=example_location("/nowhere"),
+        cores_available=64.0,
+        read_devices=lambda: None,
+        next_round=next_round,
+    )
+
+
 def scripted_session(
     service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache,
     **options: Any,
 ) -> Session:  # fmt: skip
-    """A session on a scripted loader and a fake clock; `options` are those of the session."""
-    return Session(
-        config=config,
-        files=files,
-        parts=Parts(
-            loader=ScriptedLoader(config, files, clock, cache, service),
-            compute=compute,
-            clock=clock,
-            cache=cache,
-            location=example_location("/nowhere"),
-            cores_available=64.0,
-            read_devices=lambda: None,
-            next_round=next_round,
-        ),
-        on_stage=lambda *_: None,
-        **options,
-    )
+    """A session of these parts; `options` are those of the session."""
+    parts = scripted_parts(service, clock, compute, config, files, cache)
+    return Session(config=config, files=files, parts=parts, on_stage=lambda *_: None, **options)
 
 
 @pytest.fixture(scope="session")

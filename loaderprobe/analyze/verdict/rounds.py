@@ -143,9 +143,10 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
         return set()
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     near = {name for name in worth if name != top and not _far(found, top, name)}
-    if top in ("storage", "preprocessing") and top in found.open:
-        # An estimate is no basis for spending where it can be measured, and each may hide behind the other.
-        return {"storage", "preprocessing", *near}
+    if top in found.open:
+        # An estimate is no basis for spending where it can be measured; these two may hide behind each other.
+        beside = {"storage", "preprocessing"} if top in ("storage", "preprocessing") else set()
+        return {top, *near, *beside}
     return {top, *near} if near else set()
 
 

@@ -104,6 +104,13 @@ def test_transport_is_measured_where_it_contends() -> None:
     assert ("no_transport", "loader_only") not in asked(screened(DECODE_BOUND))
 
 
+def test_transport_that_leads_by_far_is_measured_too() -> None:
+    """An estimate allows no firm word where the experiment can be run."""
+    measurement = screened(Cost(cpu_s=0.006, blocked_s=0.0001, collate_s=0.0055))
+    assert ("no_transport", "loader_only") in asked(measurement)
+    assert verdict(measurement).bound.reason.code == "estimate_not_measured"
+
+
 @pytest.mark.parametrize("loader", ["torch", "own"])
 def test_storage_is_never_named_by_an_estimate(loader: str) -> None:
     """Storage is bought on that word, and a long wait need not be storage: files from memory have to show it."""

@@ -1,0 +1,304 @@
+"""One process that trains: which of its loaders trains, when the measurement takes over, and how that ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from loaderprobe.api.diagnose import Diagnosis, judge_loader
+from loaderprobe.api.user_loader import Asked
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.loop_session import LoopSession
+from loaderprobe.measure.turns import Turns
+from loaderprobe.records.attachment import Attached, AttachRequest, SeenLoader, WhyNot
+from loaderprobe.render import attachment_words as words
+from loaderprobe.system.written_files import WrittenFiles
+
+LEAST_BUDGET_S = 60.0
+BUDGET_STEPS = 60
+"""The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
+
+
+class Finished(SystemExit):
+    """The measurement is over, and the script ends: raised where its loop asks for the next batch."""
+
+
+@dataclass(eq=False, slots=True)
+class Seen:
+    """One loader of the script, in all its epochs."""
+
+    number: int
+    loader: Any
+    batches: int = 0
+    trained: int = 0
+    """Backward passes after its batches."""
+    wait_ns: int = 0
+    began_ns: int = 0
+    """When the first batch was asked for."""
+    period: int = 1
+    """Batches between two updates of the model."""
+    since_update: int = 0
+    thread: int = 0
+
+    def record(self) -> SeenLoader:
+        """For the report."""
+        return SeenLoader(
+            number=self.number,
+            dataset=type(self.loader.dataset).__name__,
+            batch_size=self.loader.batch_size,
+            workers=self.loader.num_workers,
+            batches=self.batches,
+            backward_passes=self.trained,
+        )
+
+
+class Handed:
+    """What the script iterates: the loader's own iterator until the measurement takes over."""
+
+    def __init__(self, attachment: Attachment, seen: Seen, real: Iterator[Any]) -> None:
+        self._attachment, self._seen, self._real = attachment, seen, real
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        if self._attachment.takes(self._seen, self._real):
+            return self._attachment.turn()
+        begin_ns = time.perf_counter_ns()
+        batch = next(self._real)
+        self._attachment.took(self._seen, begin_ns, time.perf_counter_ns())
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._real)  # type: ignore[arg-type]  # a DataLoader's iterator has a length where the loader has
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class Attachment:
+    """Looks on until a loader has trained for some steps, then measures it with the loop as the step.
+
+    `say(text)` is how it speaks, `found(diagnosis)` is called with the verdict. Hears of the script as an `Onlooker`.
+    """
+
+    def __init__(self, request: AttachRequest, say: Callable[[str], None], found: Callable[[Diagnosis], None]) -> None:
+        self._request, self._say, self._found = request, say, found
+        self._all: list[Seen] = []
+        self._current: list[Seen] = []
+        """Loaders that gave batches since the last backward pass."""
+        self._fresh = True
+        self._chosen: Seen | None = None
+        self._turns: Turns | None = None
+        self._real: Any = None
+        self._over = self._finished = False
+        self._trained_in = 0
+        self._files = WrittenFiles(self._endangered)
+        self._why: WhyNot | None = None
+        self._detail = self._hint = self._stopped_before = self._round = ""
+
+    # What the script does.
+
+    def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        """A loop over a loader begins: one of the script's, or one of the measurement itself."""
+        if self._finished:
+            raise Finished(0)
+        if self._over or (self._turns is not None and self._turns.inside):
+            return original(loader)
+        seen = self._seen(loader)
+        if self._turns is not None:
+            if seen is self._chosen:
+                self._turns.interrupt(words.NEXT_EPOCH)
+                return Handed(self, seen, iter(()))
+            self._turns.interrupt(words.iterated(seen.record()))
+        return Handed(self, seen, original(loader))
+
+    def took(self, seen: Seen, begin_ns: int, ready_ns: int) -> None:
+        """The script took a batch as usual."""
+        if not self._fresh:
+            self._current, self._fresh = [], True
+        if seen not in self._current:
+            self._current.append(seen)
+        seen.began_ns = seen.began_ns or begin_ns
+        seen.batches += 1
+        seen.since_update += 1
+        seen.wait_ns += ready_ns - begin_ns
+        seen.thread = threading.get_ident()
+
+    def takes(self, seen: Seen, real: Iterator[Any]) -> bool:
+        """True when the batch that is asked for now comes from the measurement."""
+        if self._finished:
+            return True
+        if self._over:
+            return False
+        if self._turns is None and seen is self._choice():
+            self._begin(seen, real)
+        return self._turns is not None and seen is self._chosen
+
+    def turn(self) -> Any:
+        """The next batch of the measurement; raises Finished when it has none."""
+        if self._finished or self._turns is None:
+            raise Finished(0)
+        try:
+            batch = self._turns.next()
+        except LoaderprobeError as error:
+            return self._refused(error)
+        if self._turns.over:
+            self._conclude()
+            raise Finished(0)
+        self._release()
+        return batch
+
+    def backward(self) -> None:
+        """A backward pass belongs to the loaders that gave batches since the last one."""
+        self._fresh, self._trained_in = False, threading.get_ident()
+        for seen in self._current:
+            seen.trained += 1
+
+    def updated(self) -> None:
+        """An optimizer made a step."""
+        for seen in self._current:
+            if seen.since_update:
+                seen.period, seen.since_update = seen.since_update, 0
+
+    def saving(self, target: Any) -> None:
+        """A model is going to be saved."""
+        self._files.saving(target)
+
+    def _endangered(self, path: str) -> None:
+        """A model that trained on the same batches over and over must not take the place of a real one."""
+        self._stopped_before = path
+        self._say(words.stopped_before(path))
+        if threading.get_ident() == self._trained_in:
+            self.end()
+        raise Finished(0)
+
+    # Which loader, and for how long.
+
+    def _seen(self, loader: Any) -> Seen:
+        """A loader made again for each epoch is the same one."""
+        for seen in self._all:
+            known = seen.loader
+            same = known.dataset is loader.dataset and known.batch_size == loader.batch_size
+            if known is loader or (same and known.num_workers == loader.num_workers):
+                seen.loader = loader
+                return seen
+        self._all.append(Seen(len(self._all), loader))
+        return self._all[-1]
+
+    def _choice(self) -> Seen | None:
+        """Of the loaders that a training step takes from, the one that it waits for most."""
+        asked, after = self._request.loader, self._request.after_steps
+        if asked is not None:
+            return next((seen for seen in self._all if seen.number == asked and seen.batches >= after), None)
+        if self._fresh or not self._current or min(seen.trained for seen in self._current) < after:
+            return None
+        return max(self._current, key=lambda seen: seen.wait_ns)
+
+    def _begin(self, seen: Seen, real: Iterator[Any]) -> None:
+        if why := self._prevented(seen):
+            self._over, self._why = True, why
+            self._say(words.not_measured(self.record()))
+            return
+        self._chosen, self._real = seen, real
+        step_s = (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
+        budget_s = self._request.budget_s or max(LEAST_BUDGET_S, BUDGET_STEPS * step_s)
+        others = [each.record() for each in self._current if each is not seen]
+        self._say(words.begins(seen.record(), budget_s, others))
+
+        def measure(step: Callable[[Any], None]) -> Diagnosis:
+            asked = Asked(
+                cache=self._request.cache,
+                budget_s=budget_s,
+                session=lambda **given: LoopSession(turns=turns, period=seen.period, **given),
+            )
+            return judge_loader(seen.loader, step, asked, self._heard, command=self._request.command)
+
+        turns = self._turns = Turns(measure)
+        self._files.on = True
+
+    def _prevented(self, seen: Seen) -> WhyNot | None:
+        """What keeps this process from being measured."""
+        if self._trained_in and seen.thread != self._trained_in:
+            return "other_thread"
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            self._detail = os.environ["WORLD_SIZE"]
+            return "ranks"
+        return None if _claimed(Path(self._request.run)) else "another_process"
+
+    def _heard(self, stage: str, done: int, total: int) -> None:
+        """One line a round."""
+        round_ = stage.partition(":")[0]
+        if stage.startswith("round") and round_ != self._round:
+            self._round = round_
+            self._say(words.going_on(round_))
+
+    def _release(self) -> None:
+        """The script's own workers are not needed any more, and would only take memory."""
+        if self._real is not None and self._chosen is not None:
+            from loaderprobe.loaders.attached import shut_down
+
+            shut_down(self._real, self._chosen.loader)
+        self._real = None
+
+    # How it ends.
+
+    def _refused(self, error: LoaderprobeError) -> Any:
+        """Before the first batch the script goes on as if nothing had happened; later it ends."""
+        self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
+        self._files.on = False
+        self._say(words.not_measured(self.record()))
+        if self._real is None:
+            self._finished = True
+            raise Finished(error.exit_code)
+        return next(self._real)
+
+    def _conclude(self) -> None:
+        self._over = self._finished = True
+        self._files.on = False
+        found = self._turns.result if self._turns else None
+        if isinstance(found, Diagnosis):
+            self._found(found)
+        if self._files.new:
+            self._say(words.saved(tuple(self._files.new)))
+
+    def end(self) -> None:
+        """The script ends by itself: conclude from whole rounds, else keep the reason."""
+        if self._over:
+            return
+        self._over, self._files.on = True, False
+        if self._turns is None:
+            self._why = "too_few_steps" if any(seen.trained for seen in self._all) else "no_backward"
+            return
+        try:
+            self._turns.give_up()
+            self._conclude()
+        except LoaderprobeError as error:
+            self._why, self._detail, self._hint = "ended_early", error.message, error.hint
+            self._finished = True
+
+    def record(self) -> Attached:
+        """What this process did and saw, once it has ended."""
+        return Attached(
+            pid=os.getpid(),
+            loaders=tuple(seen.record() for seen in self._all),
+            why_not=self._why,
+            detail=self._detail,
+            hint=self._hint,
+            saved=tuple(self._files.new),
+            endangered=self._stopped_before,
+        )
+
+
+def _claimed(run: Path) -> bool:
+    """True for the first process of a command that asks."""
+    try:
+        os.close(os.open(run / "claimed", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    return True

@@ -1,0 +1,148 @@
+"""`run`: a training script as it is, measured from inside with its own loop as the step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from loaderprobe.api.attachment import Attachment, Finished
+from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.records.attachment import Attached, AttachRequest
+from loaderprobe.records.config import CacheState
+from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.results import RESULT, check_out, make_directory, write_result
+
+VARIABLE = "LOADERPROBE_RUN"
+STARTUP = Path(__file__).parent.parent / "startup"
+SEEN = "processes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How a command ended, and what was found in the processes that it started."""
+
+    exit_code: int
+    """Of the command; of one that a signal ended, 128 and its number."""
+    found: Diagnosis | None
+    processes: tuple[Attached, ...]
+    """Those that iterated a DataLoader and ended by themselves."""
+
+
+def run_command(command: Sequence[str], request: AttachRequest, environment: Mapping[str, str]) -> Ran:
+    """Run a command with loaderprobe attached to every Python that it starts.
+
+    Raises Refused when the directory of the result is not empty, MissingPart for a command that cannot be started.
+    """
+    run = Path(request.run)
+    check_out(run)
+    make_directory(run / SEEN)
+    path = os.pathsep.join([str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])])
+    asked = msgspec.json.encode(request).decode()
+    try:
+        process = subprocess.Popen([*command], env={**environment, "PYTHONPATH": path, VARIABLE: asked})
+    except OSError as error:
+        raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
+    with _signals_left_to(process):
+        code = process.wait()
+    found = Diagnosis.load(run) if (run / RESULT).exists() else None
+    processes = tuple(
+        decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted((run / SEEN).glob("*.json"))
+    )
+    return Ran(exit_code=code if code >= 0 else 128 - code, found=found, processes=processes)
+
+
+@contextmanager
+def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C reaches the command by itself; SIGTERM is passed on. Both leave this process to show what was found."""
+
+    def passed_on(number: int, _: object) -> None:
+        process.send_signal(number)
+
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
+    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, passed_on)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def requested(text: str) -> AttachRequest:
+    """The request in the environment of a process that `run_command` started."""
+    return msgspec.json.decode(text, type=AttachRequest)
+
+
+def keep(found: Diagnosis, request: AttachRequest) -> None:
+    """Write the result into the directory of the run."""
+    write_result(Path(request.run), found.files())
+
+
+def keep_seen(attachment: Attachment, request: AttachRequest) -> None:
+    """Write what this process saw."""
+    seen = attachment.record()
+    write_atomically(Path(request.run) / SEEN / f"{seen.pid}.json", encode("attached", seen))
+
+
+@dataclass(slots=True)
+class Found:
+    """What `attached` found in its block."""
+
+    diagnosis: Diagnosis | None = None
+    """None until the block has ended, and where nothing was found."""
+    reason: str = ""
+    """Why there is no diagnosis."""
+
+
+@contextmanager
+def attached(*, budget_s: float | None = None, cache: CacheState = "cold", after_steps: int = 8) -> Iterator[Found]:
+    """Measure the training in this block, whatever trains: `with loaderprobe.attached() as found: trainer.fit(model)`.
+
+    Once a DataLoader has trained for `after_steps` steps, a copy of it is measured with the loop as the step, for
+    `budget_s` seconds (without it, 60 or more, by the length of a step). Then the block ends, at the place where the
+    loop asks for its next batch, and `found.diagnosis` is set. The training in the block is thrown away: the model
+    has trained on the same batches over and over.
+
+    Raises BadValue for a budget that is too small, and what the block raises.
+    """
+    if budget_s is not None and not budget_s > 0:
+        raise BadValue(f"the budget is {budget_s} s", hint="give at least some ten seconds")
+    from loaderprobe.loaders.attached import attach
+    from loaderprobe.render.attachment_words import not_measured
+
+    found = Found()
+
+    def keep_found(diagnosis: Diagnosis) -> None:
+        found.diagnosis = diagnosis
+
+    with TemporaryDirectory(prefix="loaderprobe-") as run:
+        request = AttachRequest(
+            run=run, command="loaderprobe.attached()", budget_s=budget_s, cache=cache, after_steps=after_steps
+        )
+        attachment = Attachment(request, lambda text: None, keep_found)
+        detach = attach(attachment)
+        try:
+            yield found
+        except Finished:
+            pass
+        finally:
+            detach()
+            attachment.end()
+            if found.diagnosis is None:
+                found.reason = not_measured(attachment.record())
+
+
+def python_of(command: Sequence[str]) -> list[str]:
+    """The command; one that begins with a script is run by this Python. Raises BadValue for an empty one."""
+    if not command:
+        raise BadValue("no command is given", hint="loaderprobe run -- python train.py ARGS")
+    return [sys.executable, *command] if command[0].endswith(".py") else [*command]

@@ -1,0 +1,76 @@
+"""`loaderprobe run -- python train.py`: a training script as it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from loaderprobe.cli import options
+from loaderprobe.cli.border import command, show, stderr, width_and_color
+from loaderprobe.cli.panels import MEASURING
+from loaderprobe.cli.results import typed
+from loaderprobe.errors import BadValue
+
+
+@command
+def run(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="As it is typed to train.", show_default=False)
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Time to measure.",
+            show_default="60, or 60 steps if these take longer",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None,
+    cache: Annotated[
+        Literal["cold", "warm"], typer.Option(help="State of the page cache.", rich_help_panel=MEASURING)
+    ] = "cold",
+    loader: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Number of the loader to measure, as it was listed.",
+            show_default="the one that trains",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None,
+    out: options.Out = None,
+    json: options.Json = False,
+) -> int:
+    """Find out what limits a training script, without changing it: loaderprobe run -- python train.py ARGS
+
+    Once a DataLoader has trained for some steps, a copy of it is measured with the script's own loop as the step.
+    Then the script ends. What it trains meanwhile is thrown away; checkpoints that exist are not touched.
+    """
+    from loaderprobe.api.origin import usual_out
+    from loaderprobe.api.run import python_of, run_command
+    from loaderprobe.records.attachment import AttachRequest
+    from loaderprobe.render import attachment_words
+
+    if budget is not None and not 0 < budget < float("inf"):
+        raise BadValue(f"the budget must be a number of seconds above 0, not {budget:g}")
+    place = (usual_out("run") if out is None else out).absolute()
+    request = AttachRequest(run=str(place), command=typed(), budget_s=budget, cache=cache, loader=loader)
+    ran = run_command(python_of(words or []), request, os.environ)
+    if ran.found is not None:
+        width, color = width_and_color()
+        show(ran.found.json() if json else ran.found.text(width=width, color=color))
+        if not json:
+            show(f"\nReport: {_short(place)}/report.html")
+        return ran.exit_code
+    console = stderr()
+    for line in attachment_words.without_verdict(ran.processes):
+        console.print(line, highlight=False, markup=False)
+    return ran.exit_code or BadValue.exit_code
+
+
+def _short(path: Path) -> Path:
+    """Relative to here, if it is below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,0 +1,85 @@
+"""A session whose step is the loop of a training script. What else the script does in between is measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import lcm
+from typing import Any, Self
+
+from loaderprobe.errors import BadValue
+from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.session import Session
+from loaderprobe.measure.turns import Interrupted, Turns
+from loaderprobe.records.measurement import Activity, Mode, Segment
+
+ATTEMPTS = 4
+LEAST_STEPS = 6
+MOST_RESIDENT = 200
+"""Steps of compute alone in a segment: more only wear out schedulers that count steps."""
+AGAIN = "segments in which the script did something else than training were measured again"
+
+
+class Counted:
+    """Batches that were taken, those of a segment that was broken off among them."""
+
+    def __init__(self, inner: Iterator[Any]) -> None:
+        self._inner, self.count = inner, 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._inner)
+        self.count += 1
+        return batch
+
+
+@dataclass(slots=True)
+class LoopSession(Session):
+    """Measures as any session. `turns` is who takes turns with it; an update of the model takes `period` batches."""
+
+    turns: Turns = field(kw_only=True)
+    period: int = field(kw_only=True, default=1)
+    _counted: Counted = field(init=False)
+    _begun_with: int = field(init=False, default=0)
+
+    def _begin(self) -> None:
+        with suppress(Interrupted):  # only warming up is cut short
+            Session._begin(self)
+        self._pace = replace(self._pace, multiple=lcm(self._pace.multiple, self.period))
+        self._begun_with = self.taken
+        self._batches = self._counted = Counted(self._batches)
+
+    def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
+        """Of steps in a row. Raises BadValue where the loop never makes enough of them."""
+        why = ""
+        for attempt in range(ATTEMPTS):
+            try:
+                return Session._segment(self, mode, activity, number)
+            except Interrupted as interrupted:
+                why = str(interrupted)
+                self._forget(self.turns.broken_off if attempt else 0)
+        raise BadValue(
+            f"the script never trained {LEAST_STEPS} steps in a row: {why}",
+            hint="give it a larger data set, or more steps between its checks",
+        )
+
+    def _forget(self, undisturbed: int) -> None:
+        """What was timed does not count, what was taken does. Short epochs make short segments."""
+        self.parts.compute.finish()
+        self.taken = self._begun_with + self._counted.count
+        self._notes.append(AGAIN)
+        if undisturbed:
+            most = max(LEAST_STEPS, undisturbed - 2)
+            self._pace = replace(self._pace, max_batches=min(most, self._pace.max_batches or most))
+
+    def _paced(self, mode: Mode, untimed_steps: int) -> Pace:
+        pace, most = Session._paced(self, mode, untimed_steps), self._pace.max_batches
+        return pace if most is None else replace(pace, max_batches=min(most, pace.max_batches or most))
+
+    def _resident_pace(self) -> Pace:
+        most = min(MOST_RESIDENT, self._pace.max_batches or MOST_RESIDENT)
+        whole = max(self.period, most // self.period * self.period)
+        return replace(self._pace, multiple=self.period, max_batches=whole)

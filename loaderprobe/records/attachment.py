@@ -1,0 +1,59 @@
+"""What `loaderprobe run` asks of the processes that a command starts, and what each of them has seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loaderprobe.records.config import CacheState
+
+WhyNot = Literal["no_backward", "too_few_steps", "other_thread", "ranks", "another_process", "refused", "ended_early"]
+"""Why a process that iterated a DataLoader has no verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachRequest:
+    """What to do in a training script."""
+
+    run: str
+    """Absolute path of the directory for the result."""
+    command: str
+    """For the report."""
+    budget_s: float | None
+    """None: as long as the steps ask for."""
+    cache: CacheState = "cold"
+    after_steps: int = 8
+    """Steps that are left alone first: they compile, choose algorithms and import."""
+    loader: int | None = None
+    """The number of the loader to measure; None chooses by backward passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenLoader:
+    """One DataLoader of a script, in all its epochs."""
+
+    number: int
+    dataset: str
+    """Its class."""
+    batch_size: int | None
+    workers: int
+    batches: int
+    """That the script took before the measurement."""
+    backward_passes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """What one process did and saw."""
+
+    pid: int
+    loaders: tuple[SeenLoader, ...]
+    why_not: WhyNot | None
+    """None where there is a verdict."""
+    detail: str = ""
+    """An error's own words; of `ranks`, how many there are."""
+    hint: str = ""
+    saved: tuple[str, ...] = ()
+    """Files that the script made while it was measured; they hold nothing of use."""
+    endangered: str = ""
+    """The file before which the script was stopped; empty where it was stopped for the verdict."""

@@ -1,0 +1,99 @@
+"""What is said of a training script that is measured, in it and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.records.attachment import Attached, SeenLoader
+from loaderprobe.render.wording import counted
+from loaderprobe.units import format_duration, join_words
+
+NEXT_EPOCH = "the loop began its next epoch"
+MOST_FILES = 5
+
+
+def loader_name(seen: SeenLoader) -> str:
+    """`loader 0 (ImageFolder, batch size 32, 2 workers)`."""
+    size = f"batch size {seen.batch_size}, " if seen.batch_size is not None else ""
+    workers = counted(seen.workers, "worker") if seen.workers else "serial"
+    return f"loader {seen.number} ({seen.dataset}, {size}{workers})"
+
+
+def iterated(seen: SeenLoader) -> str:
+    """Why a segment is measured again."""
+    return f"{loader_name(seen)} was iterated"
+
+
+def begins(seen: SeenLoader, budget_s: float, others: Sequence[SeenLoader]) -> str:
+    """Said before anything is changed."""
+    said = (
+        f"measuring {loader_name(seen)} for about {format_duration(budget_s)}, with this script's loop as the step. "
+        "The training from here on is thrown away; the script ends when the verdict stands."
+    )
+    if others:
+        said += f" A step also takes from {join_words([loader_name(each) for each in others])}: that counts as compute."
+    return said
+
+
+def going_on(round_: str) -> str:
+    """Once a round."""
+    return f"{round_} …"
+
+
+def stopped_before(path: str) -> str:
+    """Before a file that was there would be lost."""
+    return f"stopped before the script would write over or remove {path}: nothing of it is changed"
+
+
+def saved(files: Sequence[str]) -> str:
+    """What the script made meanwhile."""
+    more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
+    return f"the script made files meanwhile, which hold nothing of use: {', '.join(files[:MOST_FILES])}{more}"
+
+
+def not_measured(attached: Attached) -> str:
+    """Why there is no verdict, and what to do."""
+    reason, hint = _why_not(attached)
+    return f"no verdict: {reason}" + (f". Try: {hint}" if hint else "")
+
+
+def _why_not(attached: Attached) -> tuple[str, str]:
+    """(the reason, the next step)."""
+    detail, hint = attached.detail, attached.hint
+    found = {
+        "no_backward": (
+            "batches were taken, but no backward pass followed",
+            "loaderprobe run --loader NUMBER, if one of the loaders below trains",
+        ),
+        "too_few_steps": ("the script ended after too few training steps", "let it train for longer"),
+        "other_thread": (
+            "batches are taken in another thread than the one that trains",
+            "loaderprobe.diagnose(loader, step) in Python",
+        ),
+        "ranks": (f"the script trains on {detail} ranks, and one alone cannot be stopped", "start it with one rank"),
+        "another_process": ("another process of the command is measured already", ""),
+        "refused": (detail, hint),
+        "ended_early": (f"the script ended before a round was measured ({detail})", "let it train for longer"),
+    }
+    return found[attached.why_not] if attached.why_not else ("", "")
+
+
+def seen_lines(attached: Attached) -> list[str]:
+    """A line a loader."""
+    return [
+        f"{loader_name(each)}: {each.batches} batches taken, {each.backward_passes} backward passes"
+        for each in attached.loaders
+    ]
+
+
+def without_verdict(processes: Sequence[Attached]) -> list[str]:
+    """What to say after a command that was not measured: the reasons, and the loaders that were seen."""
+    if not processes:
+        return [
+            "no verdict: no torch DataLoader was iterated in a Python process that ended by itself. "
+            "Try: install loaderprobe for the Python that trains; python -I, -E and -S keep it out"
+        ]
+    found = []
+    for each in processes:
+        found += [not_measured(each) if each.why_not else "no verdict", *(f"  {line}" for line in seen_lines(each))]
+    return found

@@ -1,0 +1,68 @@
+"""Found by every Python that `loaderprobe run` starts, since this folder leads PYTHONPATH.
+
+Imports nothing but the standard library, so that Python starts as it would. Once torch's DataLoader is imported, the
+first loop over one imports loaderprobe and attaches it.
+"""
+
+import functools
+import importlib.util
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+DATALOADER = "torch.utils.data.dataloader"
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class AfterImport:
+    """Calls `patch(module)` right after torch's DataLoader is first imported."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """The usual spec, with a loader that patches."""
+        if name != DATALOADER:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            patch(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # that is the point
+        return spec
+
+
+def patch(module: ModuleType) -> None:
+    """Make the first loop over a DataLoader in this process attach loaderprobe."""
+    original = module.DataLoader.__iter__
+
+    @functools.wraps(original)
+    def iterate(loader: object) -> object:
+        module.DataLoader.__iter__ = original
+        try:
+            from loaderprobe.cli.attached import attach_by_environment
+        except ImportError as error:
+            sys.stderr.write(f"loaderprobe: not attached: it is not installed for {sys.executable} ({error})\n")
+            return original(loader)
+        attach_by_environment()
+        return module.DataLoader.__iter__(loader)
+
+    module.DataLoader.__iter__ = iterate
+
+
+def hidden() -> None:
+    """Run the sitecustomize that Python would have found without this one."""
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        sys.modules["sitecustomize"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["sitecustomize"])
+
+
+sys.path[:] = [each for each in sys.path if os.path.abspath(each) != HERE]
+if os.environ.get("LOADERPROBE_RUN"):
+    sys.meta_path.insert(0, AfterImport())
+hidden()

@@ -1,0 +1,103 @@
+"""Training loops as people write them are taken over, measured, and ended."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import loaderprobe
+from tests.examples.training import WAYS, Training
+
+BUDGET_S = 0.5
+"""Enough for one round of loops of a millisecond a step."""
+
+
+def attached_to(way: str, out: Path, **loader: Any) -> Any:
+    """What is found in such a loop."""
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        WAYS[way](Training(out, **loader))
+    return found
+
+
+@pytest.mark.parametrize("way", ["plain", "validates", "by_next", "generated", "accumulates", "zips", "again"])
+def test_a_loop_is_measured_and_ended(way: str, tmp_path: Path) -> None:
+    """By the loader that trains, although others are iterated, too; torch is as it was afterwards."""
+    before = DataLoader.__iter__, torch.autograd.backward, torch.save
+    found = attached_to(way, tmp_path)
+    assert found.diagnosis is not None, found.reason
+    assert (found.diagnosis.workers, found.diagnosis.batch_size) == (0, 8)
+    assert {"loader_only", "training"} <= {each.activity for each in found.diagnosis.measurement.segments}
+    assert (DataLoader.__iter__, torch.autograd.backward, torch.save) == before
+
+
+@pytest.mark.parametrize("options", [{"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
+def test_a_loop_over_workers_is_measured(options: dict[str, Any], tmp_path: Path) -> None:
+    """Those of the script have ended, and the measurement has had its own."""
+    found = attached_to("by_next", tmp_path, **options)
+    assert found.diagnosis is not None, found.reason
+    assert found.diagnosis.workers == 1
+
+
+def test_a_loop_that_catches_everything_is_ended_all_the_same(tmp_path: Path) -> None:
+    """At its next batch, and at its next epoch."""
+    training = Training(tmp_path)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        try:
+            for batch in training.loader:
+                training.step(batch)
+        except BaseException:  # noqa: BLE001  # as some scripts do
+            for batch in training.loader:
+                training.step(batch)
+    assert found.diagnosis is not None, found.reason
+
+
+def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
+    """The script is stopped before; the verdict is from what was measured until then, if that is a round."""
+    kept = tmp_path / "last.pt"
+    torch.save({"weights": torch.ones(3)}, kept)
+    before = hashlib.sha256(kept.read_bytes()).hexdigest()
+    attached_to("saves", tmp_path)
+    assert hashlib.sha256(kept.read_bytes()).hexdigest() == before
+
+
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [
+        ("never_trains", "no backward pass followed"),
+        ("short", "after too few training steps"),
+        ("in_a_thread", "in another thread than the one that trains"),
+    ],
+)
+def test_what_cannot_be_measured_runs_to_its_end(way: str, says: str, tmp_path: Path) -> None:
+    """With the reason."""
+    found = attached_to(way, tmp_path)
+    assert found.diagnosis is None
+    assert says in found.reason
+
+
+def test_errors_of_the_script_are_its_own(tmp_path: Path) -> None:
+    """Also in the middle of the measurement."""
+    with pytest.raises(KeyError, match="planted"):
+        attached_to("raises", tmp_path)
+
+
+def test_ranks_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two cannot be stopped without the other."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
+        WAYS["raises"](Training(tmp_path))
+    assert "2 ranks" in found.reason
+
+
+def test_an_impossible_budget_is_refused() -> None:
+    """Before anything trains."""
+    with (
+        pytest.raises(loaderprobe.LoaderprobeError, match=r"the budget is -1"),
+        loaderprobe.attached(budget_s=-1),
+    ):
+        raise AssertionError

@@ -1,0 +1,88 @@
+"""What a program writes is listed, and a trained model that was there is not lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.system.written_files import WrittenFiles
+
+
+class Stop(SystemExit):
+    """The program's call is stopped."""
+
+
+def endangered(path: str) -> None:
+    raise Stop(path)
+
+
+# An audit hook stays until the process ends.
+FILES = WrittenFiles(endangered)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A directory with a checkpoint from before."""
+    (tmp_path / "last.pt").write_text("model")
+    (tmp_path / "state.json").write_text("{}")
+    return tmp_path
+
+
+@pytest.fixture
+def watching(kept: Path) -> Iterator[WrittenFiles]:
+    """Once the checkpoint is there."""
+    FILES.new.clear()
+    FILES.on = True
+    yield FILES
+    FILES.on = False
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda at: (at / "last.pt").open("w"),
+        lambda at: (at / "last.pt").unlink(),
+        lambda at: (at / "state.json").write_text("beside a checkpoint"),
+        lambda at: shutil.rmtree(at),
+        lambda at: os.replace(at / "state.json", at / "last.pt"),
+    ],
+)
+def test_a_checkpoint_is_neither_written_over_nor_removed(watching: WrittenFiles, kept: Path, harm: object) -> None:
+    """The call is stopped before anything changes."""
+    assert callable(harm)
+    with pytest.raises(Stop):
+        harm(kept)
+    assert ((kept / "last.pt").read_text(), (kept / "state.json").read_text()) == ("model", "{}")
+
+
+def test_saving_below_python_is_announced(watching: WrittenFiles, kept: Path) -> None:
+    """By whoever calls it."""
+    with pytest.raises(Stop):
+        watching.saving(kept / "last.pt")
+    watching.saving(kept / "new.pt")
+    assert list(watching.new) == [str(kept / "new.pt")]
+
+
+def test_new_files_are_listed_and_are_the_programs_own(watching: WrittenFiles, kept: Path) -> None:
+    """They may be written again and removed; so may logs that were there."""
+    other = kept / "other"
+    other.mkdir()
+    (other / "log.txt").write_text("new")
+    (other / "a.pt").write_text("one")
+    (other / "a.pt").write_text("two")
+    (other / "a.pt").unlink()
+    assert list(watching.new) == [str(other / "log.txt"), str(other / "a.pt")]
+    watching.new.clear()
+    (other / "log.txt").write_text("again")
+    (other / "log.txt").read_text()
+    assert not watching.new
+
+
+def test_nothing_is_heard_while_it_is_off(kept: Path) -> None:
+    """As before and after a measurement."""
+    (kept / "last.pt").unlink()
+    assert not (kept / "last.pt").exists()
