@@ -98,7 +98,7 @@ class Attachment:
         self._real: Any = None
         self._over = self._finished = False
         self._trained_in = 0
-        self._files = WrittenFiles(self._endangered)
+        self._files = WrittenFiles(self._endangered, ours=self._measures)
         self._why: WhyNot | None = None
         self._detail = self._hint = self._stopped_before = self._round = ""
 
@@ -108,7 +108,7 @@ class Attachment:
         """A loop over a loader begins: one of the script's, or one of the measurement itself."""
         if self._finished:
             raise Finished(0)
-        if self._over or (self._turns is not None and self._turns.inside):
+        if self._over or self._measures():
             return original(loader)
         seen = self._seen(loader)
         if self._turns is not None:
@@ -177,6 +177,10 @@ class Attachment:
         if threading.get_ident() == self._trained_in:
             self.end()
         raise Finished(0)
+
+    def _measures(self) -> bool:
+        """True while the measurement runs, and not the script."""
+        return self._turns is not None and self._turns.inside
 
     # Which loader, and for how long.
 
@@ -264,6 +268,8 @@ class Attachment:
         found = self._turns.result if self._turns else None
         if isinstance(found, Diagnosis):
             self._found(found)
+        else:
+            self._why = "ended_early"
         if self._files.new:
             self._say(words.saved(tuple(self._files.new)))
 

@@ -73,7 +73,7 @@ def _why_not(attached: Attached) -> tuple[str, str]:
         "ranks": (f"the script trains on {detail} ranks, and one alone cannot be stopped", "start it with one rank"),
         "another_process": ("another process of the command is measured already", ""),
         "refused": (detail, hint),
-        "ended_early": (f"the script ended before a round was measured ({detail})", "let it train for longer"),
+        "ended_early": ("the script ended before a round was measured", "let it train for longer"),
     }
     return found[attached.why_not] if attached.why_not else ("", "")
 

@@ -80,7 +80,9 @@ class RunDirectory:
         try:
             data = read(file)
             if data is None:
-                raise BadValue(f"{path} is not a run: it has no run.json", hint="give the directory that a sweep wrote")
+                other = ": it holds the result of another command" if (path / "result.json").exists() else ""
+                what = f"{path} is not a sweep's run{other or ': it has no run.json'}"
+                raise BadValue(what, hint="give the directory that a sweep wrote")
             record = decode("run", data, RunRecord, str(file))
             for config in record.spec.configs:
                 if not _NAME.fullmatch(config.data):

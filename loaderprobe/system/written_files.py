@@ -26,8 +26,10 @@ class WrittenFiles:
     What `endangered` raises stops the program's call. Files that appeared meanwhile are the program's to remove.
     """
 
-    def __init__(self, endangered: Callable[[str], None]) -> None:
+    def __init__(self, endangered: Callable[[str], None], ours: Callable[[], bool] = lambda: False) -> None:
+        """`ours()` is true while it is not the program that runs."""
         self.on = False
+        self._ours = ours
         self.new: dict[str, None] = {}
         self._endangered = endangered
         self._inside = False
@@ -40,7 +42,7 @@ class WrittenFiles:
             self._written(path, truncates=True)
 
     def _heard(self, event: str, given: tuple[Any, ...]) -> None:
-        if not self.on or self._inside or event not in EVENTS:
+        if not self.on or self._inside or event not in EVENTS or self._ours():
             return
         self._inside = True
         try:

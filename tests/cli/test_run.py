@@ -40,6 +40,19 @@ def test_a_script_is_measured_below_a_shell(tmp_path: Path) -> None:
     assert shown.stdout.strip() and shown.stdout.strip() in done.stdout
 
 
+def test_workers_that_are_spawned_import_nothing_of_it(tmp_path: Path) -> None:
+    """They inherit the environment of the script, and are left alone."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from pathlib import Path\nfrom tests.examples.training import Training, plain\n"
+        "if __name__ == '__main__':\n"
+        "    plain(Training(Path('.'), num_workers=1, multiprocessing_context='spawn'))\n"
+    )
+    done = run(tmp_path, str(script))
+    assert done.returncode == 0, done.stderr
+    assert "measuring loader 0 (Costly, batch size 8, 1 worker)" in done.stderr and "Report:" in done.stdout
+
+
 def test_a_script_that_raises_keeps_its_own_error(tmp_path: Path) -> None:
     """And its exit code; why there is no verdict stands beside it."""
     done = run(tmp_path, *training("raises", tmp_path))
