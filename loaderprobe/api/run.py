@@ -16,6 +16,9 @@ import msgspec
 
 from loaderprobe.api.attachment import Attachment, Finished
 from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.api.documented import Documented
+from loaderprobe.api.load import Run
+from loaderprobe.api.results import load_any
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.attachment import Attached, AttachRequest
 from loaderprobe.records.config import CacheState
@@ -33,7 +36,8 @@ class Ran:
 
     exit_code: int
     """Of the command; of one that a signal ended, 128 and its number."""
-    found: Diagnosis | None
+    found: Documented | None
+    """A `Diagnosis`, or a `Watch`."""
     processes: tuple[Attached, ...]
     """Those that iterated a DataLoader and ended by themselves."""
 
@@ -54,7 +58,8 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
         raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
     with _signals_left_to(process):
         code = process.wait()
-    found = Diagnosis.load(run) if (run / RESULT).exists() else None
+    found = load_any(run) if (run / RESULT).exists() else None
+    assert not isinstance(found, Run)
     processes = tuple(
         decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted((run / SEEN).glob("*.json"))
     )
@@ -82,7 +87,7 @@ def requested(text: str) -> AttachRequest:
     return msgspec.json.decode(text, type=AttachRequest)
 
 
-def keep(found: Diagnosis, request: AttachRequest) -> None:
+def keep(found: Documented, request: AttachRequest) -> None:
     """Write the result into the directory of the run."""
     write_result(Path(request.run), found.files())
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loaderprobe.records.attachment import AttachRequest
 
 
 def attach_by_environment() -> None:
@@ -14,6 +18,9 @@ def attach_by_environment() -> None:
     from loaderprobe.loaders.attached import attach
 
     request = requested(os.environ[VARIABLE])
+    if request.watch:
+        _watch(request)
+        return
     attachment = Attachment(request, _say, lambda found: keep(found, request))
     detach = attach(attachment)
     owner = os.getpid()
@@ -24,6 +31,27 @@ def attach_by_environment() -> None:
             detach()
             attachment.end()
             keep_seen(attachment, request)
+
+    atexit.register(end)
+
+
+def _watch(request: AttachRequest) -> None:
+    """Change nothing; keep what was seen, if anything trained, when the process ends."""
+    from loaderprobe.api.run import keep
+    from loaderprobe.api.watch import Watcher
+    from loaderprobe.loaders.attached import attach
+
+    watcher = Watcher(request.command, _say)
+    detach = attach(watcher)
+    owner = os.getpid()
+
+    def end() -> None:
+        if os.getpid() == owner:
+            detach()
+            found = watcher.result()
+            if found is not None:
+                keep(found, request)
+            watcher.close()
 
     atexit.register(end)
 

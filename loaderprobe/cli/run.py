@@ -20,6 +20,14 @@ def run(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="As it is typed to train.", show_default=False)
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Change nothing: training goes on, the verdict is estimated.",
+            rich_help_panel=MEASURING,
+        ),
+    ] = False,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -56,8 +64,10 @@ def run(
 
     if budget is not None and not 0 < budget < float("inf"):
         raise BadValue(f"the budget must be a number of seconds above 0, not {budget:g}")
+    if watch and not (budget is None and loader is None and cache == "cold"):
+        raise BadValue("--watch measures nothing: --budget, --cache and --loader have no effect", hint="leave them out")
     place = (usual_out("run") if out is None else out).absolute()
-    request = AttachRequest(run=str(place), command=typed(), budget_s=budget, cache=cache, loader=loader)
+    request = AttachRequest(run=str(place), command=typed(), budget_s=budget, cache=cache, loader=loader, watch=watch)
     ran = run_command(python_of(words or []), request, os.environ)
     if ran.found is not None:
         width, color = width_and_color()

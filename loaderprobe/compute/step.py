@@ -21,7 +21,8 @@ RAN_AHEAD = 0.1
 OF_A_WORKER = "DataLoader worker (pid"
 
 
-def _cuda_in_use() -> bool:
+def cuda_in_use() -> bool:
+    """True once anything in this process has used a GPU."""
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
@@ -38,7 +39,7 @@ class StepCompute:
 
     def info(self) -> ComputeInfo:
         """Properties of the user's step, and whether it waits for its device itself."""
-        on_gpu = _cuda_in_use()
+        on_gpu = cuda_in_use()
         return ComputeInfo(
             name="step",
             device=torch.cuda.get_device_name() if on_gpu else "CPU",
@@ -93,7 +94,7 @@ class StepCompute:
 
 def _event() -> torch.cuda.Event | None:
     """An event after all queued work; None while CUDA is not in use."""
-    if not _cuda_in_use():
+    if not cuda_in_use():
         return None
     event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     event.record()

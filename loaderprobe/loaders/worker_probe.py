@@ -204,15 +204,17 @@ class WorkerSetup:
     """The process whose children may sample what the worker waits for."""
     bells: Bells | None = None
     """The signal on which the worker unmaps its files."""
+    probe: type[WorkerProbe] = WorkerProbe
 
     def __call__(self, worker: int) -> None:
         """Run in the worker, before torch makes its fetcher."""
         if self.parent is not None:
             die_with_parent(self.parent)
-        let_be_read_by(self.observer)
+        if self.observer:
+            let_be_read_by(self.observer)
         if self.own is not None:
             self.own(worker)
-        watch = WorkerProbe(self.log, worker, self.files_of, alone=True)
+        watch = self.probe(self.log, worker, self.files_of, alone=True)
         if self.bells is not None:
             self.bells.answer(worker, watch.release)
         # torch makes the fetcher after this call, and this process serves no other loader.
@@ -225,9 +227,11 @@ class WorkerSetup:
             )
 
 
-def watch_here(log: FetchLog, iterator: Any, files_of: FilesOf | None) -> WorkerProbe:
-    """WorkerProbe a loader without workers, in the training thread."""
-    watch, fetcher = WorkerProbe(log, 0, files_of, alone=False), iterator._dataset_fetcher
+def watch_here(
+    log: FetchLog, iterator: Any, files_of: FilesOf | None, probe: type[WorkerProbe] = WorkerProbe
+) -> WorkerProbe:
+    """Probe a loader without workers, in the training thread."""
+    watch, fetcher = probe(log, 0, files_of, alone=False), iterator._dataset_fetcher
     original = fetcher.fetch
     fetcher.fetch = lambda index: watch.fetch(fetcher, original, index)
     return watch

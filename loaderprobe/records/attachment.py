@@ -22,6 +22,8 @@ class AttachRequest:
     budget_s: float | None
     """None: as long as the steps ask for."""
     cache: CacheState = "cold"
+    watch: bool = False
+    """Change nothing, and estimate."""
     after_steps: int = 8
     """Steps that are left alone first: they compile, choose algorithms and import."""
     loader: int | None = None

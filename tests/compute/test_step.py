@@ -33,7 +33,7 @@ class SteppingGpu(Gpu):
 def gpu(monkeypatch: pytest.MonkeyPatch) -> SteppingGpu:
     """In use, as far as the step can see."""
     found = SteppingGpu(FakeClock())
-    monkeypatch.setattr(module, "_cuda_in_use", lambda: True)
+    monkeypatch.setattr(module, "cuda_in_use", lambda: True)
     cuda = SimpleNamespace(Event=found.event, synchronize=found.synchronize, get_device_name=lambda: "Fake GPU")
     monkeypatch.setattr(torch, "cuda", cuda)
     return found

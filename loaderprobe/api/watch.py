@@ -1,0 +1,224 @@
+"""`run --watch`: looks on a training without changing it, and estimates what limits it, interval after interval."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.api.documented import Documented
+from loaderprobe.api.origin import origin_now
+from loaderprobe.measure.observed import LoopStep, observed
+from loaderprobe.records.measurement import WorkerBatches
+from loaderprobe.records.verdict import Bound
+from loaderprobe.records.watch import WatchedInterval, WatchReport
+from loaderprobe.render.document import Document
+from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.watch import watch_columns, watch_document, watch_exhibits, watched_line
+from loaderprobe.system.cpu import cores_available
+
+FIRST_S, LATER_S = 15.0, 60.0
+"""Lengths of the first interval and of all others."""
+JUDGED_STEPS = 4000
+"""The last steps, on which the verdict is."""
+WARM_UP = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Watch(Documented, WatchReport):
+    """A watched training. Shows itself."""
+
+    def document(self) -> Document:
+        """The verdict first, then the course of training."""
+        return watch_document(self)
+
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row an interval."""
+        return watch_columns(self)
+
+    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
+        """Rate and waiting over time."""
+        return watch_exhibits(self)
+
+
+@dataclass(eq=False, slots=True)
+class Watched:
+    """One loader of the script, in all its epochs."""
+
+    loader: Any
+    record: Any
+    taken: int = 0
+    trained: int = 0
+    steps: list[LoopStep] = field(default_factory=list)
+    """The last ones."""
+    intervals: list[WatchedInterval] = field(default_factory=list)
+    began_ns: int = 0
+    since: int = 0
+    """Place in `steps` of the first of the interval."""
+
+
+class Passed:
+    """The loader's own iterator, of which each batch is noted."""
+
+    def __init__(self, watcher: Watcher, seen: Watched, real: Iterator[Any]) -> None:
+        self._watcher, self._seen, self._real = watcher, seen, real
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        self._watcher.ended(self._seen, begin_ns)
+        batch = next(self._real)
+        ready_ns = time.perf_counter_ns()
+        self._watcher.took(self._seen, begin_ns, ready_ns, time.thread_time_ns() - cpu_ns)
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._real)  # type: ignore[arg-type]  # a DataLoader's iterator has a length where the loader has
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class Watcher:
+    """Hears of a script as an `Onlooker`; `say(text)` is called once an interval."""
+
+    def __init__(self, command: str, say: Callable[[str], None]) -> None:
+        self._command, self._say = command, say
+        self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-")
+        self._all: list[Watched] = []
+        self._current: Watched | None = None
+        self._overhead_ns = 0
+
+    def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        """A loop over a loader begins."""
+        seen = self._seen(loader)
+        return Passed(self, seen, seen.record.iterate(loader, original, seen.taken))
+
+    def ended(self, seen: Watched, now_ns: int) -> None:
+        """The loop asks for its next batch: its step is over."""
+        if seen.steps and not seen.steps[-1].end_ns:
+            seen.steps[-1].end_ns = now_ns
+            length_s = FIRST_S if not seen.intervals else LATER_S
+            if seen.trained and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
+                self._interval(seen)
+
+    def took(self, seen: Watched, begin_ns: int, ready_ns: int, cpu_ns: int) -> None:
+        """It got a batch."""
+        seen.began_ns = seen.began_ns or begin_ns
+        seen.steps.append(LoopStep(number=seen.taken, begin_ns=begin_ns, ready_ns=ready_ns, cpu_ns=cpu_ns))
+        seen.taken += 1
+        self._current = seen
+
+    def backward(self) -> None:
+        """A backward pass belongs to the loader that gave the last batch."""
+        if self._current is not None:
+            self._current.trained += 1
+
+    def updated(self) -> None:
+        """An optimizer's step is a part of the loop's."""
+
+    def saving(self, target: Any) -> None:
+        """The training is a real one, and may save."""
+
+    def result(self) -> Watch | None:
+        """What was seen of the loader that trained most; None where none trained."""
+        trained = max(self._all, key=lambda seen: seen.trained, default=None)
+        if trained is None or not trained.trained:
+            return None
+        if len(trained.steps) > trained.since:
+            self._interval(trained)
+        last = trained.steps[WARM_UP:] if trained.taken == len(trained.steps) else trained.steps
+        return Watch(
+            origin=origin_now(self._command),
+            loader=type(trained.loader.dataset).__name__,
+            workers=trained.loader.num_workers,
+            batch_size=trained.loader.batch_size or 0,
+            intervals=tuple(trained.intervals),
+            bound=self._bound(trained, last, self._records(trained, last)),
+            on_gpu=_on_gpu(),
+            overhead_s=self._overhead_ns / 1e9,
+        )
+
+    def close(self) -> None:
+        """Remove the logs."""
+        self._folder.cleanup()
+
+    def _seen(self, loader: Any) -> Watched:
+        """A loader made again for each epoch is the same one."""
+        for seen in self._all:
+            known = seen.loader
+            same = known.dataset is loader.dataset and known.batch_size == loader.batch_size
+            if known is loader or (same and known.num_workers == loader.num_workers):
+                seen.loader = loader
+                return seen
+        from loaderprobe.loaders.onlooker import WatchedLoader
+
+        folder = Path(self._folder.name, str(len(self._all)))
+        folder.mkdir()
+        self._all.append(Watched(loader=loader, record=WatchedLoader(folder)))
+        return self._all[-1]
+
+    def _interval(self, seen: Watched) -> None:
+        """Close an interval, and keep only as many steps as the verdict is on."""
+        begin_ns = time.thread_time_ns()
+        part = seen.steps[seen.since :]
+        records = self._records(seen, part)
+        seen.intervals.append(_summed(part, records, seen.began_ns, self._bound(seen, part, records)))
+        seen.steps = seen.steps[-JUDGED_STEPS:]
+        seen.since = len(seen.steps)
+        self._say(watched_line(seen.intervals[-1]))
+        self._overhead_ns += time.thread_time_ns() - begin_ns
+
+    def _records(self, seen: Watched, part: Sequence[LoopStep]) -> WorkerBatches:
+        found: WorkerBatches = seen.record.records(part[0].number if part else seen.taken)
+        return found
+
+    def _bound(self, seen: Watched, part: Sequence[LoopStep], records: WorkerBatches) -> Bound | None:
+        """The estimated verdict on some steps."""
+        if _on_gpu():
+            return None
+        measured = observed(
+            part,
+            records,
+            name=type(seen.loader.dataset).__name__,
+            workers=seen.loader.num_workers,
+            prefetch_factor=seen.loader.prefetch_factor or 0,
+            cores=cores_available(),
+        )
+        return None if measured is None else verdict(measured).bound
+
+
+def _on_gpu() -> bool:
+    from loaderprobe.compute.step import cuda_in_use
+
+    return cuda_in_use()
+
+
+def _summed(part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None) -> WatchedInterval:
+    """What some steps came to."""
+    whole = [step for step in part if step.end_ns] or list(part)
+    images = dict(zip(records.batch, records.images, strict=True))
+    wait = sum(step.ready_ns - step.begin_ns for step in whole)
+    busy = sum(max(step.end_ns, step.ready_ns) - step.ready_ns for step in whole)
+    wall = sum(records.wall_ns)
+    end_ns = max(whole[-1].end_ns, whole[-1].ready_ns)
+    seconds = (end_ns - whole[0].begin_ns) / 1e9
+    usual = images.get(whole[0].number, 0)
+    waiting = wall - sum(records.cpu_ns) - sum(records.run_delay_ns)
+    return WatchedInterval(
+        begin_s=(whole[0].begin_ns - began_ns) / 1e9,
+        seconds=seconds,
+        steps=len(whole),
+        images_per_s=sum(images.get(step.number, usual) for step in whole) / max(wait + busy, 1) * 1e9,
+        input_wait_fraction=wait / max(wait + busy, 1),
+        worker_cpu_fraction=sum(records.cpu_ns) / wall if wall else None,
+        worker_blocked_fraction=max(0, waiting) / wall if wall else None,
+        read_bytes_per_s=sum(records.read_bytes) / seconds if wall and seconds else None,
+        bound=bound,
+    )

@@ -1,0 +1,136 @@
+"""A measurement made of what was seen of a training that nothing changed: its steps, and its workers' clocks.
+
+Training is as it was. The loader alone is taken to make batches as fast as its workers do when they never stand idle;
+compute alone is the steps without their waiting, which is right where a step ends before the loop goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.files import content_hash
+from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.stats import mean, median
+
+ROUNDS = 3
+LEAST_STEPS = 8
+"""Of a round."""
+NO_STEP_TIMES = 10
+"""What takes so many times the usual step is a validation or a checkpoint."""
+ONLY_WATCHED = "training was only watched: of all rates and speed-ups, only the rate of training is measured"
+
+
+@dataclass(slots=True)
+class LoopStep:
+    """One `next()` of a loop, and what it did with its batch; ns of one clock."""
+
+    number: int
+    """Of the batch, over all iterators of its loader."""
+    begin_ns: int
+    ready_ns: int
+    cpu_ns: int
+    """CPU time of the thread in `next()`."""
+    end_ns: int = 0
+
+
+def observed(
+    steps: Sequence[LoopStep], records: WorkerBatches, *, name: str, workers: int, prefetch_factor: int, cores: float
+) -> Measurement | None:
+    """Three rounds of the steps; None where there are too few."""
+    whole = _whole(steps)
+    period = max(workers, 1)
+    size = len(whole) // ROUNDS // period * period
+    if size < LEAST_STEPS:
+        return None
+    wall = dict(zip(records.batch, records.wall_ns, strict=True))
+    batch_size = max(1, round(median([float(each) for each in records.images]))) if records.images else 1
+    segments: list[Segment] = []
+    for number in range(ROUNDS):
+        part = whole[number * size : (number + 1) * size]
+        segments += _round(part, number, batch_size, workers, wall)
+    return Measurement(
+        config=RunConfig(
+            data=content_hash([name]),
+            resolution=name,
+            loader=LoaderSpec(name="own", workers=workers, prefetch_factor=prefetch_factor),
+            compute=ComputeSpec(name="own", batch_size=batch_size),
+            cache="as-found",
+            rounds=ROUNDS,
+        ),
+        compute=ComputeInfo(
+            name="step", device="CPU", synchronous=True, specified_images_per_s=None, source="the script's own steps"
+        ),
+        started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        first_batch_s=max(0.0, (steps[0].ready_ns - steps[0].begin_ns) / 1e9),
+        segments=tuple(segments),
+        worker_batches=records,
+        series=(),
+        missing=(),
+        cores_available=cores,
+        storage_counts_reads=True,
+        storage_kind="unknown",
+        access="none",
+        modes=("baseline",),
+        notes=(ONLY_WATCHED,),
+        wall_s=(whole[-1].end_ns - whole[0].begin_ns) / 1e9,
+    )
+
+
+def _whole(steps: Sequence[LoopStep]) -> list[LoopStep]:
+    """Those that ended, and were steps."""
+    ended = [step for step in steps if step.end_ns]
+    if not ended:
+        return []
+    usual = median([float(step.end_ns - step.ready_ns) for step in ended])
+    return [step for step in ended if step.end_ns - step.ready_ns <= NO_STEP_TIMES * usual]
+
+
+def _round(
+    part: Sequence[LoopStep], number: int, batch_size: int, workers: int, wall: dict[int, int]
+) -> tuple[Segment, ...]:
+    waits = [step.ready_ns - step.begin_ns for step in part]
+    trains = [step.end_ns - step.ready_ns for step in part]
+    made = [wall[step.number] for step in part if step.number in wall] if workers else []
+    each_ns = round(mean([float(value) for value in made or waits]) / (workers if made else 1))
+    idle = [0] * len(part)
+    cpu_ns = sum(step.cpu_ns for step in part)
+    shared: dict[str, Any] = {"number": number, "batch_size": batch_size, "first": part[0], "cpu_ns": cpu_ns}
+    return (
+        _segment("baseline", "training", waits, trains, **shared),
+        _segment("baseline", "loader_only", [each_ns] * len(part), idle, **shared),
+        _segment("resident", "training", idle, trains, **shared),
+    )
+
+
+def _segment(
+    mode: Mode, activity: Activity, waits: Sequence[int], trains: Sequence[int], *,
+    number: int, batch_size: int, first: LoopStep, cpu_ns: int,
+) -> Segment:  # fmt: skip
+    """Steps one after the other, without what lay between them."""
+    begin, ready, end, now = [], [], [], first.begin_ns
+    for wait, train in zip(waits, trains, strict=True):
+        begin.append(now)
+        ready.append(now + wait)
+        now += wait + train
+        end.append(now)
+    return Segment(
+        mode=mode,
+        activity=activity,
+        round=number,
+        first_batch=-1 if mode == "resident" else first.number,
+        batch_size=batch_size,
+        begin_ns=tuple(begin),
+        ready_ns=tuple(ready),
+        copied_ns=tuple(ready),
+        end_ns=tuple(end),
+        finished_ns=() if activity == "loader_only" else tuple(end),
+        closed_ns=now,
+        thread_cpu_ns=cpu_ns,
+        delivered_bytes=None,
+        disk_bytes=None,
+        resident_before=None,
+    )

@@ -1,0 +1,126 @@
+"""A watched training as a line, as a document with a chart, and as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loaderprobe.records.watch import WatchedInterval, WatchReport
+from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
+from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.plan_drawing import BLUE, RED, data, share_axis, svg
+from loaderprobe.render.verdict_words import heading, sentence
+from loaderprobe.render.wording import MISSING, counted, percent
+from loaderprobe.units import format_bytes, format_duration, significant
+
+SHOWN = 30
+"""Rows of the table: of more, the first and the last."""
+ESTIMATED = (
+    "Training was only watched, so every verdict here is estimated from waits and the workers' clocks. Without --watch "
+    "it comes from an experiment."
+)
+
+ON_GPU = "Steps run on a GPU, where they end later than the loop sees: waiting is shown, but no verdict follows."
+
+
+def watched_line(interval: WatchedInterval) -> str:
+    """What is said while training goes on."""
+    said = f": {heading(interval.bound)} (estimated)" if interval.bound else ""
+    return (
+        f"{format_duration(interval.begin_s + interval.seconds)}: {significant(interval.images_per_s)} images/s, waits "
+        f"{percent(interval.input_wait_fraction)} for input{said}"
+    )
+
+
+def watch_document(found: WatchReport) -> Document:
+    """The verdict first, then the course of training."""
+    loading = counted(found.workers, "worker") if found.workers else "serial"
+    steps = sum(each.steps for each in found.intervals)
+    first: list[Part] = [Paragraph(text=_answer(found), strong=True), Paragraph(text=ESTIMATED)]
+    first.append(
+        Paragraph(
+            text=f"{found.loader}, {loading}, batches of {found.batch_size}, {counted(steps, 'step')}. Watching took "
+            f"{found.overhead_s:.2g} s of the training thread's CPU time."
+        )
+    )
+    title = f"Watched: {heading(found.bound)} (estimated)" if found.bound else "Watched: no verdict"
+    return Document(
+        title=title,
+        sections=(
+            Section(parts=tuple(first)),
+            Section(title="Over time", name="time", parts=(_table(found.intervals),)),
+        ),
+    )
+
+
+def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
+    """One row an interval."""
+    names = (
+        "begin_s", "seconds", "steps", "images_per_s", "input_wait_fraction", "worker_cpu_fraction",
+        "worker_blocked_fraction", "read_bytes_per_s",
+    )  # fmt: skip
+    columns: dict[str, list[Any]] = {name: [getattr(each, name) for each in found.intervals] for name in names}
+    columns["side"] = [each.bound.side if each.bound else None for each in found.intervals]
+    columns["cause"] = [each.bound.cause if each.bound else None for each in found.intervals]
+    return columns
+
+
+def watch_exhibits(found: WatchReport) -> dict[str, tuple[Exhibit, ...]]:
+    """Rate and waiting over time, from two intervals on."""
+    if len(found.intervals) < 2:
+        return {}
+    rates = [{"x": each.begin_s + each.seconds, "y": each.images_per_s} for each in found.intervals]
+    waits = [{"x": each.begin_s + each.seconds, "y": each.input_wait_fraction} for each in found.intervals]
+    return {
+        "time": (
+            Exhibit(
+                title=_course(found.intervals),
+                text="A point an interval.",
+                figures=(
+                    ("Images/s over time", _line(rates, "Rate of training", "images/s", BLUE)),
+                    ("Waiting for input over time", _line(waits, "Waiting for input", "share of a step", RED)),
+                ),
+            ),
+        )
+    }
+
+
+def _answer(found: WatchReport) -> str:
+    if found.bound:
+        return sentence([found.bound])
+    return ON_GPU if found.on_gpu else "There were too few training steps for a verdict."
+
+
+def _course(intervals: Sequence[WatchedInterval]) -> str:
+    rates = [each.images_per_s for each in intervals]
+    return f"Training ran at {significant(min(rates))} to {significant(max(rates))} images/s"
+
+
+def _table(intervals: Sequence[WatchedInterval]) -> Table:
+    half = SHOWN // 2
+    shown = intervals if len(intervals) <= SHOWN else (*intervals[:half], *intervals[-half:])
+    return Table(
+        head=("until", "images/s", "input wait", "workers compute", "workers wait", "read", "limit"),
+        lines=tuple(
+            (
+                format_duration(each.begin_s + each.seconds),
+                significant(each.images_per_s),
+                percent(each.input_wait_fraction),
+                percent(each.worker_cpu_fraction),
+                percent(each.worker_blocked_fraction),
+                MISSING if each.read_bytes_per_s is None else f"{format_bytes(each.read_bytes_per_s)}/s",
+                each.bound.cause if each.bound else MISSING,
+            )
+            for each in shown
+        ),
+        right=frozenset(range(1, 6)),
+    )
+
+
+def _line(points: Sequence[dict[str, Any]], title: str, unit: str, color: str) -> str:
+    import altair as alt
+
+    axis = share_axis(unit) if unit.startswith("share") else alt.Axis(title=unit)
+    scale = alt.Scale(domain=[0, 1]) if unit.startswith("share") else alt.Scale(zero=True)
+    chart = alt.Chart(data(points)).mark_line(color=color, point=True)
+    return svg([chart.encode(x=alt.X("x:Q", title="seconds"), y=alt.Y("y:Q", axis=axis, scale=scale))], title, 210)

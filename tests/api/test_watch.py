@@ -1,0 +1,128 @@
+"""A training that is watched is the same, bit for bit; what limits it is estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from loaderprobe.api import watch
+from loaderprobe.api.results import load_any
+from loaderprobe.api.watch import Watch, Watcher
+from loaderprobe.loaders.attached import attach
+from tests.examples import training as example
+from tests.examples.training import Training
+
+STEPS = 200
+
+
+class Noisy(Dataset[tuple[torch.Tensor, int]]):
+    """Samples that draw from the worker's random state."""
+
+    def __len__(self) -> int:
+        return 320
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.randn(10) + index, index % 10
+
+
+class Stream(IterableDataset[tuple[torch.Tensor, int]]):
+    """An iterable that ends within a batch."""
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
+        yield from (((torch.randn(10) + index), index % 10) for index in range(317))
+
+
+LOADERS: dict[str, dict[str, Any]] = {
+    "serial": {"dataset": Noisy(), "shuffle": True},
+    "workers": {"dataset": Noisy(), "shuffle": True, "num_workers": 1},
+    "persistent": {"dataset": Noisy(), "shuffle": True, "num_workers": 1, "persistent_workers": True},
+    "iterable": {"dataset": Stream(), "num_workers": 1},
+}
+
+
+def losses(options: dict[str, Any]) -> tuple[list[float], torch.Tensor]:
+    """Of 200 steps with a fixed seed, and the random state after them."""
+    torch.manual_seed(1)
+    loader: DataLoader[Any] = DataLoader(batch_size=8, **options)
+    model = torch.nn.Linear(10, 10)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    found: list[float] = []
+    while len(found) < STEPS:
+        for inputs, targets in loader:
+            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.item())
+    return found, torch.get_rng_state()
+
+
+def watched(train: Any) -> tuple[Any, Watch | None, list[str]]:
+    """What it returns, what was seen, and what was said."""
+    said: list[str] = []
+    watcher = Watcher("train.py", said.append)
+    detach = attach(watcher)
+    try:
+        returned = train()
+        return returned, watcher.result(), said
+    finally:
+        detach()
+        watcher.close()
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
+    """Losses and random state, over epochs."""
+    usual = losses(LOADERS[kind])
+    (seen, state), found, _ = watched(lambda: losses(LOADERS[kind]))
+    assert seen == usual[0] and torch.equal(state, usual[1])
+    assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
+
+
+def trained(sample_s: float, step_s: float, steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A loop of so many steps, validated now and then, that is watched in short intervals."""
+    monkeypatch.setattr(watch, "FIRST_S", 0.1)
+    monkeypatch.setattr(watch, "LATER_S", 0.2)
+    monkeypatch.setattr(example, "STEP_S", step_s)
+
+    def train() -> None:
+        training = Training(tmp_path)
+        training.loader.dataset.sample_s = sample_s  # type: ignore[attr-defined]  # it is ours
+        while training.steps < steps:
+            for batch in training.loader:
+                training.step(batch)
+            training.validate()
+
+    return watched(train)
+
+
+def test_preprocessing_that_starves_training_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In each interval and as a whole; it is said meanwhile, and kept with a chart."""
+    _, found, said = trained(0.0008, 0.0005, 100, monkeypatch, tmp_path)
+    # On a busy machine, time lost to others looks like waiting, too.
+    assert "preprocessing" in (found.bound.cause, *found.bound.candidates)
+    assert len(found.intervals) >= 2 and len(said) == len(found.intervals)
+    assert "preprocessing" in said[-1] and "(estimated)" in said[-1]
+    assert all(each.input_wait_fraction > 0.6 for each in found.intervals)
+    page = found.save(tmp_path / "found")
+    assert "<svg" in page.read_text()
+    shown = load_any(tmp_path / "found")
+    assert isinstance(shown, Watch) and shown == found
+    assert "Without --watch it comes from an experiment" in " ".join(shown.text().split())
+
+
+def test_a_slow_step_is_compute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The loader waits for it."""
+    _, found, _ = trained(0.00001, 0.005, 80, monkeypatch, tmp_path)
+    assert found.bound.side == "compute"
+
+
+def test_what_does_not_train_gives_nothing(tmp_path: Path) -> None:
+    """Only validation was iterated."""
+    _, found, _ = watched(lambda: Training(tmp_path).validate())
+    assert found is None
