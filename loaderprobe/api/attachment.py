@@ -228,7 +228,7 @@ class Attachment:
 
     def _prevented(self, seen: Seen) -> WhyNot | None:
         """What keeps this process from being measured."""
-        if self._trained_in and seen.thread != self._trained_in:
+        if self._trained_in and threading.get_ident() != self._trained_in:
             return "other_thread"
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             self._detail = os.environ["WORLD_SIZE"]
@@ -279,7 +279,9 @@ class Attachment:
             return
         self._over, self._files.on = True, False
         if self._turns is None:
-            self._why = "too_few_steps" if any(seen.trained for seen in self._all) else "no_backward"
+            trained = [seen for seen in self._all if seen.trained]
+            beside = any(seen.thread != self._trained_in for seen in trained)
+            self._why = "other_thread" if beside else "too_few_steps" if trained else "no_backward"
             return
         try:
             self._turns.give_up()

@@ -84,3 +84,14 @@ def judge() -> Judge:
         return judge_loader(loader, step, Asked(cache=cache, rounds=2, **asked))
 
     return run
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """torch computes in one thread: several wait for one another on busy cores."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 import loaderprobe
 from tests.examples.training import WAYS, Training
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 BUDGET_S = 0.5
 """Enough for one round of loops of a millisecond a step."""
 

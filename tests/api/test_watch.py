@@ -18,6 +18,7 @@ from tests.examples import training as example
 from tests.examples.training import Training
 
 STEPS = 200
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Noisy(Dataset[tuple[torch.Tensor, int]]):
@@ -107,7 +108,7 @@ def test_preprocessing_that_starves_training_is_seen(monkeypatch: pytest.MonkeyP
     # On a busy machine, time lost to others looks like waiting, too.
     assert "preprocessing" in (found.bound.cause, *found.bound.candidates)
     assert len(found.intervals) >= 2 and len(said) == len(found.intervals)
-    assert "preprocessing" in said[-1] and "(estimated)" in said[-1]
+    assert any("preprocessing" in each and "(estimated)" in each for each in said)
     assert all(each.input_wait_fraction > 0.6 for each in found.intervals)
     page = found.save(tmp_path / "found")
     assert "<svg" in page.read_text()

@@ -41,8 +41,6 @@ class Training:
     """A model, a training loader and one for validation."""
 
     def __init__(self, out: Path, **loader: Any) -> None:
-        # Several threads wait for one another on busy cores.
-        torch.set_num_threads(1)
         self.out = out
         self.loader = DataLoader(Costly(), BATCH, shuffle=True, **loader)
         self.validation = DataLoader(TensorDataset(torch.zeros(64, 10), torch.zeros(64).long()), 32)
@@ -197,5 +195,6 @@ WAYS: dict[str, Callable[[Training], None]] = {
 }  # fmt: skip
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     WAYS[sys.argv[1]](Training(Path(sys.argv[2])))
     sys.stdout.write("ended by itself\n")
