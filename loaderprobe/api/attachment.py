@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
+from loaderprobe.api.looped import LoopIterator, same_loader
 from loaderprobe.api.user_loader import Asked
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.loop_session import LoopSession
@@ -57,30 +59,6 @@ class Seen:
         )
 
 
-class Handed:
-    """What the script iterates: the loader's own iterator until the measurement takes over."""
-
-    def __init__(self, attachment: Attachment, seen: Seen, real: Iterator[Any]) -> None:
-        self._attachment, self._seen, self._real = attachment, seen, real
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        if self._attachment.takes(self._seen, self._real):
-            return self._attachment.turn()
-        begin_ns = time.perf_counter_ns()
-        batch = next(self._real)
-        self._attachment.took(self._seen, begin_ns, time.perf_counter_ns())
-        return batch
-
-    def __len__(self) -> int:
-        return len(self._real)  # type: ignore[arg-type]  # a DataLoader's iterator has a length where the loader has
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-
 class Attachment:
     """Looks on until a loader has trained for some steps, then measures it with the loop as the step.
 
@@ -114,11 +92,20 @@ class Attachment:
         if self._turns is not None:
             if seen is self._chosen:
                 self._turns.interrupt(words.NEXT_EPOCH)
-                return Handed(self, seen, iter(()))
+                return LoopIterator(iter(()), partial(self._next, seen))
             self._turns.interrupt(words.iterated(seen.record()))
-        return Handed(self, seen, original(loader))
+        return LoopIterator(original(loader), partial(self._next, seen))
 
-    def took(self, seen: Seen, begin_ns: int, ready_ns: int) -> None:
+    def _next(self, seen: Seen, real: Iterator[Any]) -> Any:
+        """The batch that the script gets: the next of its own loader, or of the measurement."""
+        if self._takes(seen, real):
+            return self._turn()
+        begin_ns = time.perf_counter_ns()
+        batch = next(real)
+        self._took(seen, begin_ns, time.perf_counter_ns())
+        return batch
+
+    def _took(self, seen: Seen, begin_ns: int, ready_ns: int) -> None:
         """The script took a batch as usual."""
         if not self._fresh:
             self._current, self._fresh = [], True
@@ -130,7 +117,7 @@ class Attachment:
         seen.wait_ns += ready_ns - begin_ns
         seen.thread = threading.get_ident()
 
-    def takes(self, seen: Seen, real: Iterator[Any]) -> bool:
+    def _takes(self, seen: Seen, real: Iterator[Any]) -> bool:
         """True when the batch that is asked for now comes from the measurement."""
         if self._finished:
             return True
@@ -140,7 +127,7 @@ class Attachment:
             self._begin(seen, real)
         return self._turns is not None and seen is self._chosen
 
-    def turn(self) -> Any:
+    def _turn(self) -> Any:
         """The next batch of the measurement; raises Finished when it has none."""
         if self._finished or self._turns is None:
             raise Finished(0)
@@ -187,9 +174,7 @@ class Attachment:
     def _seen(self, loader: Any) -> Seen:
         """A loader made again for each epoch is the same one."""
         for seen in self._all:
-            known = seen.loader
-            same = known.dataset is loader.dataset and known.batch_size == loader.batch_size
-            if known is loader or (same and known.num_workers == loader.num_workers):
+            if same_loader(seen.loader, loader):
                 seen.loader = loader
                 return seen
         self._all.append(Seen(len(self._all), loader))

@@ -6,11 +6,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.documented import Documented
+from loaderprobe.api.looped import LoopIterator, same_loader
 from loaderprobe.api.origin import origin_now
 from loaderprobe.measure.observed import LoopStep, observed
 from loaderprobe.records.measurement import WorkerBatches
@@ -61,30 +63,6 @@ class Watched:
     """Place in `steps` of the first of the interval."""
 
 
-class Passed:
-    """The loader's own iterator, of which each batch is noted."""
-
-    def __init__(self, watcher: Watcher, seen: Watched, real: Iterator[Any]) -> None:
-        self._watcher, self._seen, self._real = watcher, seen, real
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
-        self._watcher.ended(self._seen, begin_ns)
-        batch = next(self._real)
-        ready_ns = time.perf_counter_ns()
-        self._watcher.took(self._seen, begin_ns, ready_ns, time.thread_time_ns() - cpu_ns)
-        return batch
-
-    def __len__(self) -> int:
-        return len(self._real)  # type: ignore[arg-type]  # a DataLoader's iterator has a length where the loader has
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-
 class Watcher:
     """Hears of a script as an `Onlooker`; `say(text)` is called once an interval."""
 
@@ -98,9 +76,16 @@ class Watcher:
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """A loop over a loader begins."""
         seen = self._seen(loader)
-        return Passed(self, seen, seen.record.iterate(loader, original, seen.taken))
+        return LoopIterator(seen.record.iterate(loader, original, seen.taken), partial(self._next, seen))
 
-    def ended(self, seen: Watched, now_ns: int) -> None:
+    def _next(self, seen: Watched, real: Iterator[Any]) -> Any:
+        begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        self._ended(seen, begin_ns)
+        batch = next(real)
+        self._took(seen, begin_ns, time.perf_counter_ns(), time.thread_time_ns() - cpu_ns)
+        return batch
+
+    def _ended(self, seen: Watched, now_ns: int) -> None:
         """The loop asks for its next batch: its step is over."""
         if seen.steps and not seen.steps[-1].end_ns:
             seen.steps[-1].end_ns = now_ns
@@ -108,7 +93,7 @@ class Watcher:
             if seen.trained and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
                 self._interval(seen)
 
-    def took(self, seen: Watched, begin_ns: int, ready_ns: int, cpu_ns: int) -> None:
+    def _took(self, seen: Watched, begin_ns: int, ready_ns: int, cpu_ns: int) -> None:
         """It got a batch."""
         seen.began_ns = seen.began_ns or begin_ns
         seen.steps.append(LoopStep(number=seen.taken, begin_ns=begin_ns, ready_ns=ready_ns, cpu_ns=cpu_ns))
@@ -152,9 +137,7 @@ class Watcher:
     def _seen(self, loader: Any) -> Watched:
         """A loader made again for each epoch is the same one."""
         for seen in self._all:
-            known = seen.loader
-            same = known.dataset is loader.dataset and known.batch_size == loader.batch_size
-            if known is loader or (same and known.num_workers == loader.num_workers):
+            if same_loader(seen.loader, loader):
                 seen.loader = loader
                 return seen
         from loaderprobe.loaders.onlooker import WatchedLoader
