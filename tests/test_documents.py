@@ -64,6 +64,8 @@ def trouble(line: str) -> str:
     places = sum(each.param_type_name == "argument" for each in COMMANDS[name].params)
     while words:
         word = words.pop(0)
+        if word == "--":
+            break  # what follows is another program's
         if not word.startswith("-"):
             places -= 1
         elif word not in {*options, *HELP}:
