@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.load import Run, load
     from loaderprobe.api.plan import Plan, plan
     from loaderprobe.api.sweep import resume, sweep
+    from loaderprobe.api.tune_workers import WorkersTuning, tune_workers
     from loaderprobe.errors import LoaderprobeError
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ __all__ = [
     "LoaderprobeError",
     "Plan",
     "Run",
+    "WorkersTuning",
     "__version__",
     "bandwidth",
     "diagnose",
@@ -34,6 +36,7 @@ __all__ = [
     "plan",
     "resume",
     "sweep",
+    "tune_workers",
 ]
 _MODULES = {
     "Bandwidth": "api.bandwidth",
@@ -44,6 +47,7 @@ _MODULES = {
     "LoaderprobeError": "errors",
     "Plan": "api.plan",
     "Run": "api.load",
+    "WorkersTuning": "api.tune_workers",
     "bandwidth": "api.bandwidth",
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",
@@ -53,6 +57,7 @@ _MODULES = {
     "plan": "api.plan",
     "resume": "api.sweep",
     "sweep": "api.sweep",
+    "tune_workers": "api.tune_workers",
 }
 
 

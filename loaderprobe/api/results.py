@@ -8,9 +8,13 @@ from pathlib import Path
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run, load
 from loaderprobe.records.layers import LAYERS_SCHEMA
+from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
 from loaderprobe.store.results import RESULT, read_result
 
-RESULTS = {LAYERS_SCHEMA: "layers:Layers"}
+RESULTS = {
+    LAYERS_SCHEMA: "layers:Layers",
+    TUNE_WORKERS_SCHEMA: "tune_workers:WorkersTuning",
+}
 """module:class of each kind of result, by its schema."""
 
 
