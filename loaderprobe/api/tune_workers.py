@@ -118,7 +118,8 @@ def tuned_images(
         raise BadValue(f"{compute} names {len(names)} devices", hint="use one")
     (spec,) = compute_specs(names, batch_size=batch_size, model=model)
     check_parts(LoaderSpec(workers=0, prefetch_factor=0), spec)
-    files = image_files(data, sample=min(MOST_IMAGES, SAMPLE_BATCHES * spec.batch_size), progress=progress)
+    sample = min(MOST_IMAGES, SAMPLE_BATCHES * spec.batch_size)
+    files = image_files(data, sample=sample, progress=lambda stage, *_: progress(stage, 0, round(budget_s)))
     from loaderprobe.loaders.unwrap import unwrap
 
     given = unwrap(loader_of_images(files, batch_size=spec.batch_size, workers=0, device=spec.kind))
@@ -198,7 +199,11 @@ class _Tuner:
     def _visit(self, planned: Planned) -> None:
         setting = planned.setting
         done = round(self._spent_s())
-        self.progress(f"{_words(setting)}, turn {planned.turn}", done, max(done, round(self.budget_s)))
+        self.progress(
+            f"{_words(setting)}{f', turn {planned.turn}' if planned.turn else ''}",
+            done,
+            max(done, round(self.budget_s)),
+        )
         try:
             measurement = self._measure(planned)
         except LoaderprobeError as error:
@@ -278,4 +283,4 @@ def _lasting(notes: Sequence[str]) -> list[str]:
 def _words(setting: WorkersSetting) -> str:
     if not setting.workers:
         return "serial loader"
-    return f"{setting.workers} workers, prefetch factor {setting.prefetch_factor}"
+    return f"{setting.workers} worker{'' if setting.workers == 1 else 's'}, prefetch factor {setting.prefetch_factor}"

@@ -76,6 +76,8 @@ class WorkersVisit:
     """By the workers and the training process together."""
     thread_share: float | None = None
     """CPU time of the training thread over wall time, while the loader runs alone."""
+    core_wait_share: float = 0.0
+    """Of the workers' time, waiting for a core."""
     blocked_share: float = 0.0
     """Of the workers' time, neither computing nor waiting for a core."""
     blocked_by: Waits | None = None

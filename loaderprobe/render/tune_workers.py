@@ -22,6 +22,8 @@ from loaderprobe.units import format_duration, join_words, significant
 
 CHOSEN_COLOR, OTHER_COLOR = TONES["compute"], TONES["inconclusive"]
 HEADROOM = 1.15
+FREE, WAITED = 0.8, 0.15
+"""Shares of the cores in use, and of a worker's time."""
 CLOSED: dict[ClosedCode, str] = {
     "compute": "compute is the limit before",
     "cores": "the cores are busy before",
@@ -285,12 +287,28 @@ def _how(row: WorkersRow) -> str:
     return f"measured {times}" if row.paired else f"measured {times}, apart"
 
 
+def _busy(found: WorkersReport) -> list[str]:
+    """That other processes had the cores, where workers waited for one although cores seemed free."""
+    waited = [
+        visit.core_wait_share
+        for visit in found.visits
+        if visit.cores_in_use is not None and visit.cores_in_use < FREE * found.cores_available
+    ]
+    if max(waited, default=0.0) < WAITED:
+        return []
+    return [
+        f"Other processes used the cores meanwhile: workers waited up to {percent(max(waited))} of their time for one. "
+        "Measure again when the machine is idle."
+    ]
+
+
 def _rest(found: WorkersReport) -> tuple[Part, ...]:
     on = f"trained on {found.device}" if found.device else "loader alone, without a step"
     batch = f"batches of {found.batch_size}"
     sentences = [
         f"{found.data}, {batch}, {on}. {len(found.visits)} measurements in {format_duration(found.wall_s)}; an "
         f"exhaustive search of workers and prefetch factors would have made {found.grid_visits}.",
+        *_busy(found),
         FILES.get(found.files_were or "", "Whether files came from storage or from memory is not known."),
         *([ITERABLE] if found.iterable else []),
         *(f"{note[0].upper()}{note[1:]}." for note in found.notes if note),

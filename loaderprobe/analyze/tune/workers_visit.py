@@ -64,6 +64,7 @@ def visit_of(measurement: Measurement, setting: WorkersSetting, turn: int) -> Wo
         compute_images_per_s=found.compute if has_compute else None,
         cores_in_use=cores_in_training(measurement, segments_of(measurement, base, activity)),
         thread_share=_thread_share(measurement) if setting.workers else None,
+        core_wait_share=found.cost.run_delay_s / found.cost.wall_s if found.cost and found.cost.wall_s else 0.0,
         blocked_share=_blocked_share(found.cost),
         blocked_by=_blocked_by(found.cost),
         fed_workers=_fed(measurement, setting),
