@@ -164,7 +164,7 @@ class _Tuner:
     """The first of each setting."""
     stop: StopCode = "budget"
     serial: bool = True
-    cores: float = field(default_factory=cores_available)
+    cores: float = field(default_factory=lambda: cores_available())
     begun_s: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:

@@ -25,14 +25,14 @@ HEADROOM = 1.15
 FREE, WAITED = 0.8, 0.15
 """Shares of the cores in use, and of a worker's time."""
 CLOSED: dict[ClosedCode, str] = {
-    "compute": "compute is the limit before",
-    "cores": "the cores are busy before",
-    "linear": "too few more to gain enough",
+    "compute": "compute is the limit",
+    "cores": "cores are busy",
+    "linear": "too few more",
     "forecast": "by forecast",
     "no_gain": "fewer are as fast",
-    "slower": "more are too slow already",
+    "slower": "more are too slow",
     "failed": "fewer failed",
-    "no_data": "the data set has no share for them",
+    "no_data": "no data for them",
     "budget": "time was up",
 }
 WAIT_WORDS = {
@@ -209,8 +209,8 @@ def _alike(rows: Sequence[WorkersRow], chosen: WorkersSetting) -> str:
     names = [_short(each) if each.workers else "no" for each in settings]
     ends = [end for row in rows if row.over_chosen for end in (row.over_chosen.low, row.over_chosen.high)]
     most = max(abs(end - 1) for end in ends)
-    smaller = " so the smallest is chosen" if chosen == settings[0] else " so the one that was fastest is chosen"
-    return f"Between {join_words(names)} workers no difference larger than {percent(most)} was seen,{smaller}."
+    how = "so the smallest is chosen" if chosen == settings[0] else "and the middle of the turns decides"
+    return f"Between {join_words(names)} workers no difference larger than {percent(most)} was seen, {how}."
 
 
 def _limit(found: WorkersReport) -> str:
