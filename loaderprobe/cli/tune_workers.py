@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 @command
 def workers(
-    data: Annotated[
-        Path, typer.Argument(help="Folder of images, or a generated data set.", show_default=False, metavar="DATA")
-    ],
+    data: Annotated[Path, typer.Argument(help="Folder of images, or a generated data set.", show_default=False)],
     most: Annotated[
         int | None,
         typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -210,7 +211,7 @@ def _alike(rows: Sequence[WorkersRow], chosen: WorkersSetting) -> str:
     ends = [end for row in rows if row.over_chosen for end in (row.over_chosen.low, row.over_chosen.high)]
     most = max(abs(end - 1) for end in ends)
     how = "so the smallest is chosen" if chosen == settings[0] else "and the middle of the turns decides"
-    return f"Between {join_words(names)} workers no difference larger than {percent(most)} was seen, {how}."
+    return f"Between {join_words(names)} workers no difference larger than {math.ceil(most * 100 - 1e-6)} % was seen, {how}."
 
 
 def _limit(found: WorkersReport) -> str:
