@@ -147,6 +147,25 @@ def _once(spec: ComputeSpec) -> MakeCompute:
     return make
 
 
+def measure_setting(
+    given: Any, planned: Planned, compute: MakeCompute, *, cache: CacheState, budget_s: float
+) -> Measurement | None:
+    """One visit to a setting of an unwrapped loader; None where the serial loader cannot be measured."""
+    from loaderprobe.loaders.resized import resized
+
+    copy = resized(given, planned.setting.workers, planned.setting.prefetch_factor)
+    if copy is None:
+        return None
+    asked = Asked(
+        cache=cache, budget_s=min(LONGEST_S, max(SHORTEST_S, budget_s)), rounds=1, seed=planned.turn,
+        next_round=later_round if planned.turn else first_round, ceiling=False,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        # More workers than cores are what is tried here.
+        warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
+        return measure_loader(copy, compute, asked, unheard).measurement
+
+
 @dataclass(slots=True, kw_only=True)
 class _Tuner:
     """Visits settings until the search has its answer or the time is up."""
@@ -205,7 +224,9 @@ class _Tuner:
             max(done, round(self.budget_s)),
         )
         try:
-            measurement = self._measure(planned)
+            measurement = measure_setting(
+                self.given, planned, self.compute, cache=self.cache, budget_s=self.budget_s / VISITS
+            )
         except LoaderprobeError as error:
             if not self._may_be_their_number(error):
                 raise
@@ -222,23 +243,6 @@ class _Tuner:
         if self.visits or isinstance(error, DeadWorker | NoSpace):
             return True
         return any(words in error.message for words in USED_UP)
-
-    def _measure(self, planned: Planned) -> Measurement | None:
-        """None where the serial loader cannot be measured."""
-        from loaderprobe.loaders.resized import resized
-
-        setting = planned.setting
-        copy = resized(self.given, setting.workers, setting.prefetch_factor)
-        if copy is None:
-            return None
-        asked = Asked(
-            cache=self.cache, budget_s=min(LONGEST_S, max(SHORTEST_S, self.budget_s / VISITS)), rounds=1,
-            seed=planned.turn, next_round=later_round if planned.turn else first_round, ceiling=False,
-        )  # fmt: skip
-        with warnings.catch_warnings():
-            # More workers than cores are what is tried here.
-            warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
-            return measure_loader(copy, self.compute, asked, unheard).measurement
 
     def tuning(
         self, command: str, *, data: str, own: WorkersSetting | None, paths: Sequence[Path] = ()

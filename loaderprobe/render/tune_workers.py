@@ -23,6 +23,7 @@ from loaderprobe.units import format_duration, join_words, significant
 
 CHOSEN_COLOR, OTHER_COLOR = TONES["compute"], TONES["inconclusive"]
 HEADROOM = 1.15
+FAR = 2.0
 FREE, WAITED = 0.8, 0.15
 """Shares of the cores in use, and of a worker's time."""
 CLOSED: dict[ClosedCode, str] = {
@@ -94,7 +95,10 @@ def _workers(count: int) -> str:
 def tuning_exhibits(found: WorkersReport) -> dict[str, tuple[Exhibit, ...]]:
     """Bars of the measured rates."""
     rows = [row for row in found.rows if row.images_per_s]
-    compute = _compute(found)
+    best = max(row.images_per_s.value for row in rows if row.images_per_s)
+    alone = _compute(found)
+    # Far above all bars it would only make them small.
+    compute = alone if alone and alone <= FAR * best else None
     most = max([row.images_per_s.high for row in rows if row.images_per_s] + ([compute] if compute else []))
     columns = [
         Column(
@@ -109,9 +113,12 @@ def tuning_exhibits(found: WorkersReport) -> dict[str, tuple[Exhibit, ...]]:
         if row.images_per_s
     ]
     ceiling = (compute, f"compute alone {rate(compute)}") if compute else None
-    chart = column_chart(columns, "Rate by workers", f"{found.sample}s/s", most * HEADROOM, ceiling)
+    title = f"{_short(found.chosen)} worker{'' if found.chosen.workers == 1 else 's'}: {rate(found.images_per_s.value)}"
+    chart = column_chart(columns, f"{title} {found.sample}s/s", f"{found.sample}s/s", most * HEADROOM, ceiling)
     text = "The chosen setting is in colour. Lines over the bars are the range of several measurements."
-    return {"rates": (Exhibit(title="Rate by workers", text=text, figures=(("Bars of the rate by workers", chart),)),)}
+    return {
+        "rates": (Exhibit(title="The measured settings", text=text, figures=(("Bars of the rate by workers", chart),)),)
+    }
 
 
 def _short(setting: WorkersSetting) -> str:
@@ -211,7 +218,8 @@ def _alike(rows: Sequence[WorkersRow], chosen: WorkersSetting) -> str:
     ends = [end for row in rows if row.over_chosen for end in (row.over_chosen.low, row.over_chosen.high)]
     most = max(abs(end - 1) for end in ends)
     how = "so the smallest is chosen" if chosen == settings[0] else "and the middle of the turns decides"
-    return f"Between {join_words(names)} workers no difference larger than {math.ceil(most * 100 - 1e-6)} % was seen, {how}."
+    share = f"{math.ceil(most * 100 - 1e-6)} %"
+    return f"Between {join_words(names)} workers no difference larger than {share} was seen, {how}."
 
 
 def _limit(found: WorkersReport) -> str:

@@ -37,7 +37,7 @@ def test_the_workers_of_a_folder(tmp_path: Path, photographs: FileSet) -> None:
         (("--compute", "cpu,emulated:5"), 2, "names 2 devices"),
         (("--compute", "cuda"), 3, "there is no GPU"),
         (("--md", "--json"), 2, "exclude each other"),
-        (("--most", 0), 2, "not in the range"),
+        (("--most", 0), 2, "greater than or equal to 1"),
     ],
 )
 def test_trouble_has_a_code_and_a_reason(
