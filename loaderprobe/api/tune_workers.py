@@ -32,7 +32,8 @@ from loaderprobe.records.tune_workers import StopCode, WorkersReport, WorkersSet
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import result_json
-from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits, tuning_line
+from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits
+from loaderprobe.render.tune_workers_words import tuning_line
 from loaderprobe.system.cpu import cores_available
 
 USUAL_BUDGET_S = 90.0

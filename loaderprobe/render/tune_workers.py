@@ -1,25 +1,29 @@
-"""The setting of `tune workers` as a page, as a line to paste and as the rows of a table."""
+"""The setting of `tune workers` as a page, as a chart and as the rows of a table."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.tune_workers import (
-    WITHIN,
     ClosedCode,
     WorkersReport,
     WorkersRow,
-    WorkersSetting,
-    WorkersVisit,
 )
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.charts import TONES, Column, column_chart
 from loaderprobe.render.document import Command, Document, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.tune_workers_words import (
+    chosen_visit,
+    limit_words,
+    other_words,
+    short_name,
+    tuning_line,
+    use_words,
+    words_of,
+)
 from loaderprobe.render.wording import MISSING, percent, rate
-from loaderprobe.units import format_duration, join_words, significant
+from loaderprobe.units import format_duration
 
 CHOSEN_COLOR, OTHER_COLOR = TONES["compute"], TONES["inconclusive"]
 HEADROOM = 1.15
@@ -37,10 +41,6 @@ CLOSED: dict[ClosedCode, str] = {
     "no_data": "no data for them",
     "budget": "time was up",
 }
-WAIT_WORDS = {
-    "storage": "storage", "network": "the network", "lock": "a lock that one worker holds at a time",
-    "wait": "something else than storage: sleep, a pipe, memory",
-}  # fmt: skip
 FILES = {
     "cold": "Files were read cold, as in an epoch over more data than memory holds.",
     "partly warm": "Part of the files came from memory: on cold files more workers may help.",
@@ -66,43 +66,17 @@ def tuning_document(found: WorkersReport) -> Document:
     )
 
 
-def tuning_line(found: WorkersReport) -> str:
-    """`DataLoader(dataset, batch_size=32, shuffle=True, num_workers=4, ...)`, with the loader's other options."""
-    tuned = {"num_workers": str(found.chosen.workers)}
-    if found.chosen.workers:
-        tuned |= {"prefetch_factor": str(found.chosen.prefetch_factor), "persistent_workers": "True"}
-    options = found.options if found.chosen.workers else _serial_options(found.options)
-    given = ", ".join(f"{name}={value}" for name, value in (options | tuned).items())
-    return f"{found.loader_class}(dataset, {given})"
-
-
-def _serial_options(options: dict[str, str]) -> dict[str, str]:
-    """Without what torch refuses, or ignores, where there are no workers."""
-    return {name: value for name, value in options.items() if name not in ("timeout", "multiprocessing_context")}
-
-
-def words_of(setting: WorkersSetting) -> str:
-    """`4 workers, prefetch factor 2`, or `Serial loader (num_workers=0)`."""
-    if not setting.workers:
-        return "Serial loader (num_workers=0)"
-    return f"{_workers(setting.workers)}, prefetch factor {setting.prefetch_factor}"
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'' if count == 1 else 's'}"
-
-
 def tuning_exhibits(found: WorkersReport) -> dict[str, tuple[Exhibit, ...]]:
     """Bars of the measured rates."""
     rows = [row for row in found.rows if row.images_per_s]
     best = max(row.images_per_s.value for row in rows if row.images_per_s)
-    alone = _compute(found)
+    alone = chosen_visit(found).compute_images_per_s
     # Far above all bars it would only make them small.
     compute = alone if alone and alone <= FAR * best else None
     most = max([row.images_per_s.high for row in rows if row.images_per_s] + ([compute] if compute else []))
     columns = [
         Column(
-            workers=_short(row.setting),
+            workers=short_name(row.setting),
             value=row.images_per_s.value,
             low=row.images_per_s.low,
             high=row.images_per_s.high,
@@ -113,19 +87,14 @@ def tuning_exhibits(found: WorkersReport) -> dict[str, tuple[Exhibit, ...]]:
         if row.images_per_s
     ]
     ceiling = (compute, f"compute alone {rate(compute)}") if compute else None
-    title = f"{_short(found.chosen)} worker{'' if found.chosen.workers == 1 else 's'}: {rate(found.images_per_s.value)}"
+    title = (
+        f"{short_name(found.chosen)} worker{'' if found.chosen.workers == 1 else 's'}: {rate(found.images_per_s.value)}"
+    )
     chart = column_chart(columns, f"{title} {found.sample}s/s", f"{found.sample}s/s", most * HEADROOM, ceiling)
     text = "The chosen setting is in colour. Lines over the bars are the range of several measurements."
     return {
         "rates": (Exhibit(title="The measured settings", text=text, figures=(("Bars of the rate by workers", chart),)),)
     }
-
-
-def _short(setting: WorkersSetting) -> str:
-    """`4`, or `4 x 8` where the prefetch factor is not 2."""
-    return (
-        str(setting.workers) if setting.prefetch_factor in (0, 2) else f"{setting.workers} x {setting.prefetch_factor}"
-    )
 
 
 def tuning_columns(found: WorkersReport) -> dict[str, list[Any]]:
@@ -154,107 +123,12 @@ def _row(row: WorkersRow) -> dict[str, Any]:
 
 
 def _answer(found: WorkersReport) -> tuple[Part, ...]:
-    sentences = [_use(found), *_others(found)]
+    sentences = [use_words(found), *other_words(found)]
     parts: list[Part] = [Paragraph(text=" ".join(sentences), strong=True)]
-    limit = _limit(found)
+    limit = limit_words(found)
     if limit:
         parts.append(Paragraph(text=limit))
     return (*parts, Command(text=tuning_line(found)), *([Paragraph(text=PERSISTENT)] if found.chosen.workers else []))
-
-
-def _use(found: WorkersReport) -> str:
-    speed = f"{rate(found.images_per_s.value)} {found.sample}s/s"
-    setting = words_of(found.chosen)
-    setting = f"{setting[0].lower()}{setting[1:]}"
-    use = f"Use {'the ' if not found.chosen.workers else ''}{setting}"
-    if found.own == found.chosen:
-        return f"Keep your setting, {setting}: {speed}."
-    if found.speedup is None or found.own is None:
-        return f"{use}: {speed}."
-    yours = _yours(found.own, found.chosen)
-    if found.speedup.value < 1 / WITHIN:
-        return f"{use}: {speed}, as fast as {yours}."
-    return f"{use}: {speed}, {significant(found.speedup.value, 2)} times as fast as {yours}."
-
-
-def _yours(own: WorkersSetting, chosen: WorkersSetting) -> str:
-    if not own.workers:
-        return "your serial loader"
-    if own.workers == chosen.workers:
-        return f"with your prefetch factor {own.prefetch_factor}"
-    return f"your {_workers(own.workers)}"
-
-
-def _others(found: WorkersReport) -> list[str]:
-    """What larger and smaller settings would change, as far as that is known."""
-    sentences = []
-    late = [row.setting.workers for row in found.rows if row.closed == "budget"]
-    if late:
-        noun = "worker" if late == [1] else "workers"
-        sentences.append(
-            f"The time was up before {join_words([str(count) for count in late])} {noun} could be measured: a larger "
-            "budget decides."
-        )
-    alike = [row for row in found.rows if row.state == "measured" and _unclear(row, found.chosen)]
-    if alike:
-        sentences.append(_alike(alike, found.chosen))
-    elif not late and any(row.setting.workers > found.chosen.workers for row in found.rows):
-        sentences.append("More workers would not be faster by more than 2 %.")
-    return sentences
-
-
-def _unclear(row: WorkersRow, chosen: WorkersSetting) -> bool:
-    """True where the spread leaves more than 2 % between a setting and the chosen one."""
-    over = row.over_chosen
-    if over is None:
-        return False
-    return over.high > 1 / WITHIN and over.value > WITHIN if row.setting > chosen else over.high >= WITHIN
-
-
-def _alike(rows: Sequence[WorkersRow], chosen: WorkersSetting) -> str:
-    """`Between 2 and 3 workers no difference larger than 5 % was seen.`"""
-    settings = sorted([chosen, *(row.setting for row in rows)])
-    names = [_short(each) if each.workers else "no" for each in settings]
-    ends = [end for row in rows if row.over_chosen for end in (row.over_chosen.low, row.over_chosen.high)]
-    most = max(abs(end - 1) for end in ends)
-    how = "so the smallest is chosen" if chosen == settings[0] else "and the middle of the turns decides"
-    share = f"{math.ceil(most * 100 - 1e-6)} %"
-    return f"Between {join_words(names)} workers no difference larger than {share} was seen, {how}."
-
-
-def _limit(found: WorkersReport) -> str:
-    visit = _visit(found)
-    workers = "workers and training" if found.device else "the workers"
-    match found.limit:
-        case "compute":
-            alone = rate(visit.compute_images_per_s or 0.0)
-            return f"Compute is the limit there: without loading, it trains {alone} {found.sample}s/s."
-        case "cores":
-            used, cores = significant(visit.cores_in_use or 0.0, 2), significant(found.cores_available, 2)
-            return f"The CPU cores are the limit there: {workers} keep {used} of {cores} busy."
-        case "transport":
-            return (
-                f"The training thread is the limit there: receiving batches takes {percent(visit.thread_share)} of its "
-                "time."
-            )
-        case "workers":
-            return (
-                f"{_workers(found.chosen.workers)} are the most that were considered, and the rate may still rise: a "
-                "larger limit (--most, or most=) shows it."
-            )
-        case "storage" | "network" | "lock" | "wait":
-            return f"There the workers wait {percent(visit.blocked_share)} of their time for {WAIT_WORDS[found.limit]}."
-        case _:
-            return ""
-
-
-def _visit(found: WorkersReport) -> WorkersVisit:
-    return next(visit for visit in found.visits if visit.setting == found.chosen)
-
-
-def _compute(found: WorkersReport) -> float | None:
-    """Images/s of compute alone, as measured with the chosen setting."""
-    return _visit(found).compute_images_per_s
 
 
 def _table(found: WorkersReport) -> Table:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from loaderprobe.analyze.tune.standing import SWING, best_of, over, pairs, rates_of
@@ -123,7 +123,13 @@ class WorkersSearch:
             found.append((max(1.0, self.asked.cores / visit.cores_in_use), "cores"))
         if setting.workers and more:
             found.append((count / setting.workers, "linear"))
-        found += [(e.images_per_s.high / visit.images_per_s, "forecast") for e in visit.forecasts if e.workers == count]
+        # The serial loader is bounded by the forecast of one worker, which also sends what it makes.
+        by_forecast, slower = (count, 1.0) if count else (1, SERIAL_SLOWER)
+        found += [
+            (each.images_per_s.high / visit.images_per_s / slower, "forecast")
+            for each in visit.forecasts
+            if each.workers == by_forecast
+        ]
         return found
 
     def closed(self, count: int) -> ClosedCode | None:
@@ -227,14 +233,21 @@ def _enough_by_forecast(search: WorkersSearch) -> int:
 
 
 def _further_ahead(search: WorkersSearch) -> WorkersSetting | None:
-    """The smallest larger prefetch factor that the times of batches recommend, where it was not measured yet."""
-    choice = search.choice
-    speedups = {each.prefetch_factor: each.speedup for each in search.first[choice].prefetch_speedups}
+    """The smallest larger prefetch factor that the times of batches recommend, where it was not measured yet.
+
+    First the usual one, where the loader was given with a larger one.
+    """
+    usual = setting_of(search.choice.workers)
+    if usual > search.choice or usual in search.failed:
+        return None
+    if usual not in search.first:
+        return usual
+    speedups = {each.prefetch_factor: each.speedup for each in search.first[usual].prefetch_speedups}
     best = max(speedups.values(), default=0.0)
-    if not choice.workers or best < WORTH or choice.prefetch_factor != USUAL_FACTOR:
+    if best < WORTH:
         return None
     factor = next(each for each in sorted(speedups) if speedups[each] >= WITHIN * best)
-    setting = WorkersSetting(workers=choice.workers, prefetch_factor=factor)
+    setting = replace(usual, prefetch_factor=factor)
     return None if setting in search.first or setting in search.failed else setting
 
 

@@ -82,6 +82,15 @@ def test_the_own_setting_is_measured_first_and_in_turns() -> None:
     assert sorted(visit.turn for visit in found.search.visits if visit.setting == own) == [0, 1, 2]
 
 
+def test_a_large_prefetch_factor_is_not_kept_for_nothing() -> None:
+    """The usual one with as many workers is measured, too."""
+    own = WorkersSetting(workers=2, prefetch_factor=8)
+    found = searched(replace(LOADERS["2 cores"], noise=0.0), 0, own)
+    assert found.search.choice == WorkersSetting(workers=2, prefetch_factor=2)
+    kept = searched(replace(LOADERS["varying batches"], noise=0.0), 0, WorkersSetting(workers=8, prefetch_factor=8))
+    assert kept.search.choice == WorkersSetting(workers=8, prefetch_factor=4)
+
+
 def test_noise_is_said_not_hidden() -> None:
     """Where turns cannot separate settings, measuring ends, and the smaller is not called worse."""
     stops = {searched(Scripted(cores=2, cpu_s=0.004, noise=0.15), seed).stop for seed in range(10)}
