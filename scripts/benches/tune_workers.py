@@ -10,6 +10,7 @@ than 98 % of the best in every turn.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import sys
 import time
@@ -120,7 +121,7 @@ def _rate(loader: Any, step: Callable[[Any], Any] | None, planned: Planned, budg
 
 
 def _judged(name: str, found: loaderprobe.WorkersTuning, rates: Mapping[WorkersSetting, list[float]]) -> bool:
-    known = {each: values for each, values in rates.items() if values == values}
+    known = {each: values for each, values in rates.items() if not any(map(math.isnan, values))}
     best = max(known, key=lambda each: median(known[each]))
     ratios = [mine / theirs for mine, theirs in zip(known[found.chosen], known[best], strict=True)]
     few = len(found.visits) <= found.grid_visits / 2

@@ -11,7 +11,7 @@ import pytest
 from loaderprobe.records.files import FileSet
 from tests.cli.invoke import invoke
 
-QUICK = ("--compute", "emulated:20000", "--batch-size", 4, "--budget", 4, "--most", 1)
+QUICK = ("--compute", "emulated:20000", "--batch-size", 4, "--budget", 3, "--most", 1)
 
 
 def test_the_workers_of_a_folder(tmp_path: Path, photographs: FileSet) -> None:
