@@ -13,7 +13,7 @@ from loaderprobe.analyze.tune.standing import over
 from loaderprobe.analyze.tune.workers import Planned, WorkersAsked, WorkersSearch, next_visit
 from loaderprobe.analyze.tune.workers_rows import limit_of, rate_of, rows_of
 from loaderprobe.analyze.tune.workers_visit import first_round, later_round, visit_of
-from loaderprobe.analyze.verdict.validity import files_were
+from loaderprobe.analyze.verdict.validity import as_found, files_were
 from loaderprobe.api.assembly import check_parts, make_compute
 from loaderprobe.api.diagnose import check_asked, compute_of
 from loaderprobe.api.documented import Documented
@@ -231,7 +231,7 @@ class _Tuner:
         except LoaderprobeError as error:
             if not self._may_be_their_number(error):
                 raise
-            self.failures[setting] = error
+            self.failures[setting] = _named(error)
             return
         if measurement is None:
             self.serial = False
@@ -262,7 +262,7 @@ class _Tuner:
             sample="image" if first.images else "sample",
             batch_size=first.config.compute.batch_size,
             cores_available=self.cores,
-            files_were=files_were(first),
+            files_were=None if as_found(first) else files_were(first),
             iterable=is_iterable(self.given.loader),
             own=own,
             chosen=chosen,
@@ -270,7 +270,7 @@ class _Tuner:
             speedup=over(search.rates, chosen, own) if known and own is not None and own != chosen else None,
             limit=limit_of(search),
             stop=self.stop,
-            rows=rows_of(search, {each: error.message for each, error in self.failures.items()}),
+            rows=rows_of(search, {each: (error.message, error.hint) for each, error in self.failures.items()}),
             visits=tuple(self.visits),
             grid_visits=search.grid_visits,
             loader_class=type(self.given.loader).__name__,
@@ -278,6 +278,17 @@ class _Tuner:
             notes=tuple(dict.fromkeys(note for each in self.measured.values() for note in _lasting(each.notes))),
             wall_s=self._spent_s(),
         )
+
+
+def _named(error: LoaderprobeError) -> LoaderprobeError:
+    """The error, or what it means where torch says that a batch does not fit into shared memory."""
+    from loaderprobe.loaders.switched import SHARED_MEMORY_HINT
+
+    if isinstance(error, NoSpace) or "shared memory" not in error.message:
+        return error
+    named = NoSpace("shared memory is too small for its batches", hint=SHARED_MEMORY_HINT)
+    named.__cause__ = error
+    return named
 
 
 def _lasting(notes: Sequence[str]) -> list[str]:

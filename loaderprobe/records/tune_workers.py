@@ -111,6 +111,8 @@ class WorkersRow:
     """Of the chosen setting's rate, where it was not measured."""
     failure: str = ""
     """The error, as a sentence."""
+    hint: str = ""
+    """What helps against it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from loaderprobe.records.tune_workers import (
 )
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.charts import TONES, Column, column_chart
-from loaderprobe.render.document import Command, Document, Paragraph, Part, Section, Table
+from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.tune_workers_words import (
     chosen_visit,
@@ -199,4 +199,6 @@ def _rest(found: WorkersReport) -> tuple[Part, ...]:
     apart = any(row.state == "measured" and not row.paired for row in found.rows)
     if apart:
         sentences.append("Apart: measured at another time than the chosen, so the share is rough.")
-    return (Paragraph(text=" ".join(sentences)),)
+    hints = dict.fromkeys(row.hint for row in found.rows if row.hint)
+    helps = [Item(subject="What helps", text="; or ".join(hints))] if hints else []
+    return (*helps, Paragraph(text=" ".join(sentences)))

@@ -104,8 +104,10 @@ def test_what_the_machine_and_the_loader_change_is_said() -> None:
     assert "Files came from memory" in _text(files_were="warm")
     assert "get_worker_info" in _text(iterable=True)
     assert "Batches differ in length." in _text(notes=("batches differ in length",))
-    failed = WorkersRow(setting=SIX, state="failed", failure="a loader worker was killed")
-    assert "failed: a loader worker was killed" in _text(rows=(*REPORT.rows[:-1], failed))
+    failed = WorkersRow(setting=SIX, state="failed", failure="a loader worker was killed", hint="use fewer")
+    text = _text(rows=(*REPORT.rows[:-1], failed))
+    assert "6 workers failed: the reason stands below." in text
+    assert "failed: a loader worker was killed" in text and "What helps: use fewer" in text
 
 
 def test_table_and_chart_have_every_setting() -> None:

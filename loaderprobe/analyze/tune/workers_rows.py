@@ -16,10 +16,12 @@ OF_COMPUTE, OF_CORES, OF_THREAD = 0.93, 0.9, 0.85
 BLOCKED = 0.5
 
 
-def rows_of(search: WorkersSearch, failures: Mapping[WorkersSetting, str]) -> tuple[WorkersRow, ...]:
-    """One row for each setting that was measured, failed, or was ruled out; in their order."""
+def rows_of(search: WorkersSearch, failures: Mapping[WorkersSetting, tuple[str, str]]) -> tuple[WorkersRow, ...]:
+    """One row for each setting that was measured, failed (with error and hint), or was ruled out; in their order."""
     measured = [_measured(search, each) for each in search.rates]
-    failed = [WorkersRow(setting=each, state="failed", failure=text) for each, text in failures.items()]
+    failed = [
+        WorkersRow(setting=each, state="failed", failure=text, hint=hint) for each, (text, hint) in failures.items()
+    ]
     closed = [_closed(search, count) for count in search.unseen]
     return tuple(sorted((*measured, *failed, *closed), key=lambda row: row.setting))
 
