@@ -39,6 +39,8 @@ from loaderprobe.system.cpu import cores_available
 USUAL_BUDGET_S = 90.0
 # A visit starts workers, learns the files and measures; a budget has about so many.
 VISITS = 15
+# Of the budget, for looking at settings once: the rest is for comparing them in turns.
+LOOKING = 0.5
 SHORTEST_S, LONGEST_S = 3.0, 12.0
 # Images of a folder: a segment of the most workers reads each once.
 SAMPLE_BATCHES = 160
@@ -201,7 +203,8 @@ class _Tuner:
 
     def _next(self) -> Planned | StopCode:
         try:
-            return next_visit(self.asked, self.visits, self.failures)
+            late = self._spent_s() > LOOKING * self.budget_s
+            return next_visit(self.asked, self.visits, self.failures, late=late)
         except ValueError:
             raise next(iter(self.failures.values())) from None
 

@@ -81,6 +81,8 @@ def other_words(found: WorkersReport) -> list[str]:
     alike = [row for row in found.rows if row.state == "measured" and _unclear(row, found)]
     if alike:
         sentences.append(_alike(alike, found.chosen))
+    if alike and found.stop == "budget" and not late:
+        sentences.append("A larger budget narrows that.")
     more = [row for row in found.rows if row.setting.workers > found.chosen.workers]
     failed = [row.setting.workers for row in more if row.state == "failed"]
     if failed:
@@ -101,7 +103,7 @@ def _unclear(row: WorkersRow, found: WorkersReport) -> bool:
 def _alike(rows: Sequence[WorkersRow], chosen: WorkersSetting) -> str:
     """`Between 2 and 3 workers no difference larger than 5 % was seen.`"""
     settings = sorted([chosen, *(row.setting for row in rows)])
-    names = [short_name(each) if each.workers else "no" for each in settings]
+    names = [short_name(each) for each in settings]
     ends = [end for row in rows if row.over_chosen for end in (row.over_chosen.low, row.over_chosen.high)]
     most = max(abs(end - 1) for end in ends)
     how = "so the smallest is chosen" if chosen == settings[0] else "and the middle of the turns decides"

@@ -76,7 +76,8 @@ def test_noise_and_time_are_said() -> None:
     )  # fmt: skip
     alike = _text(rows=(*REPORT.rows[:-1], six), stop="alike")
     assert "Between 4 and 6 workers no difference larger than 5 % was seen, so the smallest is chosen." in alike
-    assert "100 % (95 to 105)" in alike
+    assert "100 % (95 to 105)" in alike and "A larger budget narrows that." not in alike
+    assert "A larger budget narrows that." in _text(rows=(*REPORT.rows[:-1], six), stop="budget")
     late = _text(rows=(*REPORT.rows[:-1], replace(REPORT.rows[-1], closed="budget", at_most=None)), stop="budget")
     assert "The time was up before 6 workers could be measured" in late and "More workers would" not in late
 

@@ -169,16 +169,24 @@ class WorkersSearch:
 
 
 def next_visit(
-    asked: WorkersAsked, visits: Sequence[WorkersVisit], failed: Collection[WorkersSetting] = ()
+    asked: WorkersAsked,
+    visits: Sequence[WorkersVisit],
+    failed: Collection[WorkersSetting] = (),
+    *,
+    late: bool = False,
 ) -> Planned | StopCode:
-    """What to measure next, or why to stop. Raises ValueError when all that could be measured failed."""
+    """What to measure next, or why to stop. Raises ValueError when all that could be measured failed.
+
+    Where it is `late`, those that were seen are compared before others are looked at.
+    """
     search = WorkersSearch(asked=asked, visits=visits, failed=failed)
     if not search.rates:
         return Planned(setting=_begin(search), turn=0)
     look = _look(search)
-    if look is not None:
-        return Planned(setting=look, turn=0)
-    return _in_turns(search)
+    if look is None:
+        return _in_turns(search)
+    planned = _in_turns(search) if late and len(search.rates) > 1 else None
+    return planned if isinstance(planned, Planned) else Planned(setting=look, turn=0)
 
 
 def _begin(search: WorkersSearch) -> WorkersSetting:

@@ -91,6 +91,19 @@ def test_a_large_prefetch_factor_is_not_kept_for_nothing() -> None:
     assert kept.search.choice == WorkersSetting(workers=8, prefetch_factor=4)
 
 
+def test_late_settings_that_were_seen_are_compared_first() -> None:
+    """What is open after that is looked at if there is time."""
+    one, two = WorkersSetting(workers=1, prefetch_factor=2), WorkersSetting(workers=2, prefetch_factor=2)
+    visits = [
+        WorkersVisit(setting=one, turn=0, images_per_s=95.0),
+        WorkersVisit(setting=two, turn=0, images_per_s=99.0),
+    ]
+    asked = WorkersAsked(own=None, cores=2)
+    early, late = (next_visit(asked, visits, late=late) for late in (False, True))
+    assert isinstance(early, Planned) and early.turn == 0 and early.setting not in (one, two)
+    assert isinstance(late, Planned) and late.turn == 1 and late.setting in (one, two)
+
+
 def test_noise_is_said_not_hidden() -> None:
     """Where turns cannot separate settings, measuring ends, and the smaller is not called worse."""
     stops = {searched(Scripted(cores=2, cpu_s=0.004, noise=0.15), seed).stop for seed in range(10)}
