@@ -33,7 +33,7 @@ from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import result_json
 from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits
-from loaderprobe.render.tune_workers_words import tuning_line
+from loaderprobe.render.tune_workers_words import tuning_line, words_of
 from loaderprobe.system.cpu import cores_available
 
 USUAL_BUDGET_S = 90.0
@@ -223,7 +223,7 @@ class _Tuner:
         setting = planned.setting
         done = round(self._spent_s())
         self.progress(
-            f"{_words(setting)}{f', turn {planned.turn}' if planned.turn else ''}",
+            f"{words_of(setting)}{f', turn {planned.turn}' if planned.turn else ''}",
             done,
             max(done, round(self.budget_s)),
         )
@@ -297,9 +297,3 @@ def _named(error: LoaderprobeError) -> LoaderprobeError:
 def _lasting(notes: Sequence[str]) -> list[str]:
     """Notes on the loader, without those on how long one visit took."""
     return [note for note in notes if "budget left no time" not in note and "no further round" not in note]
-
-
-def _words(setting: WorkersSetting) -> str:
-    if not setting.workers:
-        return "serial loader"
-    return f"{setting.workers} worker{'' if setting.workers == 1 else 's'}, prefetch factor {setting.prefetch_factor}"

@@ -177,7 +177,7 @@ def next_visit(
 ) -> Planned | StopCode:
     """What to measure next, or why to stop. Raises ValueError when all that could be measured failed.
 
-    Where it is `late`, those that were seen are compared before others are looked at.
+    Where it is `late`, those that were seen are compared before fewer workers are looked at.
     """
     search = WorkersSearch(asked=asked, visits=visits, failed=failed)
     if not search.rates:
@@ -185,7 +185,7 @@ def next_visit(
     look = _look(search)
     if look is None:
         return _in_turns(search)
-    planned = _in_turns(search) if late and len(search.rates) > 1 else None
+    planned = _in_turns(search) if late and look < search.choice else None
     return planned if isinstance(planned, Planned) else Planned(setting=look, turn=0)
 
 

@@ -92,16 +92,15 @@ def test_a_large_prefetch_factor_is_not_kept_for_nothing() -> None:
 
 
 def test_late_settings_that_were_seen_are_compared_first() -> None:
-    """What is open after that is looked at if there is time."""
-    one, two = WorkersSetting(workers=1, prefetch_factor=2), WorkersSetting(workers=2, prefetch_factor=2)
-    visits = [
-        WorkersVisit(setting=one, turn=0, images_per_s=95.0),
-        WorkersVisit(setting=two, turn=0, images_per_s=99.0),
-    ]
+    """Before fewer workers are looked at; more of them may be much faster."""
+    two, three, four = (WorkersSetting(workers=count, prefetch_factor=2) for count in (2, 3, 4))
+    visits = [WorkersVisit(setting=each, turn=0, images_per_s=rate) for each, rate in ((three, 98.5), (four, 99.0))]
     asked = WorkersAsked(own=None, cores=2)
     early, late = (next_visit(asked, visits, late=late) for late in (False, True))
-    assert isinstance(early, Planned) and early.turn == 0 and early.setting not in (one, two)
-    assert isinstance(late, Planned) and late.turn == 1 and late.setting in (one, two)
+    assert isinstance(early, Planned) and early.turn == 0 and early.setting < three
+    assert isinstance(late, Planned) and late.turn == 1 and late.setting in (three, four)
+    more = next_visit(asked, [WorkersVisit(setting=two, turn=0, images_per_s=50.0)], late=True)
+    assert isinstance(more, Planned) and more == Planned(setting=four, turn=0)
 
 
 def test_noise_is_said_not_hidden() -> None:
