@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.plan import Plan, plan
     from loaderprobe.api.run import attached
     from loaderprobe.api.sweep import resume, sweep
+    from loaderprobe.api.tune_workers import WorkersTuning, tune_workers
     from loaderprobe.errors import LoaderprobeError
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __all__ = [
     "LoaderprobeError",
     "Plan",
     "Run",
+    "WorkersTuning",
     "__version__",
     "attached",
     "bandwidth",
@@ -36,6 +38,7 @@ __all__ = [
     "plan",
     "resume",
     "sweep",
+    "tune_workers",
 ]
 _MODULES = {
     "Bandwidth": "api.bandwidth",
@@ -46,6 +49,7 @@ _MODULES = {
     "LoaderprobeError": "errors",
     "Plan": "api.plan",
     "Run": "api.load",
+    "WorkersTuning": "api.tune_workers",
     "attached": "api.run",
     "bandwidth": "api.bandwidth",
     "diagnose": "api.diagnose",
@@ -56,6 +60,7 @@ _MODULES = {
     "plan": "api.plan",
     "resume": "api.sweep",
     "sweep": "api.sweep",
+    "tune_workers": "api.tune_workers",
 }
 
 

@@ -3,6 +3,7 @@
 LoaderprobeError           1   a bug, or an unexpected error
 ├── BadValue               2   a value, file or path that the user gave
 │   └── DamagedRun             a file of a stored run cannot be used
+├── DeadWorker                 a worker of a loader was killed, or ended
 ├── MissingPart            3   a missing plug-in, GPU, permission or tool
 └── Refused                5   refused, to keep data safe
     ├── ForeignDirectory       the directory holds something else
@@ -32,6 +33,10 @@ class BadValue(LoaderprobeError):
     """A value or path given by the user cannot be used."""
 
     exit_code = 2
+
+
+class DeadWorker(LoaderprobeError):
+    """A worker of a loader was killed, or ended by itself: fewer workers may do."""
 
 
 MEASURE_AGAIN = "complete the run with --resume, which measures it again"

@@ -97,13 +97,18 @@ def diagnose(
     Raises BadValue for what is no DataLoader, for a loader without batches and for a budget that is too small;
     LoaderprobeError, with its cause, when the data set or the step raises, or a worker dies.
     """
+    check_asked(step, budget_s, cache)
+    return judge_loader(loader, step, Asked(cache=cache, budget_s=budget_s), progress)
+
+
+def check_asked(step: Any, budget_s: float, cache: str) -> None:
+    """Raises BadValue for what is no step, no budget or no state of the cache."""
     if not budget_s > 0:
         raise BadValue(f"the budget is {budget_s} s", hint="give at least some ten seconds")
     if cache not in ("cold", "warm"):
         raise BadValue(f"'{cache}' is not a state of the cache", hint="use cold or warm")
     if step is not None and not callable(step):
         raise BadValue(f"the step is a {type(step).__name__}", hint="give a function that trains on one batch")
-    return judge_loader(loader, step, Asked(cache=cache, budget_s=budget_s), progress)
 
 
 def judge_loader(
@@ -116,14 +121,15 @@ def judge_loader(
     """The same, measured as `asked`; `command` is for the report."""
     from loaderprobe.loaders.unwrap import unwrap
 
-    found = measure_loader(loader, _compute(step), asked, progress or (lambda stage, done, total: None))
+    found = measure_loader(loader, compute_of(step), asked, progress or (lambda stage, done, total: None))
     judged = verdict(found.measurement, found.ceiling)
     return conclude(
         found.measurement, judged, DataSeen.of(unwrap(loader).loader, found.files), step is not None, command
     )
 
 
-def _compute(step: Callable[[Any], Any] | None) -> MakeCompute:
+def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
+    """What makes a device of the user's step, or of none."""
 
     def make(arguments: ComputeArguments) -> Compute:
         from loaderprobe.compute.step import NoCompute, StepCompute

@@ -9,10 +9,16 @@ from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run, load
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.records.layers import LAYERS_SCHEMA
+from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
 from loaderprobe.records.watch import WATCH_SCHEMA
 from loaderprobe.store.results import RESULT, read_result
 
-RESULTS = {DIAGNOSIS_SCHEMA: "diagnose:Diagnosis", LAYERS_SCHEMA: "layers:Layers", WATCH_SCHEMA: "watch:Watch"}
+RESULTS = {
+    DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",
+    LAYERS_SCHEMA: "layers:Layers",
+    TUNE_WORKERS_SCHEMA: "tune_workers:WorkersTuning",
+    WATCH_SCHEMA: "watch:Watch",
+}
 """module:class of each kind of result, by its schema."""
 
 

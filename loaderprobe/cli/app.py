@@ -16,6 +16,7 @@ from loaderprobe.cli.plan import plan
 from loaderprobe.cli.report import report
 from loaderprobe.cli.run import run
 from loaderprobe.cli.sweep import sweep
+from loaderprobe.cli.tune_workers import workers
 
 QUESTION = (
     "Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"
@@ -31,6 +32,9 @@ app = typer.Typer(
 )
 for command in (sweep, run, bandwidth, generate, report, plan, layers, doctor, explain):
     app.command()(command)
+tune = typer.Typer(no_args_is_help=True, help="The fastest setting: batch size, workers.")
+tune.command()(workers)
+app.add_typer(tune, name="tune")
 
 
 def _show_version(asked: bool) -> None:

@@ -48,6 +48,21 @@ def sweeping(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
         yield update
 
 
+@contextmanager
+def timed(quiet: bool) -> Iterator[Counted]:
+    """One bar over a budget of seconds, with what is being measured; what is counted before it is shown beside it."""
+    with _bars(quiet) as bars:
+        task = bars.add_task("starting", left="")
+
+        def update(text: str, done: int, total: int) -> None:
+            bars.update(
+                task, description=text, completed=done, total=max(total, 1),
+                left=f"at most {format_duration(max(total - done, 0))} left",
+            )  # fmt: skip
+
+        yield update
+
+
 def _bars(quiet: bool) -> Progress:
     return Progress(
         TextColumn("{task.description}"),

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from torch.utils.data import DataLoader
 
-from loaderprobe.errors import LoaderprobeError, NoSpace
+from loaderprobe.errors import DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.loaders.bell import Bells
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.worker_probe import FilesOf, WorkerProbe, WorkerSetup, watch_here
@@ -46,7 +46,7 @@ def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
             return NoSpace(f"a loader worker (pid {worker.pid}) ran out of shared memory", hint=SHARED_MEMORY_HINT)
         by_signal = worker.exitcode < 0
         how = f"was killed by {signal_name(-worker.exitcode)}" if by_signal else f"ended with code {worker.exitcode}"
-        return LoaderprobeError(
+        return DeadWorker(
             f"a loader worker (pid {worker.pid}) {how}",
             hint="check dmesg for the out-of-memory killer; fewer workers need less memory",
         )

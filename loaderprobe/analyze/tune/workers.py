@@ -1,0 +1,299 @@
+"""Which number of workers to measure next, or why to stop: a search that measures few of all settings.
+
+First it looks at settings once. What a setting reached in its own visit limits all others: compute alone, the cores,
+and what so many workers more can add at best; forecasts by the laws of the storage limit them too, and a larger number
+that gained nothing leaves no gain to still larger ones. What none of these rules out is measured. Then those that may
+be the smallest within 2 % of the best are measured in turns, until their ratios say which it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from loaderprobe.analyze.tune.standing import SWING, best_of, over, pairs, rates_of
+from loaderprobe.records.tune_workers import WITHIN, ClosedCode, StopCode, WorkersSetting, WorkersVisit
+
+USUAL_FACTOR = 2
+"""Of prefetching, as torch's."""
+FACTORS = (2, 4, 8)
+GRID_TURNS = 3
+LEAST_TURNS = 2
+MOST_TURNS = 5
+# Workers that compute fill the cores; some more hide what else they wait for.
+A_CORE = 2
+# Workers that wait for storage or a network use no core meanwhile.
+A_CORE_WAITING = 4
+LEAST_MOST = 4
+LEAST_MOST_WAITING = 8
+WAITING = 0.5
+"""Share of the workers' time."""
+# Sending a sample may cost a worker as much as making it: the serial loader may be quicker than one worker.
+SERIAL_SLOWER = 0.4
+# Fetching further ahead must be worth so much by the times of single batches.
+WORTH = 1.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersAsked:
+    """What limits the search."""
+
+    own: WorkersSetting | None
+    """Of the loader as it was given: measured first, and in the first turns."""
+    cores: float
+    most: int | None = None
+    """Workers at most; without it, by the cores and by what workers wait for."""
+    serial: bool = True
+    """False where the serial loader cannot be measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The next visit."""
+
+    setting: WorkersSetting
+    turn: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkersSearch:
+    """What follows from the visits so far. `failed` are settings whose workers died, or that raised."""
+
+    asked: WorkersAsked
+    visits: Sequence[WorkersVisit]
+    failed: Collection[WorkersSetting] = field(default=())
+
+    @cached_property
+    def rates(self) -> dict[WorkersSetting, dict[int, float]]:
+        """Images/s by setting and turn, of those that did not fail."""
+        return {each: rates for each, rates in rates_of(self.visits).items() if each not in self.failed}
+
+    @cached_property
+    def first(self) -> dict[WorkersSetting, WorkersVisit]:
+        """The first visit of each setting, which measured what limits it."""
+        return {visit.setting: visit for visit in reversed(self.visits)}
+
+    @cached_property
+    def best(self) -> WorkersSetting:
+        """The fastest so far. Raises ValueError without a visit."""
+        return best_of(self.rates, list(self.rates))
+
+    @cached_property
+    def choice(self) -> WorkersSetting:
+        """The smallest that is within 2 % of the fastest so far."""
+        return next(each for each in sorted(self.rates) if over(self.rates, each, self.best).value >= WITHIN)
+
+    @property
+    def counts(self) -> list[int]:
+        """The numbers of workers that are considered: 0, 1, 2, 3, 4, 6, 8, 12 and so on, and that of the loader."""
+        cores = max(1, math.ceil(self.asked.cores))
+        most = self.asked.most
+        if most is None:
+            usual, waiting = max(LEAST_MOST, A_CORE * cores), max(LEAST_MOST_WAITING, A_CORE_WAITING * cores)
+            most = waiting if any(visit.blocked_share >= WAITING for visit in self.visits) else usual
+        ladder = {1, most, *(size for power in range(1, 12) for size in (2**power, 3 * 2 ** (power - 1)))}
+        found = {count for count in ladder if 1 <= count <= most}
+        if self.asked.own:
+            found.add(self.asked.own.workers)
+        return sorted(({0} if self.asked.serial else set()) | found)
+
+    @property
+    def grid_visits(self) -> int:
+        """The visits of an exhaustive search: each number with each prefetch factor, in three turns."""
+        return GRID_TURNS * sum(len(FACTORS) if count else 1 for count in self.counts)
+
+    def at_most(self, count: int) -> tuple[float, ClosedCode]:
+        """The most that so many workers can reach, over the fastest so far; and what limits them."""
+        found: list[tuple[float, ClosedCode]] = [(math.inf, "linear")]
+        for setting in self.rates:
+            # Other visits saw the machine at another speed.
+            seen = over(self.rates, setting, self.best).value * (1.0 if setting == self.best else 1 + SWING)
+            found += [(seen * ratio, code) for ratio, code in self.limits(setting, count)]
+        return min(found)
+
+    def limits(self, setting: WorkersSetting, count: int) -> list[tuple[float, ClosedCode]]:
+        """By how much another number of workers can be faster than this setting, by each limit that it measured."""
+        visit, more = self.first[setting], count > setting.workers
+        found: list[tuple[float, ClosedCode]] = []
+        if visit.compute_images_per_s:
+            found.append((max(1.0, visit.compute_images_per_s / visit.images_per_s), "compute"))
+        if visit.cores_in_use and more:
+            found.append((max(1.0, self.asked.cores / visit.cores_in_use), "cores"))
+        if setting.workers and more:
+            found.append((count / setting.workers, "linear"))
+        # The serial loader is bounded by the forecast of one worker, which also sends what it makes.
+        by_forecast, slower = (count, 1.0) if count else (1, SERIAL_SLOWER)
+        found += [
+            (each.images_per_s.high / visit.images_per_s / slower, "forecast")
+            for each in visit.forecasts
+            if each.workers == by_forecast
+        ]
+        return found
+
+    def closed(self, count: int) -> ClosedCode | None:
+        """Why this number of workers need not be measured; None where it must be."""
+        if any(each.workers <= count for each in self.failed if each.workers):
+            return "failed"
+        if any(visit.fed_workers is not None and count > visit.fed_workers for visit in self.visits):
+            return "no_data"
+        most, code = self.at_most(count)
+        if count > self.best.workers:
+            return code if most < 1 / WITHIN else "no_gain" if self._no_gain_below(count) else None
+        if count > self.choice.workers:
+            return "no_gain"
+        return code if most < WITHIN else "slower" if self._slower_above(count) else None
+
+    def _no_gain_below(self, count: int) -> bool:
+        """True when, of two smaller numbers that were measured, the larger gained nothing."""
+        some = [each for each in sorted(self.rates) if 1 <= each.workers < count]
+        return any(
+            over(self.rates, more, fewer).value <= 1 / WITHIN
+            for fewer in some
+            for more in some
+            if more.workers > fewer.workers
+        )
+
+    def _slower_above(self, count: int) -> bool:
+        """True when a larger number, short of the choice, was already slower than what drift explains."""
+        least = WITHIN / (1 + SWING) if count else SERIAL_SLOWER
+        between = [each for each in self.rates if count < each.workers < self.choice.workers]
+        return any(over(self.rates, each, self.best).value < least for each in between)
+
+    @property
+    def unseen(self) -> list[int]:
+        """Numbers of workers that were never measured, and did not fail."""
+        seen = {each.workers for each in (*self.rates, *self.failed)}
+        return [count for count in self.counts if count not in seen]
+
+
+def next_visit(
+    asked: WorkersAsked,
+    visits: Sequence[WorkersVisit],
+    failed: Collection[WorkersSetting] = (),
+    *,
+    late: bool = False,
+) -> Planned | StopCode:
+    """What to measure next, or why to stop. Raises ValueError when all that could be measured failed.
+
+    Where it is `late`, those that were seen are compared before fewer workers are looked at.
+    """
+    search = WorkersSearch(asked=asked, visits=visits, failed=failed)
+    if not search.rates:
+        return Planned(setting=_begin(search), turn=0)
+    look = _look(search)
+    if look is None:
+        return _in_turns(search)
+    planned = _in_turns(search) if late and look < search.choice else None
+    return planned if isinstance(planned, Planned) else Planned(setting=look, turn=0)
+
+
+def _begin(search: WorkersSearch) -> WorkersSetting:
+    """The loader as given, else about as many workers as cores; fewer where that failed."""
+    own = search.asked.own
+    if own and own not in search.failed:
+        return own
+    fewest = min((each.workers for each in search.failed), default=max(search.counts) + 1)
+    some = [count for count in search.unseen if count < fewest]
+    if not some:
+        raise ValueError("every setting failed")
+    enough = [count for count in some if count >= search.asked.cores and count]
+    return setting_of(enough[0] if enough else some[-1])
+
+
+def setting_of(count: int) -> WorkersSetting:
+    """So many workers, with the usual prefetch factor."""
+    return WorkersSetting(workers=count, prefetch_factor=USUAL_FACTOR if count else 0)
+
+
+def _look(search: WorkersSearch) -> WorkersSetting | None:
+    """The next setting to look at for the first time: more workers, then fewer, then another prefetch factor."""
+    left = [count for count in search.unseen if search.closed(count) is None]
+    more = [count for count in left if count > search.best.workers]
+    if more:
+        return setting_of(_of_more(search, more))
+    fewer = [count for count in left if count < search.choice.workers]
+    if fewer:
+        return setting_of(_of_fewer(search, fewer))
+    return _further_ahead(search)
+
+
+def _of_more(search: WorkersSearch, more: Sequence[int]) -> int:
+    """The number that a forecast calls enough; else the largest up to twice as many as the best so far."""
+    expected = _enough_by_forecast(search)
+    if expected in more:
+        return expected
+    return max((count for count in more if count <= 2 * max(1, search.best.workers)), default=more[0])
+
+
+def _of_fewer(search: WorkersSearch, fewer: Sequence[int]) -> int:
+    """The number that a forecast calls enough; else the middle one, upwards."""
+    expected = _enough_by_forecast(search)
+    return expected if expected in fewer else fewer[len(fewer) // 2]
+
+
+def _enough_by_forecast(search: WorkersSearch) -> int:
+    """The smallest number within 2 % of the best, by the forecast from the fastest so far; -1 where there is none."""
+    values = {each.workers: each.images_per_s.value for each in search.first[search.best].forecasts}
+    best = max(values.values(), default=0.0)
+    return next((count for count in sorted(values) if values[count] >= WITHIN * best), -1)
+
+
+def _further_ahead(search: WorkersSearch) -> WorkersSetting | None:
+    """The smallest larger prefetch factor that the times of batches recommend, where it was not measured yet.
+
+    First the usual one, where the loader was given with a larger one.
+    """
+    usual = setting_of(search.choice.workers)
+    if usual > search.choice or usual in search.failed:
+        return None
+    if usual not in search.first:
+        return usual
+    speedups = {each.prefetch_factor: each.speedup for each in search.first[usual].prefetch_speedups}
+    best = max(speedups.values(), default=0.0)
+    if best < WORTH:
+        return None
+    factor = next(each for each in sorted(speedups) if speedups[each] >= WITHIN * best)
+    setting = replace(usual, prefetch_factor=factor)
+    return None if setting in search.first or setting in search.failed else setting
+
+
+def _in_turns(search: WorkersSearch) -> Planned | StopCode:
+    """The next visit of those between which there is still a choice, one after the other in each turn."""
+    doubts = rivals(search)
+    turn = max(1, *(visit.turn for visit in search.visits))
+    if not doubts and len([t for t in search.rates[search.choice] if t]) >= LEAST_TURNS:
+        return "decided"
+    while turn <= MOST_TURNS:
+        members = {search.choice, *doubts}
+        if search.asked.own in search.rates and search.asked.own and turn <= LEAST_TURNS:
+            members.add(search.asked.own)
+        left = sorted((each for each in members if turn not in search.rates[each]), reverse=turn % 2 == 0)
+        if left and len(search.visits) < search.grid_visits // 2:
+            return Planned(setting=left[0], turn=turn)
+        turn += 1
+    return "alike" if doubts else "decided"
+
+
+def rivals(search: WorkersSearch) -> list[WorkersSetting]:
+    """Smaller settings that may be good enough, and larger ones that may be better by more than 2 %."""
+    return [each for each in search.rates if each != search.choice and _in_doubt(search, each)]
+
+
+def _in_doubt(search: WorkersSearch, other: WorkersSetting) -> bool:
+    ratio = over(search.rates, other, search.choice)
+    if other < search.choice:
+        return ratio.high >= WITHIN
+    return min(ratio.high, *(most for most, _ in _caps(search, other))) > 1 / WITHIN
+
+
+def _caps(search: WorkersSearch, other: WorkersSetting) -> list[tuple[float, ClosedCode]]:
+    found = search.limits(search.choice, other.workers)
+    measured = [each for each in found if each[1] in ("compute", "cores")]
+    return [*measured, (math.inf, "linear")]
+
+
+def times_measured(search: WorkersSearch, other: WorkersSetting) -> int:
+    """Turns that measured a setting and the choice."""
+    return len(pairs(search.rates, other, search.choice))

@@ -1,0 +1,67 @@
+"""`loaderprobe tune workers`: the smallest number of workers within 2 % of the best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from loaderprobe.cli import options
+from loaderprobe.cli.border import command
+from loaderprobe.cli.panels import COMPUTE, DATA, MEASURING
+from loaderprobe.cli.progress import timed
+from loaderprobe.cli.results import show_and_keep, typed
+
+if TYPE_CHECKING:
+    from loaderprobe.api.tune_workers import WorkersTuning
+
+
+@command
+def workers(
+    data: Annotated[Path, typer.Argument(help="Folder of images, or a generated data set.", show_default=False)],
+    most: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=4096, help="Most workers to consider.", show_default="by cores and waiting", rich_help_panel=DATA
+        ),
+    ] = None,
+    model: options.Model = "resnet50",
+    compute: Annotated[
+        str,
+        typer.Option(
+            help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = "auto",
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
+        ),
+    ] = None,
+    cache: Annotated[
+        Literal["cold", "warm"], typer.Option(help="State of the page cache.", rich_help_panel=MEASURING)
+    ] = "cold",
+    budget: Annotated[float, typer.Option(min=1, help="Seconds for everything.", rich_help_panel=MEASURING)] = 90.0,
+    out: options.Out = None,
+    md: options.Markdown = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Find the smallest number of workers, and prefetch factor, that trains within 2 % of the best.
+
+    Measures the few settings that cannot be ruled out, in turns. Your own DataLoader: loaderprobe.tune_workers(loader,
+    step) in Python.
+    """
+
+    def measure() -> WorkersTuning:
+        from loaderprobe.api.tune_workers import tuned_images
+
+        with timed(quiet or json) as progress:
+            return tuned_images(
+                data, compute=compute, model=model, batch_size=batch_size, budget_s=budget, cache=cache, most=most,
+                progress=progress, command=typed(),
+            )  # fmt: skip
+
+    return show_and_keep(measure, kind="tune-workers", out=out, json=json, markdown=md)
