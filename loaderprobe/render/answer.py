@@ -9,7 +9,7 @@ from loaderprobe.render.groups import Group, groups, measured
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import best_ceiling, read_rate
 from loaderprobe.render.recommend import best_rows
-from loaderprobe.render.wording import counted, percent, rate
+from loaderprobe.render.wording import counted, percent, rate, times_as_fast
 from loaderprobe.units import format_rate, join_words, significant
 
 NOUNS = {
@@ -156,7 +156,7 @@ def _storage(report: Report) -> str:
         more = f", and may limit {len(limited) - len(sure)} more" if sure and len(sure) < len(limited) else ""
         return f"{said}{more}{_reserve(report, limited)}."
     gains = [row.verdict.speedups.storage.value for row in cold if row.verdict and row.verdict.speedups.storage]
-    most = f": if it cost nothing, training would be at most {significant(max(gains))} times as fast" if gains else ""
+    most = f": if it cost nothing, training would be {times_as_fast(max(gains), 'at most ')}" if gains else ""
     first = "the first limit" if gains and max(gains) > _LITTLE else "the limit"
     return f"Storage is not {first}{most}{_reserve(report, cold)}."
 

@@ -66,6 +66,15 @@ def test_storage_that_hardly_matters_is_cleared_in_as_many_words() -> None:
     )
 
 
+@pytest.mark.parametrize(("gain", "words"), [(1.002, "no faster; alone"), (1.006, "at most 1.01 times as fast; alone")])
+def test_a_gain_that_rounds_to_one_is_none(gain: float, words: str) -> None:
+    """1.00 times as fast says nothing."""
+    speedups = example_row().verdict.speedups  # type: ignore[union-attr]  # it was measured
+    little = replace(speedups, storage=Speedup(value=gain, low=1.0, high=1.1, how="measured"))
+    row = limited("cpu", speedups=little, disk_read_bytes_per_s=3.12e6)
+    assert f"if it cost nothing, training would be {words}" in answers(example_report([row]))[-1]
+
+
 def test_several_causes_are_listed_with_their_workers() -> None:
     """Serial by storage, more by decoding."""
     rows = [limited("storage", workers=0), limited("preprocessing", workers=2), limited("cpu", workers=4)]
