@@ -27,6 +27,38 @@ def limited(cause: Cause, **changes: object) -> ConfigurationRow:
     return example_row(bound=bound("input", cause), **changes)
 
 
+def test_a_next_limit_of_storage_is_explained() -> None:
+    """Beside `then limited by storage` stands that it is not the first limit, but the next of that data set."""
+    speedups = replace(
+        example_row().verdict.speedups,  # type: ignore[union-attr]  # it was measured
+        storage=Speedup(value=1.04, low=1.0, high=1.1, how="measured"),
+    )
+    rows = [limited("cpu", speedups=speedups, resolution=name) for name in ("500x375", "1024x768")]
+    report = example_report(rows)
+    then = ("compute", "storage")
+    details = tuple(replace(d, then={"preprocessing": t}) for d, t in zip(report.details, then, strict=True))
+    storage = answers(replace(report, details=details))[-1]
+    assert storage.startswith("Storage is not the first limit: ")
+    assert storage.endswith(". With JPEG decoding sped up, storage would be the next limit of 1024x768.")
+
+
+def test_an_inconclusive_run_is_measured_longer_first() -> None:
+    """Where time was short; advice that rests on its estimates does not lead."""
+    open_still = replace(
+        bound("inconclusive", "inconclusive"), reason=Reason(code="estimate_not_measured", facts={})
+    )  # fmt: skip
+    changes = first_page(example_report([example_row(bound=open_still)])).changes
+    assert [each.words for each in changes] == [
+        "measure longer: no configuration is conclusive yet; try it: --budget 360"
+    ]
+    misfit = replace(open_still, reason=Reason(code="outside_noise_band", facts={}))
+    assert first_page(example_report([example_row(bound=misfit)])).changes == ()
+    on_cpu = example_row(bound=open_still, compute="cpu", emulated=False)
+    assert [each.text[:8] for each in first_page(example_report([on_cpu])).changes] == ["measure ", CPU_ADVICE[:8]]
+    sure = [limited("storage"), example_row(bound=open_still, workers=8)]
+    assert not any("longer" in each.text for each in first_page(example_report(sure)).changes)
+
+
 def test_the_title_is_what_was_examined() -> None:
     """Data, storage, machine and day."""
     assert first_page(example_report()).title == (
