@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Bound, Cause, Interval, Reason, Side, Speedup
+from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
 from loaderprobe.render.answer import answers
 from loaderprobe.render.first_page import CPU_ADVICE, first_page
 from loaderprobe.render.groups import groups
@@ -35,7 +35,7 @@ def test_a_next_limit_of_storage_is_explained() -> None:
     )
     rows = [limited("cpu", speedups=speedups, resolution=name) for name in ("500x375", "1024x768")]
     report = example_report(rows)
-    then = ("compute", "storage")
+    then: tuple[Bottleneck, ...] = ("compute", "storage")
     details = tuple(replace(d, then={"preprocessing": t}) for d, t in zip(report.details, then, strict=True))
     storage = answers(replace(report, details=details))[-1]
     assert storage.startswith("Storage is not the first limit: ")

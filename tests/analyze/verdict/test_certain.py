@@ -90,7 +90,7 @@ def test_lost_records_of_workers_leave_it_open() -> None:
     ]
     records = measured.worker_batches
     kept = [row for row, number in enumerate(records.batch) if not first <= number < first + STEPS]
-    columns = {
+    columns: dict[str, Any] = {
         name: tuple(getattr(records, name)[row] for row in kept)
         for name in ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images",
                      "collate_ns", "instrument_ns")
