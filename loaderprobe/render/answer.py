@@ -163,7 +163,7 @@ def _storage(report: Report) -> str:
 
 
 def _following(report: Report, rows: Sequence[ConfigurationRow]) -> str:
-    """` With JPEG decoding sped up, storage would be the next limit of 1024x768.`, as the table of the best has it."""
+    """` If JPEG decoding cost nothing, storage would limit 1024x768 next.`, as the table of the best has it."""
     best = {row.key for group in groups(report) for row in best_rows(report, group)}
     found: dict[str, list[str]] = {}
     for row in (row for row in rows if row.key in best):
@@ -171,7 +171,7 @@ def _following(report: Report, rows: Sequence[ConfigurationRow]) -> str:
             noun = join_words([NOUNS.get(name, name) for name in families(row)], "or")
             found.setdefault(noun, []).append(row.config.resolution)
     return "".join(
-        f" With {noun} sped up, storage would be the next limit of {joint_name(list(dict.fromkeys(names)), '', rows)}."
+        f" If {noun} cost nothing, storage would limit {joint_name(list(dict.fromkeys(names)), '', rows)} next."
         for noun, names in found.items()
     )
 

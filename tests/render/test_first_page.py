@@ -39,7 +39,7 @@ def test_a_next_limit_of_storage_is_explained() -> None:
     details = tuple(replace(d, then={"preprocessing": t}) for d, t in zip(report.details, then, strict=True))
     storage = answers(replace(report, details=details))[-1]
     assert storage.startswith("Storage is not the first limit: ")
-    assert storage.endswith(". With JPEG decoding sped up, storage would be the next limit of 1024x768.")
+    assert storage.endswith(". If JPEG decoding cost nothing, storage would limit 1024x768 next.")
 
 
 def test_an_inconclusive_run_is_measured_longer_first() -> None:
