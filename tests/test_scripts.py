@@ -76,7 +76,7 @@ def test_setup_installs_what_is_asked_for_and_only_once(tmp_path: Path) -> None:
     def installed(*arguments: str) -> list[str]:
         calls.write_text("")
         environment = {**os.environ, "PYTHON": str(python), "CALLS": str(calls)}
-        command = [tmp_path / "scripts" / "setup", *arguments]
+        command = [str(tmp_path / "scripts" / "setup"), *arguments]
         done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
         said.extend(done.stderr.splitlines())
         return [line.split()[-1] for line in calls.read_text().splitlines() if " pip install " in line]
