@@ -31,6 +31,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         **{name: f"torchvision.models:{name}" for name in ("resnet18", "resnet50", "resnet152", "vgg16")},
     },
 }
+WITHOUT_TORCH = ("emulated", "emulated-sync")
+"""Computes that are imported in no time."""
 # A model is made by any function, all others are classes.
 PROTOCOLS: dict[Kind, type] = {"loader": Loader, "compute": Compute}
 MADE_WITH: dict[Kind, tuple[str, ...]] = {
@@ -58,6 +60,11 @@ def resolve(kind: Kind, name: str) -> Any:
     if lack := _lack(kind, found):
         raise BadValue(f"{module_name}:{attribute} cannot be a {kind}: it {lack}", hint=GUIDE)
     return found
+
+
+def check_name(kind: Kind, name: str) -> None:
+    """Raise BadValue for an unknown or ambiguous name, and for what names no class; nothing is imported."""
+    _target(kind, name)
 
 
 def foreign_module(kind: Kind, name: str) -> str | None:

@@ -69,16 +69,21 @@ def test_setup_installs_what_is_asked_for_and_only_once(tmp_path: Path) -> None:
     shutil.copy(ROOT / "scripts" / "setup", tmp_path / "scripts")
     project, python, calls = tmp_path / "pyproject.toml", tmp_path / "python", tmp_path / "calls"
     project.write_text("one")
+    said: list[str] = []
     python.write_text(FAKE_PYTHON)
     python.chmod(0o755)
 
     def installed(*arguments: str) -> list[str]:
         calls.write_text("")
         environment = {**os.environ, "PYTHON": str(python), "CALLS": str(calls)}
-        subprocess.run([tmp_path / "scripts" / "setup", *arguments], env=environment, check=True, capture_output=True)
+        command = [str(tmp_path / "scripts" / "setup"), *arguments]
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        said.extend(done.stderr.splitlines())
         return [line.split()[-1] for line in calls.read_text().splitlines() if " pip install " in line]
 
     assert (installed(), installed()) == (["."], [])
+    (line,) = said
+    assert "torch" in line and "5 GB" in line and "minutes" in line
     assert (installed("dev"), installed("dev"), installed()) == ([".[dev]"], [], [])
     project.write_text("another")
     assert (installed("dev"), installed()) == ([".[dev]"], [])

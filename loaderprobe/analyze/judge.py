@@ -9,6 +9,7 @@ from loaderprobe.analyze.forecast.advice import Surroundings, advise
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.counters import gpu_figures, why_missing, why_no_counters
 from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
+from loaderprobe.analyze.verdict.certain import with_certainty
 from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
 from loaderprobe.analyze.verdict.experiments import Experiments
@@ -81,7 +82,8 @@ def verdict(
 def _bound(
     measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None
 ) -> Bound:
-    by_rates = judge(found, workers=measurement.config.loader.workers, cores_available=measurement.cores_available)
+    by_rule = judge(found, workers=measurement.config.loader.workers, cores_available=measurement.cores_available)
+    by_rates = with_certainty(by_rule, found)
     judgement = with_gaps(by_rates, window)
     facts = judgement.reason.facts | _rate_facts(measurement, found) | _file_facts(measurement, found, judgement)
     if judgement.cause == "storage":

@@ -8,7 +8,7 @@ from pathlib import Path
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.parts import Parts
-from loaderprobe.plugins import resolve
+from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_name, resolve
 from loaderprobe.protocols import (
     Checked,
     Clock,
@@ -28,6 +28,18 @@ from loaderprobe.records.options import refuse_options
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import read_sectors
+
+
+def check_names(loader: LoaderSpec, compute: ComputeSpec) -> None:
+    """Raise at once, without importing torch, what can be known without it.
+
+    BadValue for a name that is not known, or for an argument or an option of an emulated accelerator.
+    """
+    names: dict[Kind, str] = {"loader": loader.name, "compute": compute.kind, "model": compute.model}
+    for kind, name in names.items():
+        check_name(kind, name)
+    if compute.kind in WITHOUT_TORCH:
+        _checked(ComputeArguments(spec=compute, loader=loader, clock=SystemClock()))
 
 
 def check_parts(loader: LoaderSpec, compute: ComputeSpec) -> None:

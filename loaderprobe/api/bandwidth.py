@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.frames import frame
 from loaderprobe.api.shown import Shown
-from loaderprobe.api.values import PathLike, listed, unheard
+from loaderprobe.api.values import PathLike, counts, unheard
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
@@ -21,7 +21,7 @@ from loaderprobe.render.notebook import bandwidth_html
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
-from loaderprobe.units import parse_bytes, parse_count
+from loaderprobe.units import parse_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -79,7 +79,7 @@ def bandwidth(
         raise BadValue(f"'{engine}' is not an engine", hint="use loaderprobe or fio")
     request = ProbeRequest(
         path=Path(path),
-        readers=None if isinstance(readers, str) and readers == "auto" else listed(readers, parse_count),
+        readers=None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers"),
         seconds=seconds,
         scratch_bytes=parse_bytes(str(scratch)) if scratch else None,
         seed=seed,

@@ -34,8 +34,10 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     clock = SystemClock()
     config = order.config
     location = locate(Path(order.files.root))
-    on_stage("alternative decoders", 0, 0)
-    others = alternatives(config, order.files)
+    others = order.earlier.alternatives if order.earlier else ()
+    if order.earlier is None:
+        on_stage("alternative decoders", 0, 0)
+        others = alternatives(config, order.files)
     on_stage("starting the loader", 0, 0)
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
@@ -53,9 +55,11 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,
             thorough=order.thorough,
             alternatives=others,
+            earlier=order.earlier,
         )
         session.run()
-        session.profile()
+        if order.earlier is None or order.earlier.timeline is None:
+            session.profile()
         return session.measurement(*samplers.collected())
 
 

@@ -6,22 +6,39 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.values import unheard
-from loaderprobe.datasets.generate.manifest import is_generated
+from loaderprobe.datasets.generate.manifest import sets_in
 from loaderprobe.datasets.scan.folder import generated_set, scan_folder
+from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
+from loaderprobe.units import join_words
 
 PREFETCH_FACTOR = 2
 
 
 def image_files(data: Path, *, sample: int, seed: int = 0, progress: OnStage = unheard) -> FileSet:
     """At most `sample` images of a folder or of a generated set, in random order. Raises BadValue, MissingPart."""
-    if is_generated(data):
-        return generated_set(data, sample=sample, seed=seed)
-    return scan_folder(
-        data, sample=sample, seed=seed, progress=lambda done, total: progress("checking the images", done, total)
-    )
+    sets = sets_in(data)
+    if len(sets) > 1:
+        names = join_words([str(path) for path in sets], "or")
+        raise BadValue(f"{data} holds {len(sets)} generated data sets", hint=f"give one of them: {names}")
+    return image_sets(data, sample=sample, seed=seed, progress=progress)[0]
+
+
+def image_sets(data: Path, *, sample: int, seed: int = 0, progress: OnStage = unheard) -> list[FileSet]:
+    """The same; of a folder of generated sets, as `generate` makes it, each set by itself, the smallest files first.
+
+    Raises BadValue, MissingPart.
+    """
+    sets = [generated_set(path, sample=sample, seed=seed) for path in sets_in(data)]
+    if sets:
+        return sorted(sets, key=lambda files: files.mean_size_bytes)
+    return [
+        scan_folder(
+            data, sample=sample, seed=seed, progress=lambda done, total: progress("checking the images", done, total)
+        )
+    ]
 
 
 def loader_of_images(files: FileSet, *, batch_size: int, workers: int, device: str) -> Any:

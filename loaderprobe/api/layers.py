@@ -13,6 +13,7 @@ from loaderprobe.api.origin import origin_now
 from loaderprobe.api.sweep_request import DEFAULT_BATCH_SIZE, compute_names
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.plugins import check_name, resolve
 from loaderprobe.records.layers import LayersReport
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
@@ -87,12 +88,13 @@ def named_layers(
     Raises BadValue for an unknown name or a model that cannot be trained, MissingPart for one that cannot be imported
     or a GPU that is not there.
     """
-    from loaderprobe.compute.model_batches import model_on, random_images
-    from loaderprobe.plugins import resolve
-
+    check_name("model", model)
     (chosen,) = compute_names(device)
     size = batch_size or DEFAULT_BATCH_SIZE[chosen]
     files = None if data is None else image_files(data, sample=(steps * 2 + BEYOND) * size)
+    # After all that can be wrong without torch, which takes seconds to import.
+    from loaderprobe.compute.model_batches import model_on, random_images
+
     made = model_on(chosen, model, resolve("model", model))
     batch: Any = random_images(size, image_size)
     if files is not None:

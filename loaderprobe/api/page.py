@@ -15,8 +15,6 @@ from loaderprobe.render.plan_page import plan_section
 from loaderprobe.store.run_directory import RunDirectory
 
 ACCELERATORS = 64
-IMAGENET_IMAGES = 1_281_167
-"""Of its training set; a generated data set has as many as the sweep needed."""
 
 
 def save_report(run: RunDirectory, shown: Report) -> Path:
@@ -41,22 +39,16 @@ def default_plan(run: Run) -> Plan | PlanReason:
         found = plan(run, accelerators=ACCELERATORS)
         if found.source.accelerator == "cpu":
             return PlanReason(code="only_a_cpu")
-        if _generated(run, found):
-            found = plan(run, accelerators=ACCELERATORS, images=IMAGENET_IMAGES)
     except LoaderprobeError as error:
         return reported(error.message)
     return found
-
-
-def _generated(run: Run, found: Plan) -> bool:
-    return any(data.generated and data.root == found.source.data for data in run.report().summary.run.data)
 
 
 def _chosen(found: Plan) -> str:
     images = next((entry.quantity for entry in found.ledger if entry.name == "images"), None)
     many = ""
     if images is not None:
-        why = "as in ImageNet, because the run's data set is generated" if images.label == "given" else "as found"
+        why = "as in ImageNet, because the run's data set is generated" if images.label == "assumed" else "as found"
         many = f"; {images.value:,.0f} images, {why}"
     return (
         f"Chosen for this report: {found.asked.accelerators} accelerators of the run's fastest kind, "

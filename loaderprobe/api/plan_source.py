@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
@@ -25,6 +25,9 @@ from loaderprobe.units import join_words
 
 IMAGENET_BYTES = 110_000.0
 """Mean size of ImageNet's training images: without a choice, the data set nearest to it is planned for."""
+IMAGENET_IMAGES = 1_281_167
+"""Of its training set; a generated data set has only as many as the sweep needed."""
+GENERATED = "as in ImageNet: the data set is generated"
 MEASURED = "measured"
 Accelerator = tuple[str, Quantity]
 """Its name and its rate."""
@@ -86,6 +89,8 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> Found:
     own = row.config.compute.name.removeprefix("emulated:")
     planned = None if other is None or (row.emulated and own == other[0]) else other
     workload = workload_of(measurement, row.verdict, files, ceiling, planned)
+    if any(each.generated and each.root == files.root for each in run.report().summary.run.data):
+        workload = replace(workload, images=known(IMAGENET_IMAGES, "images", "assumed", GENERATED))
     source = PlanSource(
         kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
         configuration=row.config.title(),

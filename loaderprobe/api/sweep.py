@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.child import forkserver
 from loaderprobe.api.generate import RESOLUTIONS
@@ -16,6 +18,7 @@ from loaderprobe.api.page import save_report
 from loaderprobe.api.report import judge_run
 from loaderprobe.api.sweep_request import request_of, start_sweep
 from loaderprobe.api.values import PathLike, unheard
+from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.plan import Plan, plan_sweep
@@ -112,6 +115,14 @@ def _measured(directory: RunDirectory, heard: OnStage) -> Run:
     return run
 
 
+def is_open(measured: Measurement) -> bool:
+    """True where no cause can be named yet."""
+    try:
+        return verdict(measured).bound.cause == "inconclusive"
+    except BadValue:
+        return True  # no complete round
+
+
 def plan(run: RunDirectory) -> Plan:
     """What a sweep of the run would measure now, and how long that takes."""
     return plan_sweep(run.record.spec, pending(run))
@@ -132,6 +143,8 @@ def measure(run: RunDirectory, on_progress: OnProgress) -> None:
         return result
 
     with run.lock(), forkserver() as server:
-        run_sweep(run, clock=clock, on_progress=on_progress, run_one=run_one)
+        run_sweep(
+            run, clock=clock, on_progress=on_progress, run_one=run_one, next_round=standard_rounds, is_open=is_open
+        )
         budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
         ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)

@@ -9,22 +9,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api.assembly import check_parts
+from loaderprobe.api.assembly import check_names, check_parts
 from loaderprobe.api.generate import make_sets
-from loaderprobe.api.image_data import image_files
+from loaderprobe.api.image_data import image_sets
 from loaderprobe.api.origin import usual_out
-from loaderprobe.api.values import PathLike, listed
+from loaderprobe.api.values import PathLike, counts, listed
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.generate.request import SetRequest
-from loaderprobe.datasets.scan.folder import generated_set
+from loaderprobe.datasets.scan.folder import check_folder, generated_set
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
-from loaderprobe.units import Resolution, format_resolution, parse_count, parse_resolution
+from loaderprobe.units import Resolution, format_resolution, parse_resolution
 
 # A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
 COLD_BATCHES = 14
@@ -102,7 +102,7 @@ def request_of(
 
 def worker_counts(workers: str | int | Iterable[int], serial: bool) -> tuple[int, ...]:
     """The counts in the order given; the serial loader, which is 0, first or not at all. Raises BadValue."""
-    some = tuple(count for count in listed(workers, parse_count) if count)
+    some = tuple(count for count in counts(workers, "--workers") if count)
     if not serial and not some:
         raise BadValue(
             "without the serial loader this leaves nothing to measure", hint="name at least one worker count"
@@ -157,11 +157,21 @@ def data_to_make(request: SweepRequest) -> float:
     return sum(request.images_needed * expected_mean(pool) for pool in missing)
 
 
+def check_request(request: SweepRequest) -> None:
+    """Raise what is wrong with a request, as far as that is known without its data: names and paths before torch."""
+    parts = [(loader, compute) for compute in request.computes for loader in request.loaders]
+    for loader, compute in parts:
+        check_names(loader, compute)
+    if request.data is not None:
+        check_folder(request.data)
+    RunDirectory.check_new(request.out)
+    for loader, compute in parts:
+        check_parts(loader, compute)
+
+
 def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> RunDirectory:
-    """Check every name, prepare the data and make the run directory."""
-    for compute in request.computes:
-        for loader in request.loaders:
-            check_parts(loader, compute)
+    """Check the request, prepare the data and make the run directory."""
+    check_request(request)
     files = _file_sets(request, processes, on_data)
     configs = tuple(
         RunConfig(
@@ -195,7 +205,7 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> R
 
 def _file_sets(request: SweepRequest, processes: int, on_data: OnStage) -> list[FileSet]:
     if request.data is not None:
-        return [image_files(request.data, sample=request.images_needed, seed=request.seed, progress=on_data)]
+        return image_sets(request.data, sample=request.images_needed, seed=request.seed, progress=on_data)
     made = make_sets(
         request.data_dir,
         [SetRequest(resolution=resolution, seed=request.seed) for resolution in request.resolutions],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -167,6 +168,15 @@ def _threads(own: Any, loader: Any) -> list[tuple[int, int]]:
     return threads_of(own.workers()) if own.workers() or not loader.num_workers else []
 
 
+def _name(files: LoaderFiles, loader: Any) -> str:
+    """Of the folder that all files lie under, where one has a name of its own; else of the data set's class."""
+    if not isinstance(files, UnknownFiles) and files.file_bytes:
+        folder = Path(os.path.commonpath([Path(path).parent for path in files.file_bytes]))
+        if folder.name:
+            return folder.name.encode(errors="replace").decode()
+    return type(loader.dataset).__name__
+
+
 def _learning(own: Any, loader: Any, limit: Deadline, asked: Asked, cache: PageCache) -> Learning:
     return Learning(
         loader=own,
@@ -253,7 +263,7 @@ def _count(dataset: Any) -> int | None:
 def _config(own: Any, loader: Any, asked: Asked, learned: Learned) -> RunConfig:
     return RunConfig(
         data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
-        resolution="as-found",
+        resolution=_name(learned.files, loader),
         loader=LoaderSpec(name="own", workers=loader.num_workers, prefetch_factor=loader.prefetch_factor or 0),
         compute=ComputeSpec(name="own", batch_size=max(1, own.records().images[0])),
         cache="as-found" if learned.access == "none" else asked.cache,

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from loaderprobe.units import parse_list
+from loaderprobe.errors import BadValue
+from loaderprobe.units import parse_count, parse_list
 
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
@@ -16,6 +17,16 @@ def listed(value: object, parse: Callable[[str], T]) -> tuple[T, ...]:
     """The distinct items of `[1, 2, 4]`, of `4`, or of `"1,2,4"` as on the command line. Raises BadValue."""
     several = isinstance(value, Iterable) and not isinstance(value, str)
     return parse_list(",".join(map(str, value)) if several else str(value), parse)  # type: ignore[call-overload]  # several says that it can be iterated
+
+
+def counts(value: object, option: str) -> tuple[int, ...]:
+    """The whole numbers of such a list; the BadValue for another one names the option that it was given for."""
+    try:
+        return listed(value, parse_count)
+    except BadValue as error:
+        raise BadValue(
+            f"{option}: {error.message}", hint=f"{option} takes numbers with commas, such as {option} 1,2,4"
+        ) from error
 
 
 def unheard(stage: str, done: int, total: int) -> None:

@@ -177,7 +177,7 @@ def sweep(
             tensor=tensor,
             pin_memory=not no_pin_memory,
             gpu_decode=gpu_decode,
-            compute=_computes(compute),
+            compute=compute,
             batch_size=batch_size,
             model=model,
             precision=precision,
@@ -192,7 +192,7 @@ def sweep(
             time_limit_s=time_limit,
             command=("loaderprobe", *map(shlex.quote, sys.argv[1:])),
         )
-        run = _start(request, quiet or json)
+        run = _start(request, quiet=quiet or json, auto="auto" in parse_list(compute, str))
     return _measure_and_show(run, as_json=json, quiet=quiet or json)
 
 
@@ -209,10 +209,17 @@ def _refuse_ignored(context: typer.Context) -> None:
             )
 
 
-def _start(request: SweepRequest, quiet: bool) -> RunDirectory:
-    from loaderprobe.api.sweep_request import data_to_make, start_sweep
+def _start(request: SweepRequest, *, quiet: bool, auto: bool) -> RunDirectory:
+    """Check the request, say what is going to be trained and generated, and prepare it; `auto` was asked for."""
+    from loaderprobe.api.sweep_request import check_request, data_to_make, start_sweep
     from loaderprobe.system.cpu import cores_available
 
+    check_request(request)
+    if auto and not any(compute.name == "cuda" for compute in request.computes):
+        stderr().print(
+            "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
+            style="yellow",
+        )
     size = data_to_make(request)
     if size and not quiet:
         text = f"Data: about {format_bytes(size)} of images will be generated under {request.data_dir} and kept."
@@ -259,16 +266,3 @@ def _print(shown: Any, as_json: bool) -> None:
         return
     width, color = width_and_color()
     show(TerminalReport().render(shown, width=width, color=color))
-
-
-def _computes(text: str) -> tuple[str, ...]:
-    """The devices; where `auto` finds no GPU, a note."""
-    from loaderprobe.api.sweep_request import compute_names
-
-    names = compute_names(text)
-    if "auto" in parse_list(text, str) and "cuda" not in names:
-        stderr().print(
-            "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
-            style="yellow",
-        )
-    return names

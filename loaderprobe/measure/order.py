@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,8 @@ class Order:
     begin_ns: int
     """Time of the order in ns, on the clock that all processes of the machine share."""
     thorough: bool = False
+    earlier: Measurement | None = None
+    """What was measured of it before; the child adds to that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, joined
 from loaderprobe.measure.pace import BLOCKED_SHARE, OVERHEAD, Pace, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.readiness import Readiness
@@ -28,7 +29,6 @@ from loaderprobe.records.measurement import (
     Series,
 )
 from loaderprobe.records.timeline import Timeline
-from loaderprobe.stats import mean
 
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
 WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
@@ -62,9 +62,11 @@ class Session:
     alternatives: tuple[Alternative, ...] = ()
     images: bool = True
     """False when batches hold no images."""
+    earlier: Measurement | None = None
+    """What was measured of this configuration before, which is continued."""
     _batches: Iterator[Any] = field(init=False)
     _segments: list[Segment] = field(init=False, default_factory=list)
-    _took_s: dict[tuple[Mode, Activity], list[float]] = field(init=False, default_factory=dict)
+    _durations: Durations = field(init=False)
     _notes: list[str] = field(init=False, default_factory=list)
     _pace: Pace = field(init=False)
     _resident: list[Any] = field(init=False, default_factory=list)
@@ -88,17 +90,18 @@ class Session:
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
         self._begin()
-        shuffle = random.Random(self.config.seed)
-        for number in range(MOST_ROUNDS):
-            plan = self._plan()
-            if not plan or not self._time_for(plan) or (number and not self._new_batches_for(plan)):
+        before = 1 + max(each.round for each in self.earlier.segments) if self.earlier else 0
+        shuffle = random.Random(self.config.seed + before)
+        for number in range(MOST_ROUNDS - before):
+            plan = self._affordable(self._plan())
+            if not plan or (number and not self._new_batches_for(plan)):
                 return
             total = max(self.config.rounds * len(plan), len(self._segments) + len(plan))
             for mode, activity in shuffle.sample(plan, len(plan)):
-                self.on_stage(f"round {number + 1}: {mode} {activity}", len(self._segments), total)
+                self.on_stage(f"round {before + number + 1}: {mode} {activity}", len(self._segments), total)
                 begun_ns = self.parts.clock.now_ns()
                 self._segments.append(self._segment(mode, activity, number))
-                self._took_s.setdefault((mode, activity), []).append((self.parts.clock.now_ns() - begun_ns) / 1e9)
+                self._durations.add((mode, activity), (self.parts.clock.now_ns() - begun_ns) / 1e9)
 
     def profile(self) -> None:
         """Record the GPU in a profiler window outside all segments; or keep the reason why not."""
@@ -127,10 +130,10 @@ class Session:
             yield next(self._batches)
 
     def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
-        """The measurement so far. Call it before the loader is left."""
+        """The measurement so far, with what was measured before. Call it before the loader is left."""
         waits = self.parts.waits()
         unseen = [each for each in (self._timeline, waits) if isinstance(each, Missing)]
-        return Measurement(
+        found = Measurement(
             config=self.config,
             compute=self.parts.compute.info(),
             started_utc=self._started_utc,
@@ -152,6 +155,7 @@ class Session:
             notes=tuple(dict.fromkeys(self._notes)),
             wall_s=self._spent_s(),
         )
+        return joined(self.earlier, found) if self.earlier else found
 
     def _plan(self) -> list[tuple[Mode, Activity]]:
         """The segments of the next round; none when no possible segment would change the verdict."""
@@ -170,26 +174,26 @@ class Session:
     def _spent_s(self) -> float:
         return (self.parts.clock.now_ns() - self._started_ns) / 1e9
 
-    def _time_for(self, plan: Sequence[tuple[Mode, Activity]]) -> bool:
-        """True when these segments fit into the budget, at their durations so far; the first round always fits.
-
-        One that was not measured yet counts as a segment of the usual length: cold ones may take many times as long.
-        """
-        if self.budget_s is None or not self._segments:
-            return True
-        usual_s = [OVERHEAD * self._pace.max_s]
-        plan_s = sum(mean(self._took_s.get(each, usual_s)) for each in plan)
+    def _affordable(self, plan: list[tuple[Mode, Activity]]) -> list[tuple[Mode, Activity]]:
+        """As much of the next round as the budget has time for, at durations so far; the very first always fits."""
+        if self.budget_s is None or not plan or not (self._segments or self.earlier):
+            return plan
         window_s = seconds_wanted(self.parts.compute, self.config, self._segments, self._to_flush)
-        if self._spent_s() + plan_s + window_s <= self.budget_s:
-            return True
-        self._notes.append("the budget left no time for another round")
-        return False
+        fitting = self._durations.fitting(plan, self.budget_s - self._spent_s() - window_s)
+        if len(fitting) < len(plan):
+            self._notes.append(CUT_SHORT if fitting else NO_TIME)
+        return fitting
 
     def _begin(self) -> None:
         clock = self.parts.clock
         self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
         self._started_ns = clock.now_ns()
-        self._pace = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=self.budget_s)
+        # Further rounds are no slower than those before, which took no more than this.
+        limits = (self.budget_s, self.earlier.wall_s if self.earlier else None)
+        budget_s = min((each for each in limits if each is not None), default=None)
+        self._pace = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
+        usual_s = OVERHEAD * self._pace.max_s
+        self._durations = Durations.of(self.earlier) if self.earlier else Durations(usual_s=usual_s)
         parts = self.parts.loader, self.parts.cache
         self._ready = Readiness(self.config, self.files, self.access, *parts, self._drop, self.pool, self._notes)
         self.on_stage("first batch", 0, 0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from loaderprobe.errors import DamagedRun
+from loaderprobe.measure.further import Durations
 from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.plan import expected_seconds, usual_seconds
-from loaderprobe.protocols import Clock
+from loaderprobe.measure.plan import START_SECONDS, expected_seconds, usual_seconds
+from loaderprobe.protocols import Clock, NextRound
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory
@@ -32,7 +33,7 @@ class Progress:
     config: RunConfig
     stage: str
     share: float
-    """Completed share of the sweep, 0 to 1."""
+    """Completed share of the sweep, 0 to 1; of its time, once some configurations get further rounds."""
     left_s: float
     """Estimated seconds left, from the configurations so far."""
 
@@ -46,64 +47,168 @@ def pending(run: RunDirectory) -> list[RunConfig]:
     return [config for config in run.record.spec.configs if not run.has_measurement(config.key)]
 
 
-def sweep(run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run) -> None:
+def sweep(
+    run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, next_round: NextRound,
+    is_open: Callable[[Measurement], bool],
+) -> None:  # fmt: skip
     """Measure the pending configurations of `run`, and store each result at once.
 
     The budget is divided evenly over the remaining configurations, so after a slow one the later ones get
     shorter segments. Configurations that have not begun when it is spent stay pending. Without a budget the
-    usual times of all are divided so, and none is left out; nothing is divided where all is to be measured. On
-    KeyboardInterrupt all results are kept.
+    usual times of all are divided so, and none is left out; nothing is divided where all is to be measured. Time that
+    is left then goes to the configurations of which `next_round` still asks something, those first whose verdict
+    `is_open`. On KeyboardInterrupt all results are kept.
     """
-    todo = pending(run)
-    spec = run.record.spec
-    start_ns = clock.now_ns()
-    for index, config in enumerate(todo):
-        spent_s = (clock.now_ns() - start_ns) / 1e9
-        budget_s = _dealt_s(spec, todo, index, spent_s)
-        if budget_s is not None and budget_s <= 0:
-            return
-        usual_s = spent_s / index if index else budget_s or expected_seconds(spec, config)
+    going = _Sweep(
+        run=run,
+        todo=pending(run),
+        clock=clock,
+        begin_ns=clock.now_ns(),
+        on_progress=on_progress,
+        run_one=run_one,
+        next_round=next_round,
+        is_open=is_open,
+    )
+    if going.measure_each():
+        going.spend_the_rest()
 
-        def report(event: Event, index: int = index, config: RunConfig = config, usual_s: float = usual_s) -> None:
-            within = event.done / event.total if event.total else 0.0
-            on_progress(
-                Progress(
-                    number=index + 1,
-                    total=len(todo),
-                    config=config,
-                    stage=event.stage,
-                    share=(index + within) / len(todo),
-                    left_s=(len(todo) - index - within) * usual_s,
-                )
-            )
 
-        report(Event(stage="start"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Further:
+    """A configuration that the budget ended too early, and the seconds that the least of one more round takes."""
+
+    number: int
+    measured: Measurement
+    needed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sweep:
+    run: RunDirectory
+    todo: list[RunConfig]
+    clock: Clock
+    begin_ns: int
+    on_progress: OnProgress
+    run_one: Run
+    next_round: NextRound
+    is_open: Callable[[Measurement], bool]
+
+    @property
+    def spec(self) -> SweepSpec:
+        """What was asked."""
+        return self.run.record.spec
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since it began."""
+        return (self.clock.now_ns() - self.begin_ns) / 1e9
+
+    @property
+    def whole_s(self) -> float | None:
+        """Seconds for all configurations together; None where each may take all it needs."""
+        if self.spec.budget_s is not None:
+            return DEALT * self.spec.budget_s
+        return None if self.spec.thorough else sum(usual_seconds(config) for config in self.todo)
+
+    def measure_each(self) -> bool:
+        """Measure every configuration once; False when the budget was spent before."""
+        for index, config in enumerate(self.todo):
+            spent_s, budget_s = self.spent_s, self._dealt_s(index)
+            if budget_s is not None and budget_s <= 0:
+                return False
+            usual_s = spent_s / index if index else budget_s or expected_seconds(self.spec, config)
+
+            def report(event: Event, index: int = index, usual_s: float = usual_s) -> None:
+                done = index + (event.done / event.total if event.total else 0.0)
+                self._report(index, event, done / len(self.todo), (len(self.todo) - done) * usual_s)
+
+            report(Event(stage="start"))
+            self.run.save(self._measured(config, budget_s, report))
+        return True
+
+    def spend_the_rest(self) -> None:
+        """Add rounds to what the budget ended too early, open verdicts first, while one more fits into it."""
+        whole_s = self.whole_s
+        if whole_s is not None:
+            for is_open in (True, False):
+                while self._round_of_further(is_open, whole_s):
+                    pass
+
+    def _round_of_further(self, is_open: bool, whole_s: float) -> bool:
+        """Continue each of these once, the cheapest first; True when that was something."""
+        gained = False
+        cut_short = sorted(self._cut_short(is_open), key=lambda each: each.needed_s)
+        for index, each in enumerate(cut_short):
+            left_s = whole_s - self.spent_s
+            if each.needed_s > left_s:
+                break
+            share_s = max(each.needed_s, left_s / (len(cut_short) - index))
+            gained |= self._continue(each, share_s, whole_s)
+        return gained
+
+    def _cut_short(self, is_open: bool) -> Iterator[_Further]:
+        for number, config in enumerate(self.todo):
+            measured = self.run.result(config.key)
+            if isinstance(measured, Measurement) and measured.segments and self.is_open(measured) == is_open:
+                plan = self.next_round(measured, thorough=self.spec.thorough)
+                needed_s = START_SECONDS + Durations.of(measured).of_least(plan)
+                if plan:
+                    yield _Further(number=number, measured=measured, needed_s=needed_s)
+
+    def _continue(self, further: _Further, budget_s: float, whole_s: float) -> bool:
+        """Add what `budget_s` seconds have time for; True when that was something. A failure changes nothing."""
+
+        def report(event: Event) -> None:
+            spent_s = min(self.spent_s, whole_s)
+            self._report(further.number, event, spent_s / whole_s, whole_s - spent_s)
+
+        earlier = further.measured
+        found = self._measured(earlier.config, budget_s, report, earlier)
+        if isinstance(found, RunFailure) or len(found.segments) <= len(earlier.segments):
+            return False
+        self.run.save(found)
+        return True
+
+    def _measured(
+        self, config: RunConfig, budget_s: float | None, report: Callable[[Event], None],
+        earlier: Measurement | None = None,
+    ) -> Measurement | RunFailure:  # fmt: skip
         try:
-            files = run.files(config.data)
+            files = self.run.files(config.data)
         except DamagedRun as error:
-            run.save(_without_files(config, error))
-            continue
+            return _without_files(config, error)
         order = Order(
             config=config,
             files=files,
             budget_s=budget_s,
-            begin_ns=clock.now_ns(),
-            thorough=spec.thorough,
+            begin_ns=self.clock.now_ns(),
+            thorough=self.spec.thorough,
+            earlier=earlier,
         )
-        left_s = None if spec.budget_s is None else spec.budget_s - spent_s + GRACE_S
-        limit_s = spec.time_limit_s if left_s is None else min(spec.time_limit_s, left_s)
-        run.save(run_one(order, clock=clock, time_limit_s=limit_s, on_event=report))
+        left_s = None if self.spec.budget_s is None else self.spec.budget_s - self.spent_s + GRACE_S
+        limit_s = self.spec.time_limit_s if left_s is None else min(self.spec.time_limit_s, left_s)
+        return self.run_one(order, clock=self.clock, time_limit_s=limit_s, on_event=report)
 
+    def _report(self, index: int, event: Event, share: float, left_s: float) -> None:
+        self.on_progress(
+            Progress(
+                number=index + 1,
+                total=len(self.todo),
+                config=self.todo[index],
+                stage=event.stage,
+                share=share,
+                left_s=left_s,
+            )
+        )
 
-def _dealt_s(spec: SweepSpec, todo: Sequence[RunConfig], index: int, spent_s: float) -> float | None:
-    """Seconds for the configuration of this index; None where it may take all it needs."""
-    left = len(todo) - index
-    if spec.budget_s is not None:
-        return (DEALT * spec.budget_s - spent_s) / left
-    if spec.thorough:
-        return None
-    usual_s = sum(usual_seconds(config) for config in todo)
-    return max(LEAST_SHARE * usual_s / len(todo), (usual_s - spent_s) / left)
+    def _dealt_s(self, index: int) -> float | None:
+        """Seconds for the configuration of this index; None where it may take all it needs."""
+        if self.whole_s is None:
+            return None
+        share_s = (self.whole_s - self.spent_s) / (len(self.todo) - index)
+        if self.spec.budget_s is not None:
+            return share_s
+        return max(LEAST_SHARE * self.whole_s / len(self.todo), share_s)
 
 
 def _without_files(config: RunConfig, error: DamagedRun) -> RunFailure:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.groups import Group, groups, measured
+from loaderprobe.render.groups import Group, groups, measured, then_of
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import best_ceiling, read_rate
 from loaderprobe.render.recommend import best_rows
-from loaderprobe.render.wording import counted, percent, rate
+from loaderprobe.render.wording import counted, main_speedups, percent, rate, times_as_fast
 from loaderprobe.units import format_rate, join_words, significant
 
 NOUNS = {
@@ -156,9 +156,24 @@ def _storage(report: Report) -> str:
         more = f", and may limit {len(limited) - len(sure)} more" if sure and len(sure) < len(limited) else ""
         return f"{said}{more}{_reserve(report, limited)}."
     gains = [row.verdict.speedups.storage.value for row in cold if row.verdict and row.verdict.speedups.storage]
-    most = f": if it cost nothing, training would be at most {significant(max(gains))} times as fast" if gains else ""
-    first = "the first limit" if gains and max(gains) > _LITTLE else "the limit"
-    return f"Storage is not {first}{most}{_reserve(report, cold)}."
+    most = f": if it cost nothing, training would be {times_as_fast(max(gains), 'at most ')}" if gains else ""
+    following = _following(report, cold)
+    first = "the first limit" if following or (gains and max(gains) > _LITTLE) else "the limit"
+    return f"Storage is not {first}{most}{_reserve(report, cold)}.{following}"
+
+
+def _following(report: Report, rows: Sequence[ConfigurationRow]) -> str:
+    """` If JPEG decoding cost nothing, storage would limit 1024x768 next.`, as the table of the best has it."""
+    best = {row.key for group in groups(report) for row in best_rows(report, group)}
+    found: dict[str, list[str]] = {}
+    for row in (row for row in rows if row.key in best):
+        if "storage" in [then_of(report, row).get(name) for name, _ in main_speedups(row)]:
+            noun = join_words([NOUNS.get(name, name) for name in families(row)], "or")
+            found.setdefault(noun, []).append(row.config.resolution)
+    return "".join(
+        f" If {noun} cost nothing, storage would limit {joint_name(list(dict.fromkeys(names)), '', rows)} next."
+        for noun, names in found.items()
+    )
 
 
 def _reserve(report: Report, rows: Sequence[ConfigurationRow]) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Advice
-from loaderprobe.render.answer import answers
+from loaderprobe.records.verdict import Advice, ReasonCode
+from loaderprobe.render.answer import answers, firm
 from loaderprobe.render.groups import Group, groups, measured, then_of
 from loaderprobe.render.limit_map import LimitMap, limit_map
 from loaderprobe.render.limits import LETTERS, gain_words, used_words
@@ -28,6 +29,11 @@ BEST_NOTE = (
     "training, of the most that the storage alone gave. if free: speed-up of training if that cost nothing."
 )
 ESTIMATED_NOTE = " est.: estimated, not measured."
+WANT_OF_TIME: tuple[ReasonCode, ...] = (
+    "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
+)  # fmt: skip
+"""Reasons for which more rounds may be the remedy."""
+MORE_TIME = 2.0
 CPU_ADVICE = "No GPU trained here. An emulated accelerator shows what this input would feed"
 
 
@@ -146,17 +152,30 @@ def _best(report: Report, group: Group, row: ConfigurationRow) -> tuple[str, ...
 def _changes(report: Report) -> tuple[Change, ...]:
     """The cores that are missing, and the change that gains most; on a CPU alone, what would show more."""
     found = [group for group in groups(report) if not group.cpu]
+    longer = _longer(report, found)
     if not found:
         rows = measured(report.summary.configurations)
-        return (Change(text=CPU_ADVICE, command="--compute emulated:mlperf-h100"),) if rows else ()
-    made: list[Change] = []
+        return (*longer, Change(text=CPU_ADVICE, command="--compute emulated:mlperf-h100")) if rows else ()
+    made: list[Change] = longer
     for group in found:
         made += [*_cores(report, group)]
-        gains = [each for each in advised(report, group) if worth_making(each[1][0])]
+        # What rests on an inconclusive row may be said later, but is not what to do next.
+        sure = [row for row in best_rows(report, group) if row.bound and row.bound.cause != "inconclusive"]
+        gains = [each for each in advised(report, group, sure) if worth_making(each[1][0])]
         if gains:
             labels, advice = max(gains, key=lambda each: max(one.speedup for one in each[1]))
             made.append(change_of(labels, advice))
     return tuple(dict.fromkeys(made))
+
+
+def _longer(report: Report, accelerators: Sequence[Group]) -> list[Change]:
+    """To measure longer, where no verdict is conclusive for want of time; of accelerators, if there are any."""
+    rows = measured([row for group in accelerators or groups(report) for row in group.rows])
+    short = [row for row in rows if row.bound and row.bound.reason.code in WANT_OF_TIME]
+    if not short or any(firm(row) for row in rows):
+        return []
+    budget_s = 60 * ceil(MORE_TIME * report.summary.run.wall_s / 60)
+    return [Change(text="measure longer: no configuration is conclusive yet", command=f"--budget {budget_s}")]
 
 
 def _cores(report: Report, group: Group) -> list[Change]:

@@ -29,6 +29,8 @@ HOW_TO_READ = (
 EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
 CPU_NOTE = "Training ran on a CPU: nothing follows for a GPU."
 
+_MOST_SKIPPED = 3
+"""Of the skipped files of a data set, so many are named beside the answer."""
 _SIDES = (
     ("input", "{} input-bound"),
     ("compute", "{} compute-bound"),
@@ -142,6 +144,19 @@ def notes(report: Report) -> list[tuple[str, str]]:
         for note in detail.notes if detail else ():
             found.setdefault(note, []).append(row)
     return [(_where(some, rows, report), note) for note, some in found.items()]
+
+
+def skipped_files(report: Report) -> list[str]:
+    """`2 of 500 files of photos were skipped: a.jpg: damaged: truncated; notes.txt: not an image`, by data set."""
+    found = []
+    for data in report.summary.run.data:
+        named = data.skipped[:_MOST_SKIPPED]
+        more = data.skipped_count - len(named)
+        if data.skipped_count:
+            were = "was" if data.skipped_count == 1 else "were"
+            of = f"{data.skipped_count} of {counted(data.images_found + data.skipped_count, 'file')} of {data.label}"
+            found.append(f"{of} {were} skipped: {'; '.join([*named, *([f'{more} more'] if more else [])])}.")
+    return found
 
 
 def _damaged(report: Report) -> list[tuple[str, str]]:

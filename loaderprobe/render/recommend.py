@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice
@@ -48,9 +50,14 @@ def _better(report: Report, row: ConfigurationRow) -> tuple[bool, float]:
     return _at_knee(report, row), row.images_per_s.value if row.images_per_s else 0.0
 
 
-def advised(report: Report, group: Group) -> list[tuple[str, tuple[Advice, ...]]]:
-    """(labels, advice) for the best row of each data set, two at most; the same action is given once for all."""
-    best = best_rows(report, group)
+def advised(
+    report: Report, group: Group, rows: Sequence[ConfigurationRow] | None = None
+) -> list[tuple[str, tuple[Advice, ...]]]:
+    """(labels, advice) for the best row of each data set, two at most; the same action is given once for all.
+
+    `rows` are asked instead of these.
+    """
+    best = best_rows(report, group) if rows is None else rows
     found: dict[tuple[object, ...], list[tuple[ConfigurationRow, Advice]]] = {}
     for wanted in (True, False):
         for row in best:

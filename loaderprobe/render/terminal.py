@@ -21,7 +21,7 @@ from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.limit_map import LimitMap, MapCell
 from loaderprobe.render.needs import Needs
-from loaderprobe.render.overview import counts, missing, notes, sentences, without_figures
+from loaderprobe.render.overview import counts, missing, notes, sentences, skipped_files, without_figures
 from loaderprobe.render.page import Page
 from loaderprobe.render.recommend import advised
 from loaderprobe.render.wording import MISSING, counted, visible, worth_making
@@ -70,7 +70,7 @@ class TerminalReport:
         page.title(first.title)
         for sentence in first.answer:
             page.paragraph(sentence, style="bold")
-        page.paragraph(counts(report), style="dim")
+        page.paragraph(" ".join((counts(report), *skipped_files(report))), style="dim")
         run = report.summary.run
         if not run.complete:
             pending = counted(run.pending, "configuration")

@@ -16,6 +16,8 @@ from loaderprobe.units import join_words, significant
 MISSING = "\N{EN DASH}"
 """Stands for a figure that does not exist; every renderer lists the reasons."""
 
+NO_FASTER = 0.005
+"""A factor nearer to 1 is shown as 1.00, which says nothing."""
 RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait", "compute")
 
 
@@ -148,6 +150,11 @@ def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
 def factor(speedup: Speedup) -> str:
     """`2.81x`, with `est.` where it is estimated."""
     return f"{significant(speedup.value)}x{' est.' if speedup.how == 'estimated' else ''}"
+
+
+def times_as_fast(speedup: float, most: str = "") -> str:
+    """`2.81 times as fast`, with `most` before it; `no faster` where that rounds to 1."""
+    return "no faster" if abs(speedup - 1) < NO_FASTER else f"{most}{significant(speedup)} times as fast"
 
 
 def worth_making(advice: Advice) -> bool:

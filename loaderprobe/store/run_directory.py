@@ -54,16 +54,9 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, record: RunRecord, files: list[FileSet]) -> RunDirectory:
         """A new run. Raises Refused when `path` is not empty, MissingPart without permission."""
-        if path.exists() and not path.is_dir():
-            raise BadValue(f"{path} is a file", hint="name a directory for the run, with --out")
-        if (path / "run.json").exists():
-            raise Refused(
-                f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
-            )
+        cls.check_new(path)
         try:
             for part in PARTS:
-                if path.is_dir() and _foreign(path):
-                    raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
                 (path / part).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise write_error(error, path) from error
@@ -72,6 +65,21 @@ class RunDirectory:
             write_atomically(run._files_path(file_set.fingerprint), encode("files", file_set))
         write_atomically(path / "run.json", encode("run", record))
         return run
+
+    @staticmethod
+    def check_new(path: Path) -> None:
+        """Raise what `create` would for what is at `path`: BadValue for a file, Refused when it is not empty."""
+        if path.exists() and not path.is_dir():
+            raise BadValue(f"{path} is a file", hint="name a directory for the run, with --out")
+        if (path / "run.json").exists():
+            raise Refused(
+                f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
+            )
+        try:
+            if path.is_dir() and _foreign(path):
+                raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
+        except OSError as error:
+            raise write_error(error, path) from error
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.api.load import Run, load
-from loaderprobe.api.page import IMAGENET_IMAGES, default_plan, report_page, save_report
-from loaderprobe.api.plan import Plan
+from loaderprobe.api.page import default_plan, report_page, save_report
+from loaderprobe.api.plan import Plan, plan
+from loaderprobe.api.plan_source import IMAGENET_IMAGES
 from loaderprobe.records.plan_reason import PlanReason
 from tests.stored import full_run
 
@@ -42,11 +43,28 @@ def test_the_run_s_own_accelerators_are_planned_for(run: Run) -> None:
 
 
 def test_a_generated_set_is_planned_as_imagenet(generated: Run) -> None:
-    """It has as many images as the sweep needed."""
+    """It has as many images as the sweep needed: `plan` says what stands in, and so does the report."""
     found = default_plan(generated)
     assert isinstance(found, Plan)
-    assert {entry.name: entry.quantity.value for entry in found.ledger}["images"] == IMAGENET_IMAGES
+    for each in (found, plan(generated)):
+        (images,) = [entry.quantity for entry in each.ledger if entry.name == "images"]
+        assert (images.value, images.label) == (IMAGENET_IMAGES, "assumed")
+        assert "ImageNet" in images.source and "generated" in images.source
     assert "as in ImageNet" in report_page(generated)
+
+
+def test_what_is_given_says_by_which_option(generated: Run) -> None:
+    """Other images than ImageNet's, of another size: the ledger names the options."""
+    found = plan(generated, images="5M", mean_size="200kB")
+    ledger = {entry.name: (entry.quantity.label, entry.quantity.source) for entry in found.ledger}
+    assert ledger["images"] == ("given", "--images")
+    assert ("given", "--mean-size") in ledger.values()
+
+
+def test_files_that_were_found_are_planned_as_many_as_they_are(run: Run) -> None:
+    """Nothing stands in for them."""
+    (images,) = [entry.quantity for entry in plan(run).ledger if entry.name == "images"]
+    assert (images.label, images.source) == ("measured", "files found")
 
 
 def test_a_cpu_is_not_planned_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ def test_batches_of_any_form(judge: Judge, paths: list[str], form: str, workers:
     assert (found.batch_size, found.workers, found.sample) == (4, workers, "images")
     assert found.rounds == 2
     assert _files_seen(found)
+    assert found.measurement.config.resolution == Path(paths[0]).parent.name, "the data are called as their folder"
     assert type(taken[0]) is {"tuple": list, "dict": dict, "nested": dict, "namedtuple": samples.Sample}.get(
         form, torch.Tensor
     )

@@ -27,6 +27,14 @@ for command in sys.argv[1:]:
         sys.exit(f"{command}: {code} {heavy}")
 """
 
+WITHOUT_TORCH = """
+import json, sys
+sys.modules["torch"] = None
+from tests.cli.invoke import invoke
+done = [invoke(*arguments) for arguments in json.loads(sys.argv[1])]
+print(json.dumps([[each.exit_code, each.stderr] for each in done]))
+"""
+
 
 def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
     """`--help` of the program and of every command loads neither torch nor pandas nor altair."""
@@ -39,7 +47,10 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("sweep", "--workers", "two"), 2, "not a whole number"),
+        (("sweep", "--workers", "two"), 2, "--workers: 'two' is not a whole number"),
+        (("sweep", "--workers", "1,x"), 2, "--workers takes numbers with commas"),
+        (("sweep", "--workers", ""), 2, "--workers: the list is empty"),
+        (("bandwidth", "/dev", "--readers", "1,x"), 2, "--readers takes numbers with commas"),
         (("sweep", "--workers", "1", "--compute", "emulated:h100"), 2, "mlperf-h100"),
         (("sweep", "--workers", "1", "--compute", "tpu"), 2, "there is no compute named 'tpu'"),
         (("sweep", "--compute", "nowhere.at:All"), 3, "cannot be loaded"),
@@ -72,6 +83,31 @@ def test_bad_input_is_refused_with_a_message_and_its_code(arguments: tuple[str, 
     assert (done.exit_code, done.stdout) == (code, "")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
+    """Names, values and paths: each is refused by a program that cannot import torch, and only the mistake is said."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    images = ["sweep", str(tmp_path / "other")]
+    mistakes = {
+        "no folder of images": ["sweep", "/nowhere/at/all"],
+        "no run": [*images, "--out", str(tmp_path / "other")],
+        "no file": ["layers", "/nowhere/at/all"],
+        "no loader": [*images, "--loader", "dali"],
+        "no compute": [*images, "--compute", "tpu"],
+        "no accelerator": [*images, "--compute", "emulated:h100"],
+        "no model": [*images, "--model", "resnet51"],
+        "no layers": ["layers", "--model", "resnet51"],
+        "no such option": [*images, "--compute", "emulated:100", "--precision", "fp16"],
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, json.dumps(list(mistakes.values()))],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    codes = {what: code for what, (code, _) in zip(mistakes, json.loads(done.stdout), strict=True)}
+    assert codes == dict.fromkeys(mistakes, 2) | {"no run": 5}
+    assert not any("training on the CPU" in said for _, said in json.loads(done.stdout))
 
 
 def test_a_gpu_that_is_not_there_is_missed_before_any_data_are_made(tmp_path: Path) -> None:

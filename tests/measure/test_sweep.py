@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.sweep import Progress, pending, sweep
+from loaderprobe.measure.sweep import Progress, pending
+from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
@@ -16,6 +17,11 @@ from loaderprobe.testing import FakeClock, Service, example_config, example_envi
 from tests.measure.conftest import Measure
 
 FILES = example_files(2048)
+
+
+def sweep(run: RunDirectory, **options: Any) -> None:
+    """A sweep in which one order is enough for each configuration."""
+    sweep_by(run, next_round=lambda measured, *, thorough: (), is_open=lambda measured: True, **options)
 
 
 @pytest.fixture

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.panels import per_image, read_panels
+from loaderprobe.records.verdict import Interval
+from loaderprobe.render.first_page import BEST_HEAD, first_page
+from loaderprobe.render.panels import per_image, rate_panels, read_panels
 from loaderprobe.render.reads import read_words
 from loaderprobe.render.wording import megabytes_per_s
+from tests.examples.reports import example_report, example_row
 from tests.stored import full_run
 
 
@@ -58,6 +63,29 @@ def test_a_factor_is_the_rate_after_over_the_rate_before(rows: list[Configuratio
     assert advice
     for each in advice:
         assert each.speedup == pytest.approx(each.after.value / each.before.value)
+
+
+def test_a_chart_and_the_table_of_the_best_have_one_compute_alone() -> None:
+    """On a CPU each configuration measures its own: the title has that of the row that it names."""
+    verdict = example_row().verdict
+    assert verdict
+    report = example_report(
+        [
+            example_row(
+                compute="cpu", emulated=False, workers=workers, accelerator_utilization=speed / alone,
+                images_per_s=Interval(value=speed, low=speed - 0.1, high=speed + 0.1),
+                rates_images_per_s=replace(verdict.rates_images_per_s, compute=alone),
+            )
+            for workers, alone, speed in ((0, 6.24, 5.1), (2, 6.03, 5.9))
+        ]
+    )  # fmt: skip
+    (panel,) = rate_panels(report)
+    (figure,) = panel.figures
+    assert figure.title.endswith("5.90 of 6.03 images/s, 2 workers")
+    (line,) = first_page(report).devices[0].best
+    assert line[BEST_HEAD.index("of alone")].endswith("of 6.03")
+    assert figure.lines[-1][2] == line[BEST_HEAD.index("of alone")]
+    assert "6.03 (measured)" in figure.svg
 
 
 def test_the_table_and_the_chart_read_the_same(report: Report, rows: list[ConfigurationRow]) -> None:

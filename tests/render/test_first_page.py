@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Bound, Cause, Interval, Reason, Side, Speedup
+from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
 from loaderprobe.render.answer import answers
 from loaderprobe.render.first_page import CPU_ADVICE, first_page
 from loaderprobe.render.groups import groups
@@ -25,6 +25,38 @@ def bound(side: Side, cause: Cause, candidates: tuple[str, ...] = ()) -> Bound:
 
 def limited(cause: Cause, **changes: object) -> ConfigurationRow:
     return example_row(bound=bound("input", cause), **changes)
+
+
+def test_a_next_limit_of_storage_is_explained() -> None:
+    """Beside `then limited by storage` stands that it is not the first limit, but the next of that data set."""
+    speedups = replace(
+        example_row().verdict.speedups,  # type: ignore[union-attr]  # it was measured
+        storage=Speedup(value=1.04, low=1.0, high=1.1, how="measured"),
+    )
+    rows = [limited("cpu", speedups=speedups, resolution=name) for name in ("500x375", "1024x768")]
+    report = example_report(rows)
+    then: tuple[Bottleneck, ...] = ("compute", "storage")
+    details = tuple(replace(d, then={"preprocessing": t}) for d, t in zip(report.details, then, strict=True))
+    storage = answers(replace(report, details=details))[-1]
+    assert storage.startswith("Storage is not the first limit: ")
+    assert storage.endswith(". If JPEG decoding cost nothing, storage would limit 1024x768 next.")
+
+
+def test_an_inconclusive_run_is_measured_longer_first() -> None:
+    """Where time was short; advice that rests on its estimates does not lead."""
+    open_still = replace(
+        bound("inconclusive", "inconclusive"), reason=Reason(code="estimate_not_measured", facts={})
+    )  # fmt: skip
+    changes = first_page(example_report([example_row(bound=open_still)])).changes
+    assert [each.words for each in changes] == [
+        "measure longer: no configuration is conclusive yet; try it: --budget 360"
+    ]
+    misfit = replace(open_still, reason=Reason(code="outside_noise_band", facts={}))
+    assert first_page(example_report([example_row(bound=misfit)])).changes == ()
+    on_cpu = example_row(bound=open_still, compute="cpu", emulated=False)
+    assert [each.text[:8] for each in first_page(example_report([on_cpu])).changes] == ["measure ", CPU_ADVICE[:8]]
+    sure = [limited("storage"), example_row(bound=open_still, workers=8)]
+    assert not any("longer" in each.text for each in first_page(example_report(sure)).changes)
 
 
 def test_the_title_is_what_was_examined() -> None:
@@ -64,6 +96,15 @@ def test_storage_that_hardly_matters_is_cleared_in_as_many_words() -> None:
         "Storage is not the limit: if it cost nothing, training would be at most 1.04 times as fast; alone it gave "
         "31.2 MB/s, 10 times the 3.12 MB/s that training read."
     )
+
+
+@pytest.mark.parametrize(("gain", "words"), [(1.002, "no faster; alone"), (1.006, "at most 1.01 times as fast; alone")])
+def test_a_gain_that_rounds_to_one_is_none(gain: float, words: str) -> None:
+    """1.00 times as fast says nothing."""
+    speedups = example_row().verdict.speedups  # type: ignore[union-attr]  # it was measured
+    little = replace(speedups, storage=Speedup(value=gain, low=1.0, high=1.1, how="measured"))
+    row = limited("cpu", speedups=little, disk_read_bytes_per_s=3.12e6)
+    assert f"if it cost nothing, training would be {words}" in answers(example_report([row]))[-1]
 
 
 def test_several_causes_are_listed_with_their_workers() -> None:

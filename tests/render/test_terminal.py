@@ -57,6 +57,21 @@ def test_inconclusive_configurations_are_explained() -> None:
         assert sentence([row.bound] if row.bound else [], beside_table=True) in text
 
 
+def test_skipped_files_are_named() -> None:
+    """How many of how many, the first of them with their reasons, and how many more."""
+    report = example_report()
+    (data, *rest) = report.summary.run.data
+    names = tuple(f"{name}.jpg: damaged: cut short" for name in "abcd")
+    odd = replace(data, label="photos", images_found=495, skipped_count=5, skipped=names)
+    run = replace(report.summary.run, data=(odd, *rest))
+    text = flat(TerminalReport().render(replace(report, summary=replace(report.summary, run=run))))
+    assert "5 of 500 files of photos were skipped: a.jpg: damaged: cut short; b.jpg: damaged: cut short;" in text
+    assert "c.jpg: damaged: cut short; 2 more." in text and "d.jpg" not in text
+    whole = replace(report.summary.run, data=(replace(data, skipped_count=0, skipped=()),))
+    none = flat(TerminalReport().render(replace(report, summary=replace(report.summary, run=whole))))
+    assert "were skipped" not in none
+
+
 def test_missing_figure_is_a_dash_with_its_reason() -> None:
     """A best row without disk figures shows a dash there, never 0, and the reason stands once below."""
     gone = dict.fromkeys(("disk_read_bytes_per_s", "disk_ceiling_fraction"))

@@ -77,11 +77,11 @@ class Workload:
         """The same on another data set, as options give it."""
         found = self
         if images is not None:
-            found = replace(found, images=known(images, "images", "given", "option"))
+            found = replace(found, images=known(images, "images", "given", "--images"))
         if file_bytes is not None:
             found = replace(
                 found,
-                file_bytes=known(file_bytes, "B", "given", "option"),
+                file_bytes=known(file_bytes, "B", "given", "--mean-size"),
                 requests_per_file=requests([file_bytes], exact=False),
                 same_files=False,
             )

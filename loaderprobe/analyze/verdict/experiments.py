@@ -47,6 +47,8 @@ class Experiments:
     """Compute alone over training, both measured: the speed-up of a free input."""
     free_compute_speedup: float | None = None
     """The loader alone over training, both measured: the speed-up of free compute."""
+    input_at_most: dict[int, float] = field(default_factory=dict)
+    """By round, the most that training can gain from any input, as seen in training itself; empty where unknown."""
     training_cores: float | None = None
     """Cores that training keeps busy, workers and training process together."""
     waiting: Waiting | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
+from loaderprobe.analyze.verdict.certain import compute_is_certain
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.analyze.verdict.rule import (
@@ -50,7 +51,7 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     found = run_experiments(measurement)
     again = _doubt_of_the_whole(found) >= 1 or _doubted_twice(found)
     modes = _in_training(measurement, found) if again or found.in_training else ()
-    if not thorough and _settled(found):
+    if not thorough and (_settled(found) or compute_is_certain(found)):
         return ()
     if modes and (found.in_training or trained >= min(DOUBTED_ROUNDS, rounds)):
         return _rounds_of_training(measurement, found, modes)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.verdict import estimate
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, Parts, Without, possible_modes
+from loaderprobe.analyze.verdict.certain import input_at_most
 from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.prediction import Loop
@@ -69,6 +70,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         in_training=bool(trained),
         measured_input_speedup=seen.most if math.isfinite(seen.most) else None,
         free_compute_speedup=seen.free_compute_speedup,
+        input_at_most=input_at_most(measurement, base),
         training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
         waiting=waiting,
         ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},

@@ -9,6 +9,7 @@ SET/  spec.json       all that its files depend on; written before the first of 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -88,8 +89,19 @@ def read_spec(directory: Path) -> SetSpec | None:
 
 def is_generated(directory: Path) -> bool:
     """True for a complete generated set; another program's `manifest.json` does not count."""
-    path = directory / MANIFEST
-    return path.is_file() and f'"loaderprobe/{KIND}"'.encode() in path.read_bytes()[:200]
+    return _is_ours(directory / MANIFEST, KIND)
+
+
+def sets_in(directory: Path) -> tuple[Path, ...]:
+    """The generated sets, complete or not: `directory` itself, else those directly in it, by name."""
+    if _is_ours(directory / SPEC, f"{KIND}-spec"):
+        return (directory,)
+    return tuple(path for path in sorted(directory.glob("*")) if _is_ours(path / SPEC, f"{KIND}-spec"))
+
+
+def _is_ours(path: Path, kind: str) -> bool:
+    """False too for a file in a directory that may not be entered."""
+    return os.path.isfile(path) and f'"loaderprobe/{kind}"'.encode() in path.read_bytes()[:200]  # noqa: PTH113  # Path.is_file raises there
 
 
 def read_manifest(directory: Path) -> Manifest | None:

@@ -64,7 +64,7 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
         )
     classes = {name: number for number, name in enumerate(sorted({_class_of(path) for path in found}))}
     return FileSet(
-        label="as-found",
+        label=_name(root),
         root=str(base),
         generated=False,
         paths=tuple(path for path, _ in chosen),
@@ -74,6 +74,12 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
         skipped_count=skips.count,
         skipped=tuple(skips.named),
     )
+
+
+def _name(root: Path) -> str:
+    """Of the folder, as text that can be stored."""
+    path = Path(os.path.abspath(root))  # noqa: PTH100  # Path.absolute leaves `..`, Path.resolve follows links
+    return (path.name or str(path)).encode(errors="replace").decode()
 
 
 def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
@@ -120,14 +126,19 @@ def _image_root(root: Path) -> Path:
         raise MissingPart(f"no permission to read {root}", hint="run as a user with read permission") from error
 
 
+def check_folder(path: Path) -> None:
+    """Raise BadValue when `path` is not a directory, MissingPart without read permission."""
+    try:
+        os.scandir(path).close()
+    except PermissionError as error:
+        raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission") from error
+    except OSError as error:
+        raise BadValue(f"{path} is not a folder of images: {error.strerror}", hint="give a directory") from error
+
+
 def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
     """Paths, relative to `base`, of the regular files with an image's name. Links to directories are followed once."""
-    try:
-        os.scandir(base).close()
-    except PermissionError as error:
-        raise MissingPart(f"no permission to read {base}", hint="run as a user with read permission") from error
-    except OSError as error:
-        raise BadValue(f"{base} is not a folder of images: {error.strerror}", hint="give a directory") from error
+    check_folder(base)
     seen: set[tuple[int, int]] = set()
 
     def unreadable(error: OSError) -> None:

@@ -48,7 +48,7 @@ def test_the_class_is_the_first_directory(tmp_path: Path) -> None:
         "cat/a.jpg": 2,
         "cat/deep/er/b.jpg": 2,
     }
-    assert (files.label, files.generated, files.images_found, files.skipped_count) == ("as-found", False, 4, 0)
+    assert (files.label, files.generated, files.images_found, files.skipped_count) == (tmp_path.name, False, 4, 0)
     assert [Path(files.root, path).stat().st_size for path in files.paths] == list(files.size_bytes)
 
 
@@ -58,6 +58,7 @@ def test_a_train_directory_is_the_root_of_the_classes(tmp_path: Path) -> None:
     save(tmp_path / "val/cat/b.jpg")
     files = scan(tmp_path)
     assert (files.paths, files.root) == (("cat/a.jpg",), str(tmp_path / "train"))
+    assert files.label == tmp_path.name, "the folder that was given"
 
 
 def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +66,7 @@ def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     save(tmp_path / "data/a.jpg")
     monkeypatch.chdir(tmp_path)
     assert scan(Path("data")).root == str(tmp_path / "data")
+    assert scan(Path("data/../data")).label == "data"
 
 
 def test_the_order_is_drawn_by_seed(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""Where compute is the limit for certain, although the rates of the parts do not predict training well enough.
+
+One round, or a step on the CPU that shares its cores, may miss the prediction by more than the noise band. Two things
+that were measured apart from each other may still leave nothing but compute: the loader alone is many times as fast as
+training, and training itself spends next to nothing outside its steps.
+"""
+
+from __future__ import annotations
+
+import math
+
+from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
+from loaderprobe.analyze.verdict.rule import MOST_PREDICTION_ERROR, WORTH, Judgement
+from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
+from loaderprobe.records.verdict import Evidence, Reason
+
+# Rounds differ by a factor of 2 at most on a busy machine: rates of single segments so far apart keep their order.
+CERTAIN_LEAD = 5.0
+# Compute alone may be this much faster than training: what else it may be gains at most a third, compute five times.
+MOST_UNEXPLAINED = 1 / (1 - MOST_PREDICTION_ERROR)
+
+
+def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
+    """By round, the most that training can gain from any input, as seen in training itself; empty without a step.
+
+    Gone is all time of the training thread outside its steps. And while workers compute or wait for a core, the step is
+    counted as standing still: so much it may at most be held up by them. Not known where their records are lost.
+    """
+    if measurement.compute.name == NO_STEP:
+        return {}
+    found = {}
+    for segment in segments_of(measurement, base, "training"):
+        seconds = segment_seconds(segment)
+        cost = worker_cost(measurement.worker_batches, [segment])
+        if cost is None or not seconds:
+            return {}
+        in_steps = sum(segment.end_ns) - sum(segment.copied_ns)
+        # The serial loader works in the training thread, outside the steps.
+        by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds
+        left = in_steps / 1e9 / seconds - (by_workers if measurement.config.loader.workers else 0.0)
+        found[segment.round] = 1 / left if left > 0 else math.inf
+    return found
+
+
+def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
+    """The evidence that leaves nothing but compute, in every round; empty where something else is left.
+
+    The files must have been what was asked for: warm ones say nothing of how a loader keeps up with cold ones.
+    """
+    lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
+    most = max(found.input_at_most.values(), default=math.inf)
+    alone = found.measured_input_speedup
+    if found.met_warm or "storage" in found.missing or found.in_training or alone is None:
+        return ()
+    if lead < CERTAIN_LEAD or most >= WORTH or alone > MOST_UNEXPLAINED:
+        return ()
+    return (
+        _evidence("loader alone over training, at least", lead, CERTAIN_LEAD),
+        _evidence("speed-up if all input were free, at most, from times within training", most, WORTH),
+        _evidence("compute alone over training", alone, MOST_UNEXPLAINED),
+    )
+
+
+def with_certainty(judgement: Judgement, found: Experiments) -> Judgement:
+    """Compute-bound where the rule names no cause and nothing but compute is left."""
+    evidence = compute_is_certain(found)
+    if judgement.cause not in ("inconclusive", "either") or not evidence or found.free_compute_speedup is None:
+        return judgement
+    facts: dict[str, float | str] = {"resource": "compute", "speedup": found.free_compute_speedup, "how": "measured"}
+    reason = Reason(code="largest_speedup", facts=facts)
+    return Judgement(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))
+
+
+def _evidence(metric: str, value: float, threshold: float) -> Evidence:
+    return Evidence(metric=metric, value=value, threshold=threshold, unit="x")

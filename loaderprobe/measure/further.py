@@ -1,0 +1,145 @@
+"""Further rounds: what their segments take, what of them a budget has time for, and how they join earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
+from typing import Any
+
+from loaderprobe.measure.pace import OVERHEAD, pace_for
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, Series, WorkerBatches
+from loaderprobe.records.waits import WaitSamples
+from loaderprobe.stats import mean
+
+NO_TIME = "the budget left no time for another round"
+CUT_SHORT = "the budget left no time for all of the last round"
+
+Part = tuple[Mode, Activity]
+COMPUTE_ALONE: Part = ("resident", "training")
+
+
+@dataclass(slots=True)
+class Durations:
+    """Wall seconds of segments so far, with their flush and eviction, by mode and activity."""
+
+    usual_s: float
+    """Of one that was not measured yet: cold ones may take many times as long as others."""
+    _took_s: dict[Part, list[float]] = field(init=False, default_factory=dict)
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> Durations:
+        """From a measurement; what it took beside its timed segments is divided evenly over them."""
+        loader, rounds = measurement.config.loader, measurement.config.rounds
+        pace = pace_for(workers=loader.workers, rounds=rounds, budget_s=measurement.wall_s)
+        timed_s = [_timed_s(each) for each in measurement.segments]
+        beside_s = max(0.0, measurement.wall_s - sum(timed_s)) / len(timed_s)
+        found = cls(usual_s=OVERHEAD * pace.max_s)
+        for each, seconds in zip(measurement.segments, timed_s, strict=True):
+            found.add((each.mode, each.activity), seconds + beside_s)
+        return found
+
+    def add(self, part: Part, seconds: float) -> None:
+        """Keep what one segment took."""
+        self._took_s.setdefault(part, []).append(seconds)
+
+    def of_round(self, plan: Sequence[Part]) -> float:
+        """Seconds that these segments are expected to take."""
+        return sum(mean(self._took_s.get(each, [self.usual_s])) for each in plan)
+
+    def of_least(self, plan: Sequence[Part]) -> float:
+        """The same of as little of a round as can still be compared."""
+        return min(map(self.of_round, self._smaller(plan)))
+
+    def fitting(self, plan: Sequence[Part], left_s: float) -> list[Part]:
+        """As much of a round as fits into `left_s` seconds and can still be compared; empty when nothing does.
+
+        Compute alone hardly changes from round to round, so it is left out first. Then training is, where the
+        round also has the loader without a resource, which is compared with the loader as it is.
+        """
+        for each in self._smaller(plan):
+            if self.of_round(each) <= left_s:
+                return each
+        return []
+
+    def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
+        rest = list(plan)
+        yield rest
+        if COMPUTE_ALONE in rest and COMPUTE_ALONE in self._took_s:
+            rest = [each for each in rest if each != COMPUTE_ALONE]
+            yield rest
+        trained = [each for each in rest if each[1] == "training"]
+        compared = sum(activity == "loader_only" for _, activity in rest) > 1
+        if compared and len(trained) == 1 and trained[0] in self._took_s:
+            yield [each for each in rest if each not in trained]
+
+
+def _timed_s(segment: Segment) -> float:
+    return (segment.closed_ns - segment.begin_ns[0]) / 1e9
+
+
+def joined(earlier: Measurement, later: Measurement) -> Measurement:
+    """One measurement of the rounds of both; those of the later one, and its batches, are numbered on.
+
+    Parts of a round are compared with each other only, so rounds of another process count like those before.
+    """
+    rounds = 1 + max(each.round for each in earlier.segments)
+    ends = (each.first_batch + each.steps for each in earlier.segments)
+    batches = max((*ends, *(number + 1 for number in earlier.worker_batches.batch)))
+    missing = {each.name: each for each in chain(earlier.missing, later.missing)}
+    has = {"gpu_timeline": earlier.timeline or later.timeline, "waits": earlier.waits or later.waits}
+    series = {each.name: each for each in earlier.series}
+    return replace(
+        earlier,
+        segments=(*earlier.segments, *(_numbered_on(each, rounds, batches) for each in later.segments)),
+        worker_batches=_both_batches(earlier.worker_batches, later.worker_batches, batches),
+        series=(
+            *(_both_series(series.pop(each.name, None), each) for each in later.series),
+            *series.values(),
+        ),
+        missing=tuple(each for name, each in missing.items() if not has.get(name)),
+        waits=_both_waits(earlier.waits, later.waits),
+        timeline=earlier.timeline or later.timeline,
+        notes=tuple(dict.fromkeys((*(n for n in earlier.notes if n not in (NO_TIME, CUT_SHORT)), *later.notes))),
+        wall_s=earlier.wall_s + later.wall_s,
+    )
+
+
+def _numbered_on(segment: Segment, rounds: int, batches: int) -> Segment:
+    first = segment.first_batch if segment.mode == "resident" else segment.first_batch + batches
+    return replace(segment, round=segment.round + rounds, first_batch=first)
+
+
+def _both_batches(earlier: WorkerBatches, later: WorkerBatches, batches: int) -> WorkerBatches:
+    columns: dict[str, Any] = {}
+    for name in (each.name for each in fields(WorkerBatches) if each.name not in ("batch", "lost")):
+        both = getattr(earlier, name), getattr(later, name)
+        # A column that one of them did not record is not recorded.
+        columns[name] = tuple(chain(*both)) if all(map(len, both)) else ()
+    return WorkerBatches(
+        batch=(*earlier.batch, *(number + batches for number in later.batch)),
+        lost=earlier.lost + later.lost,
+        **columns,
+    )
+
+
+def _both_series(earlier: Series | None, later: Series) -> Series:
+    if earlier is None:
+        return later
+    return replace(later, time_ns=(*earlier.time_ns, *later.time_ns), values=(*earlier.values, *later.values))
+
+
+def _both_waits(earlier: WaitSamples | None, later: WaitSamples | None) -> WaitSamples | None:
+    if earlier is None or later is None:
+        return earlier or later
+    offset = len(earlier.subjects)
+    return WaitSamples(
+        time_ns=(*earlier.time_ns, *later.time_ns),
+        worker=(*earlier.worker, *later.worker),
+        kind=(*earlier.kind, *later.kind),
+        subject=(*earlier.subject, *(each + offset if each >= 0 else each for each in later.subject)),
+        subjects=(*earlier.subjects, *later.subjects),
+        letters_only=later.letters_only or earlier.letters_only,
+        cpu_ns=earlier.cpu_ns + later.cpu_ns,
+        wall_ns=earlier.wall_ns + later.wall_ns,
+    )
