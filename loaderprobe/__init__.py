@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import Bandwidth, bandwidth
+    from loaderprobe.api.devices import Devices, devices
     from loaderprobe.api.diagnose import Diagnosis, diagnose
     from loaderprobe.api.doctor import Capabilities, doctor
     from loaderprobe.api.generate import DataSets, generate
@@ -19,6 +20,7 @@ __all__ = [
     "Bandwidth",
     "Capabilities",
     "DataSets",
+    "Devices",
     "Diagnosis",
     "Layers",
     "LoaderprobeError",
@@ -26,6 +28,7 @@ __all__ = [
     "Run",
     "__version__",
     "bandwidth",
+    "devices",
     "diagnose",
     "doctor",
     "generate",
@@ -39,12 +42,14 @@ _MODULES = {
     "Bandwidth": "api.bandwidth",
     "Capabilities": "api.doctor",
     "DataSets": "api.generate",
+    "Devices": "api.devices",
     "Diagnosis": "api.diagnose",
     "Layers": "api.layers",
     "LoaderprobeError": "errors",
     "Plan": "api.plan",
     "Run": "api.load",
     "bandwidth": "api.bandwidth",
+    "devices": "api.devices",
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",
     "generate": "api.generate",

@@ -7,10 +7,14 @@ from pathlib import Path
 
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run, load
+from loaderprobe.records.devices import DEVICES_SCHEMA
 from loaderprobe.records.layers import LAYERS_SCHEMA
 from loaderprobe.store.results import RESULT, read_result
 
-RESULTS = {LAYERS_SCHEMA: "layers:Layers"}
+RESULTS = {
+    DEVICES_SCHEMA: "devices:Devices",
+    LAYERS_SCHEMA: "layers:Layers",
+}
 """module:class of each kind of result, by its schema."""
 
 
