@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from loaderprobe.analyze.verdict.rates import interval
 from loaderprobe.records.devices import (
-    REMOVED,
+    EXPERIMENTS,
+    EXPERIMENTS_ALONE,
     DeviceCause,
     DeviceGain,
     DeviceSegment,
@@ -61,15 +62,16 @@ def why(gains: Sequence[DeviceGain]) -> tuple[DeviceCause, tuple[GainName, ...]]
 
     Gains of one round share its drift, so two are compared round by round.
     """
-    known = [each for each in gains if each.speedup.value >= LEAST_SPEEDUP and _above(each.by_round)]
+    causes: dict[DeviceGain, GainName] = {each: each.name for each in gains if each.name != "larger"}
+    known = [each for each in causes if each.speedup.value >= LEAST_SPEEDUP and _above(each.by_round)]
     if not known:
-        certain = bool(gains) and all(each.speedup.high < MOST_UNKNOWN for each in gains)
+        certain = bool(causes) and all(each.speedup.high < MOST_UNKNOWN for each in causes)
         return ("compute" if certain else "inconclusive"), ()
     first = max(known, key=lambda each: each.speedup.value)
     beside = [each for each in known if each is not first and not _larger(first, each)]
     if beside:
-        return "either", (first.name, *(each.name for each in beside))
-    return first.name, ()
+        return "either", (causes[first], *(causes[each] for each in beside))
+    return causes[first], ()
 
 
 def _larger(first: DeviceGain, other: DeviceGain) -> bool:
@@ -84,7 +86,7 @@ def _above(ratios: Sequence[float]) -> bool:
 
 def _placement(result: PlacementResult, epochs: dict[Placement, Interval]) -> PlacementVerdict:
     training = _rounds(result, "training")
-    gains = tuple(gain for name in REMOVED if (gain := _gain(result, name)) is not None)
+    gains = _gains(result)
     cause, candidates = why(gains)
     alone = epochs.get(Placement(device=result.placement.device))
     speedup = ratio(alone, epochs[result.placement]) if alone and result.placement.ranks > 1 else None
@@ -94,7 +96,7 @@ def _placement(result: PlacementResult, epochs: dict[Placement, Interval]) -> Pl
         epoch_s=epochs[result.placement],
         samples_per_s=interval([each.samples_per_s for each in training.values()]),
         speedup=speedup,
-        efficiency=speedup and speedup.value / _hardware(result.placement),
+        efficiency=speedup.value / _hardware(result.placement) if speedup else None,
         parts=_parts(result),
         gains=gains,
         cause=cause,
@@ -116,11 +118,15 @@ def _rounds(result: PlacementResult, name: SegmentName) -> ByRound:
     return {each.round: each for each in result.segments if each.name == name}
 
 
-def _gain(result: PlacementResult, name: GainName) -> DeviceGain | None:
-    """From rounds that have both; None for an experiment that was not made."""
-    training, removed = _rounds(result, "training"), _rounds(result, REMOVED[name])
-    ratios = [removed[key].samples_per_s / training[key].samples_per_s for key in sorted(training.keys() & removed)]
-    return DeviceGain(name=name, speedup=interval(ratios), by_round=tuple(ratios)) if ratios else None
+def _gains(result: PlacementResult) -> tuple[DeviceGain, ...]:
+    """Of the experiments that were made, from rounds that have both segments."""
+    found = []
+    for name, (one, other) in (EXPERIMENTS if result.placement.ranks > 1 else EXPERIMENTS_ALONE).items():
+        changed, usual = _rounds(result, one), _rounds(result, other)
+        ratios = [changed[key].samples_per_s / usual[key].samples_per_s for key in sorted(changed.keys() & usual)]
+        if ratios:
+            found.append(DeviceGain(name=name, speedup=interval(ratios), by_round=tuple(ratios)))
+    return tuple(found)
 
 
 def _parts(result: PlacementResult) -> StepParts:

@@ -28,6 +28,7 @@ from loaderprobe.records.devices import (
 from loaderprobe.records.ranks import RankOrder
 from loaderprobe.render.devices import devices_columns, devices_document
 from loaderprobe.render.devices_charts import devices_exhibits
+from loaderprobe.render.devices_words import shown_name
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import result_json
@@ -145,8 +146,8 @@ def _measured(
 
 
 def _placement(order: RankOrder, progress: Callable[[str, int, int], None]) -> PlacementResult:
-    text = f"{order.workload.model} on {order.placement.name}"
-    kinds = 4 if order.placement.ranks > 1 else 3
+    text = f"{order.workload.model} on {shown_name(order.placement)}"
+    kinds = 5 if order.placement.ranks > 1 else 3
 
     def on_segments(done: int, total: int) -> None:
         progress(text, done, total or kinds * order.rounds)

@@ -40,11 +40,11 @@ def main(order_path: Path, launcher: int, rank: int) -> int:
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
         traceback.print_exc()
         reason, hint = explain_error(error)
-        known = isinstance(error, LoaderprobeError)
-        code = error.exit_code if known else LoaderprobeError.exit_code
+        code = error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code
         found = RankError(
-            rank=rank, reason=reason, hint=hint, exit_code=code, at_ns=SystemClock().now_ns(), everywhere=known
-        )
+            rank=rank, reason=reason, hint=hint, exit_code=code, at_ns=SystemClock().now_ns(),
+            everywhere=isinstance(error, LoaderprobeError),
+        )  # fmt: skip
         write_atomically(order.error(rank), encode("rank-error", found))
         return code
     write_atomically(order.result(rank), encode("rank-record", record))

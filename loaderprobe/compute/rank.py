@@ -45,7 +45,7 @@ class Group:
         self.size, self.rank, self._device = order.placement.ranks, rank, device
         self.backend = BACKENDS[order.placement.device] if self.size > 1 else ""
         if self.size > 1:
-            store = dist.FileStore(str(order.store), self.size)
+            store: Any = dist.FileStore(str(order.store), self.size)  # type: ignore[attr-defined]  # not listed
             dist.init_process_group(
                 self.backend, store=store, rank=rank, world_size=self.size,
                 timeout=timedelta(seconds=order.timeout_s * PATIENCE),
@@ -119,7 +119,7 @@ class RankSession:
         """This rank's share of batches of that size, epoch after epoch."""
         ranks, rank = self._group.size, self._group.rank
         sampler: DistributedSampler[Any] | None = (
-            DistributedSampler(self._training.samples, ranks, rank, seed=self._order.seed) if ranks > 1 else None  # type: ignore[arg-type]  # it has a length
+            DistributedSampler(self._training.samples, ranks, rank, seed=self._order.seed) if ranks > 1 else None
         )
         loader = DataLoader(
             self._training.samples, batch_size=batch_size // ranks, sampler=sampler, shuffle=sampler is None,
@@ -141,7 +141,7 @@ class RankSession:
             names.append("no_exchange")
             self._segment("no_exchange", 0, 1)
         if self._group.least(self._fits()) > 0:
-            names.append("larger_batch")
+            names += ["larger_batch", "larger_no_exchange"] if self._group.size > 1 else ["larger_batch"]
             self._segment("larger_batch", 0, LARGER)
         return names
 
@@ -183,12 +183,12 @@ class RankSession:
     def _segment(self, name: SegmentName, number: int, steps: int) -> DeviceSegment:
         """Steps of one kind, begun by all ranks together; of larger batches fewer, with as many samples."""
         size = self._order.workload.batch_size
-        if name == "larger_batch":
+        if name.startswith("larger"):
             size, steps = size * LARGER, max(1, steps // LARGER)
         batches = self._kinds()[name]
         self._marks.mark()
         self._group.meet()
-        with self._no_exchange() if name == "no_exchange" else nullcontext():
+        with self._no_exchange() if name.endswith("no_exchange") else nullcontext():
             begin_ns = self._clock.now_ns()
             for _ in range(steps):
                 self._step(batches())
@@ -202,6 +202,7 @@ class RankSession:
             "no_exchange": lambda: next(self._usual),
             "resident": lambda: self._resident,
             "larger_batch": lambda: next(self._larger),
+            "larger_no_exchange": lambda: next(self._larger),
         }
 
     @contextmanager

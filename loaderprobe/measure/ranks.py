@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
+
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.rank_trouble import LOG_LINES, behind, failure_of, last_lines
 from loaderprobe.protocols import Clock
@@ -57,19 +59,26 @@ def run_placement(order: RankOrder, programs: Programs, *, clock: Clock, on_segm
         try:
             hung = _follow(launcher, order, clock, on_segments)
         finally:
-            end(launcher)
+            end(launcher, [each.pid for each in _marks(order) if each.pid])
         failure = hung or _failure(launcher, order, log_path)
         return _failed(order, failure) if failure else _joined(order)
 
 
-def end(launcher: subprocess.Popen[bytes]) -> None:
-    """Ask the launcher to end its ranks; if it does not, kill it, and with it the kernel kills them."""
+def end(launcher: subprocess.Popen[bytes], ranks: Sequence[int]) -> None:
+    """Ask the launcher to end its ranks; if it does not, kill it, and with it the kernel kills them. None is left."""
+    running = []
+    for pid in ranks:
+        with suppress(psutil.NoSuchProcess):
+            running.append(psutil.Process(pid))
     if launcher.poll() is None:
         launcher.terminate()
         with suppress(subprocess.TimeoutExpired):
             launcher.wait(TERM_S)
     launcher.kill()
     launcher.wait()
+    for rank in psutil.wait_procs(running, TERM_S)[1]:
+        with suppress(psutil.NoSuchProcess):
+            rank.kill()
 
 
 def _environment(order: RankOrder) -> dict[str, str]:

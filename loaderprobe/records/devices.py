@@ -21,13 +21,25 @@ ARTICLE = ("mlp", "lenet5", "lstm", "resnet152")
 
 DeviceName = Literal["cpu", "cuda"]
 DataKind = Literal["mnist", "images", "sine"]
-SegmentName = Literal["training", "no_exchange", "resident", "larger_batch"]
+SegmentName = Literal["training", "no_exchange", "resident", "larger_batch", "larger_no_exchange"]
 FailureKind = Literal["raised", "killed", "exited", "hung", "launcher"]
 GainName = Literal["gradients", "input", "batch"]
+ExperimentName = GainName | Literal["larger"]
 DeviceCause = Literal["gradients", "input", "batch", "either", "compute", "inconclusive"]
 
-REMOVED: dict[GainName, SegmentName] = {"gradients": "no_exchange", "input": "resident", "batch": "larger_batch"}
-"""The experiment behind each speed-up."""
+EXPERIMENTS: dict[ExperimentName, tuple[SegmentName, SegmentName]] = {
+    "gradients": ("no_exchange", "training"),
+    "input": ("resident", "training"),
+    "batch": ("larger_no_exchange", "no_exchange"),
+    "larger": ("larger_batch", "training"),
+}
+"""What each compares of several ranks: a segment with another. A larger batch exchanges gradients less often, too, so
+whether the batch is too small is asked without exchange."""
+EXPERIMENTS_ALONE: dict[ExperimentName, tuple[SegmentName, SegmentName]] = {
+    "input": ("resident", "training"),
+    "batch": ("larger_batch", "training"),
+}
+"""The same of one rank, which exchanges nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +159,7 @@ class DevicesReport:
 class DeviceGain:
     """How many times as fast training became in an experiment."""
 
-    name: GainName
+    name: ExperimentName
     speedup: Interval
     by_round: tuple[float, ...]
 
@@ -184,7 +196,7 @@ class PlacementVerdict:
     candidates: tuple[GainName, ...] = ()
     """Of `either`: the gains that do not differ."""
 
-    def gain(self, name: GainName) -> DeviceGain | None:
+    def gain(self, name: ExperimentName) -> DeviceGain | None:
         """None for an experiment that this placement has not."""
         return next((each for each in self.gains if each.name == name), None)
 

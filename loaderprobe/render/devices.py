@@ -7,7 +7,7 @@ from typing import Any
 
 from loaderprobe.records.devices import (
     DevicesReport,
-    GainName,
+    ExperimentName,
     PlacementResult,
     PlacementVerdict,
     WorkloadResult,
@@ -15,7 +15,7 @@ from loaderprobe.records.devices import (
 )
 from loaderprobe.render.devices_words import (
     DATA_WORDS,
-    EXPERIMENTS,
+    EXPERIMENT_WORDS,
     answer,
     cause_words,
     failure_words,
@@ -119,15 +119,15 @@ def _placements(verdict: WorkloadVerdict) -> Table:
 def _experiments(verdict: WorkloadVerdict) -> list[Part]:
     """Speed-ups, one column a placement."""
 
-    def cell(each: PlacementVerdict, name: GainName) -> str:
+    def cell(each: PlacementVerdict, name: ExperimentName) -> str:
         gain = each.gain(name)
         return gain_words(gain.speedup) if gain else MISSING
 
-    made = [name for name in EXPERIMENTS if any(each.gain(name) for each in verdict.placements)]
+    made = [name for name in EXPERIMENT_WORDS if any(each.gain(name) for each in verdict.placements)]
     if not made:
         return []
     names = [shown_name(each.placement) for each in verdict.placements]
-    lines = [(EXPERIMENTS[name], *(cell(each, name) for each in verdict.placements)) for name in made]
+    lines = [(EXPERIMENT_WORDS[name], *(cell(each, name) for each in verdict.placements)) for name in made]
     right = frozenset(range(1, len(names) + 1))
     return [Table(head=("times as fast with", *names), lines=tuple(lines), right=right)]
 
@@ -158,7 +158,7 @@ def _how(found: DevicesReport) -> list[Paragraph]:
     texts = [
         "The batch is that of all ranks together, so each trains its share of it. Seconds an epoch follow from the "
         "steps that were timed. Speed-up: against one process of the same device. Resident batch: the same batch in "
-        "every step, without loading."
+        "every step, without loading. 4x batch, no exchange: against the usual batch without exchange."
     ]
     shared = [each for each in results if each.placement.device == "cpu" and each.placement.ranks > 1]
     if shared:
@@ -193,7 +193,7 @@ def _row(result: WorkloadResult, each: PlacementResult, verdict: PlacementVerdic
         row |= {name: found and found.value, f"{name}_low": found and found.low, f"{name}_high": found and found.high}
     for name in ("exchange", "input", "compute"):
         row[f"{name}_ms"] = getattr(verdict.parts, name) if verdict else None
-    for gain in EXPERIMENTS:
+    for gain in EXPERIMENT_WORDS:
         made = verdict.gain(gain) if verdict else None
         row[f"speedup_{gain}"] = made and made.speedup.value
     return row

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from loaderprobe.records.devices import (
     LARGER,
     DeviceCause,
+    ExperimentName,
     GainName,
     Placement,
     PlacementFailure,
@@ -26,14 +27,15 @@ CAUSE_WORDS: dict[DeviceCause, str] = {
     "either": "either",
     "inconclusive": "inconclusive",
 }
-EXPERIMENTS: dict[GainName, str] = {
+EXPERIMENT_WORDS: dict[ExperimentName, str] = {
     "gradients": "no gradient exchange",
     "input": "resident batch",
-    "batch": f"{LARGER} times the batch",
+    "batch": f"{LARGER}x batch, no exchange",
+    "larger": f"{LARGER}x batch",
 }
 HELP: dict[GainName, str] = {
-    "gradients": "exchange gradients less often: with a larger batch, or with those of several batches added up before "
-    "each step (no_sync of DistributedDataParallel). Both change what is learned",
+    "gradients": "exchange gradients less often: add up those of several batches before each step (no_sync of "
+    "DistributedDataParallel), or use a larger batch where it is faster. Both change what is learned",
     "batch": f"use a larger batch, if the model still learns as well; {LARGER} times was tried",
     "input": "load batches in workers (num_workers of DataLoader), or keep the samples on the device",
 }
@@ -81,7 +83,8 @@ def _fastest(verdict: WorkloadVerdict, first: PlacementVerdict) -> str:
 def _slower(each: PlacementVerdict, first: PlacementVerdict) -> str:
     times = significant(first.epoch_s.value / each.epoch_s.value, 2)
     who, epoch = subject(each.placement), format_duration(each.epoch_s.value)
-    return f"{who[0].upper()}{who[1:]} {_verb(each, 'takes')} {epoch}, {times} times as fast."
+    shared = " share its cores and" if each.placement.device == "cpu" and each.placement.ranks > 1 else ""
+    return f"{who[0].upper()}{who[1:]}{shared} {_verb(each, 'takes')} {epoch}, {times} times as fast."
 
 
 def _verb(each: PlacementVerdict, of_one: str) -> str:
@@ -92,30 +95,34 @@ def _verb(each: PlacementVerdict, of_one: str) -> str:
 def why(each: PlacementVerdict) -> str:
     """Why a placement is not faster, with the figures of its experiments."""
     named = subject(each.placement)
-    if each.cause in ("gradients", "input"):
-        name: GainName = "gradients" if each.cause == "gradients" else "input"
-        part, what = (
-            (each.parts.exchange, "Exchanging gradients") if name == "gradients" else (each.parts.input, "Input")
+    if each.cause == "gradients":
+        share, larger = percent(each.parts.exchange / each.parts.whole), each.gain("larger")
+        helps = larger is not None and larger.speedup.low > 1
+        also = f" {LARGER} times the batch exchanges less often and is {_factor(each, 'larger')} as fast."
+        return (
+            f"Exchanging gradients takes {share} of a step; without it an epoch would take "
+            f"{_epoch_without(each, 'gradients')}.{also if helps else ''}"
         )
-        share = percent(part / each.parts.whole)
-        return f"{what} takes {share} of a step; without it an epoch would take {_epoch_without(each, name)}."
+    if each.cause == "input":
+        share = percent(each.parts.input / each.parts.whole)
+        return f"Input takes {share} of a step; without it an epoch would take {_epoch_without(each, 'input')}."
     if each.cause == "batch":
-        faster = _factor(each, "batch")
-        return f"The batch is too small for {named}: with {EXPERIMENTS['batch']}, samples pass {faster} as fast."
+        faster = _factor(each, "larger") or _factor(each, "batch")
+        return f"The batch is too small for {named}: {LARGER} times as large, samples pass {faster} as fast."
     if each.cause == "either":
-        tried = [f"{EXPERIMENTS[name]} {_factor(each, name)}" for name in each.candidates]
+        tried = [f"{EXPERIMENT_WORDS[name]} {_factor(each, name)}" for name in each.candidates]
         return f"What limits {named} has more than one answer: {join_words(tried)} as fast, alike within noise."
     if each.cause == "compute":
         return f"No experiment makes {named} faster: the device itself is the limit."
     return f"Why {named} {_verb(each, 'is')} not faster is inconclusive: no experiment stands out of the noise."
 
 
-def _epoch_without(each: PlacementVerdict, name: GainName) -> str:
+def _epoch_without(each: PlacementVerdict, name: ExperimentName) -> str:
     gain = each.gain(name)
     return format_duration(each.epoch_s.value / (gain.speedup.value if gain else 1.0))
 
 
-def _factor(each: PlacementVerdict, name: GainName) -> str:
+def _factor(each: PlacementVerdict, name: ExperimentName) -> str:
     gain = each.gain(name)
     return f"{significant(gain.speedup.value, 2)} times" if gain else ""
 
