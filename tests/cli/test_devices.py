@@ -49,7 +49,7 @@ def test_small_models_are_slower_on_two(tmp_path: Path, monkeypatch: pytest.Monk
     done = invoke(*SMALL, "--article", "--quiet", "--out", out)
     assert done.exit_code == 0, done.stderr
     assert "mlp: one process on the CPU is fastest, 4.7 s an epoch." in done.stdout
-    assert "2 ranks on the CPU share its cores and take 9.4 s, 0.5 times as fast." in done.stdout
+    assert "2 ranks on the CPU share its cores and take 9.4 s, 0.50 times as fast." in done.stdout
     assert "Exchanging gradients takes 50 % of a step; without it an epoch would take 4.7 s." in done.stdout
     assert "Beside the article" in done.stdout and "1211.9" in done.stdout and "1.54" in done.stdout
     assert invoke("report", out).stdout in done.stdout
@@ -89,17 +89,3 @@ def test_trouble_has_a_code_and_a_reason(
     monkeypatch.setattr(verb, "_gpus", lambda: 0)
     done = invoke(*SMALL, *options)
     assert (done.exit_code, done.stdout) == (code, "") and says in done.stderr
-
-
-def test_a_model_without_weights_is_refused(tmp_path: Path) -> None:
-    """By the first placement, which would not be the last to fail; nothing is kept."""
-    done = invoke("devices", "--model", "tests.cli.test_devices:flat", "--on", "cpu", "--out", tmp_path / "o")
-    assert (done.exit_code, done.stdout) == (2, "") and "no parameters to train" in done.stderr
-    assert not (tmp_path / "o").exists()
-
-
-def flat(*, num_classes: int) -> object:
-    """A model without weights."""
-    from torch import nn
-
-    return nn.Flatten()
