@@ -45,7 +45,9 @@ def devices_document(found: DevicesReport, verdicts: Verdicts) -> Document:
     for result, verdict in zip(found.results, verdicts, strict=True):
         sections.append(Section(title=_title(result), name=result.workload.model, parts=_parts(result, verdict)))
     if help_ := remedies(verdicts):
-        sections.append(Section(title="What would help", parts=tuple(Item(subject=each, text="") for each in help_)))
+        sections.append(
+            Section(title="What would help", parts=tuple(Item(subject=limit, text=text) for limit, text in help_))
+        )
     if {each.workload.model for each in verdicts} >= set(SECONDS_OF_ARTICLE):
         sections.append(_article(verdicts))
     sections.append(Section(title="How it was measured", parts=tuple(_how(found))))

@@ -134,12 +134,12 @@ def cause_words(each: PlacementVerdict) -> str:
     return CAUSE_WORDS[each.cause]
 
 
-def remedies(verdicts: Sequence[WorkloadVerdict]) -> tuple[str, ...]:
-    """What would help, once for each cause."""
+def remedies(verdicts: Sequence[WorkloadVerdict]) -> tuple[tuple[str, str], ...]:
+    """(the limit, what would help), once for each cause."""
     causes = {each.cause for verdict in verdicts for each in verdict.placements} | {
         name for verdict in verdicts for each in verdict.placements for name in each.candidates
     }
-    return tuple(words for name, words in HELP.items() if name in causes)
+    return tuple((CAUSE_WORDS[name], f"{words}.") for name, words in HELP.items() if name in causes)
 
 
 def gain_words(value: Interval) -> str:

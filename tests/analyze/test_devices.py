@@ -45,11 +45,11 @@ def verdict_of(result: PlacementResult) -> PlacementVerdict:
     return judge(WorkloadResult(workload=WORKLOAD, placements=(result,))).placements[0]
 
 
-GRADIENTS = {"training": 10, "no_exchange": 5, "resident": 9.9, "larger_batch": 25, "larger_no_exchange": 20}
-INPUT = {"training": 10, "no_exchange": 9.9, "resident": 4, "larger_batch": 40, "larger_no_exchange": 40}
-BATCH = {"training": 10, "no_exchange": 9.9, "resident": 9.9, "larger_batch": 15, "larger_no_exchange": 15}
-COMPUTE = {"training": 10, "no_exchange": 9.9, "resident": 9.9, "larger_batch": 39.5, "larger_no_exchange": 39.5}
-EITHER = {"training": 10, "no_exchange": 6, "resident": 6.03, "larger_batch": 39, "larger_no_exchange": 24}
+GRADIENTS: Times = {"training": 10, "no_exchange": 5, "resident": 9.9, "larger_batch": 25, "larger_no_exchange": 20}
+INPUT: Times = {"training": 10, "no_exchange": 9.9, "resident": 4, "larger_batch": 40, "larger_no_exchange": 40}
+BATCH: Times = {"training": 10, "no_exchange": 9.9, "resident": 9.9, "larger_batch": 15, "larger_no_exchange": 15}
+COMPUTE: Times = {"training": 10, "no_exchange": 9.9, "resident": 9.9, "larger_batch": 39.5, "larger_no_exchange": 39.5}
+EITHER: Times = {"training": 10, "no_exchange": 6, "resident": 6.03, "larger_batch": 39, "larger_no_exchange": 24}
 
 
 @pytest.mark.parametrize(

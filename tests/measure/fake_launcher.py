@@ -22,7 +22,7 @@ def main(order_path: Path, parent: int, module: str) -> int:
         with (folder / "stderr.log").open("wb") as log:
             command = [sys.executable, "-P", "-m", module, str(order_path), str(rank)]
             started.append((subprocess.Popen(command, stderr=log), folder / "stderr.log"))
-    codes = []
+    codes: list[int] = []
     for process, _ in reversed(started):
         if any(codes):
             process.terminate()

@@ -77,10 +77,11 @@ def test_ctrl_c_leaves_no_rank() -> None:
     pids: list[int] = []
 
     def interrupt(done: int, total: int) -> None:
-        (scratch,) = [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"fake_launcher" in _read(path)][:1]
-        folder = Path(_read(scratch).split(b"\0")[4].decode()).parent
-        pids[:] = [int(scratch.parent.name), *(Marks.read(folder / f"rank-{rank}-marks").pid for rank in (0, 1))]
-        if all(pids):
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            if b"fake_launcher" in _read(path):
+                folder = Path(_read(path).split(b"\0")[4].decode()).parent
+                pids[:] = [int(path.parent.name), *(Marks.read(folder / f"rank-{each}-marks").pid for each in (0, 1))]
+        if pids and all(pids):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -123,7 +124,7 @@ def test_consequences_are_not_the_beginning(
 
 @pytest.mark.parametrize(("counts", "rank"), [([5, 4], 1), ([4, 5, 5], 0), ([5, 5], None), ([4, 4, 5], None), ([3], 0)])
 def test_the_rank_that_is_behind(counts: list[int], rank: int | None) -> None:
-    """One alone; several that are equally far are not told apart."""
+    """One alone; several that are equally far are not the one."""
     assert behind(counts) == rank
 
 
