@@ -63,7 +63,7 @@ def answer(verdict: WorkloadVerdict) -> str:
     # Where several were asked for, the question is why these are not faster.
     asked = [each for each in verdict.placements if each.placement.ranks > 1] or [first]
     for each in verdict.placements:
-        if each is not first:
+        if each is not first and each.placement not in verdict.close:
             sentences.append(_slower(each, first))
         if each in asked:
             sentences.append(why(each))
