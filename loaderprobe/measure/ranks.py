@@ -147,8 +147,10 @@ _ERRORS: dict[int, type[LoaderprobeError]] = {each.exit_code: each for each in (
 
 
 def _failed(order: RankOrder, failure: PlacementFailure) -> PlacementResult:
+    """With how far that rank was; without one, how far all were."""
     marks = _marks(order)
-    failure = replace(failure, segment=min(each.done for each in marks), segments=max(each.total for each in marks))
+    done = min(each.done for each in marks) if failure.rank is None else marks[failure.rank].done
+    failure = replace(failure, segment=done, segments=max(each.total for each in marks))
     return PlacementResult(placement=order.placement, threads=order.threads, failure=failure)
 
 
