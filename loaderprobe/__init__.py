@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import Bandwidth, bandwidth
+    from loaderprobe.api.devices import Devices, devices
     from loaderprobe.api.diagnose import Diagnosis, diagnose
     from loaderprobe.api.doctor import Capabilities, doctor
     from loaderprobe.api.generate import DataSets, generate
@@ -21,6 +22,7 @@ __all__ = [
     "Bandwidth",
     "Capabilities",
     "DataSets",
+    "Devices",
     "Diagnosis",
     "Layers",
     "LoaderprobeError",
@@ -30,6 +32,7 @@ __all__ = [
     "__version__",
     "attached",
     "bandwidth",
+    "devices",
     "diagnose",
     "doctor",
     "generate",
@@ -44,6 +47,7 @@ _MODULES = {
     "Bandwidth": "api.bandwidth",
     "Capabilities": "api.doctor",
     "DataSets": "api.generate",
+    "Devices": "api.devices",
     "Diagnosis": "api.diagnose",
     "Layers": "api.layers",
     "LoaderprobeError": "errors",
@@ -52,6 +56,7 @@ _MODULES = {
     "WorkersTuning": "api.tune_workers",
     "attached": "api.run",
     "bandwidth": "api.bandwidth",
+    "devices": "api.devices",
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",
     "generate": "api.generate",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run, load
+from loaderprobe.records.devices import DEVICES_SCHEMA
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.records.layers import LAYERS_SCHEMA
 from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
@@ -14,6 +15,7 @@ from loaderprobe.records.watch import WATCH_SCHEMA
 from loaderprobe.store.results import RESULT, read_result
 
 RESULTS = {
+    DEVICES_SCHEMA: "devices:Devices",
     DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",
     LAYERS_SCHEMA: "layers:Layers",
     TUNE_WORKERS_SCHEMA: "tune_workers:WorkersTuning",

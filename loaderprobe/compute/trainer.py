@@ -29,9 +29,9 @@ def precision_on(device: torch.device, asked: Precision) -> Precision:
     return "bf16" if device.type == "cuda" else "fp32"
 
 
-def checked_model(name: str, make_model: MakeModel) -> Any:
-    """A classifier of 1,000 classes. Raises BadValue for what cannot train."""
-    model = make_model(num_classes=CLASSES)
+def checked_model(name: str, make_model: MakeModel, classes: int = CLASSES) -> Any:
+    """A classifier. Raises BadValue for what cannot train."""
+    model = make_model(num_classes=classes)
     if not isinstance(model, torch.nn.Module):
         raise BadValue(f"the model '{name}' is {type(model).__name__}, not a torch.nn.Module", hint=GUIDE)
     if not any(each.requires_grad for each in model.parameters()):

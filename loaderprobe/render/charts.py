@@ -58,11 +58,17 @@ class Part:
 
 
 def column_chart(
-    columns: Sequence[Column], title: str, unit: str, top: float, ceiling: tuple[float, str] | None = None
+    columns: Sequence[Column],
+    title: str,
+    unit: str,
+    top: float,
+    ceiling: tuple[float, str] | None = None,
+    *,
+    axis: str = "workers",
 ) -> str:
     """SVG of bars over numbers of workers, with intervals and a dashed ceiling with its label; empty without bars.
 
-    `top` is the upper end of the scale, shared among the charts that are compared.
+    `axis` is what the bars stand over. `top` is the upper end of the scale, shared among the charts that are compared.
     """
     if not columns or top <= 0:
         return ""
@@ -78,7 +84,7 @@ def column_chart(
         # Near the top the ceiling has its label: the figure then stands at the foot of its bar.
         at = at if at > _HIGH else _FLOOR - 7
         parts.append(_text(_LEFT + slot * (place + 0.5), at, each.text, anchor="middle", bold=True, halo=True))
-    parts.append(_text((_LEFT + _RIGHT) / 2, HEIGHT - 8, "workers", anchor="middle"))
+    parts.append(_text((_LEFT + _RIGHT) / 2, HEIGHT - 8, axis, anchor="middle"))
     return _svg(title, HEIGHT, parts)
 
 

@@ -1,0 +1,146 @@
+"""Whether a device, or several, are worth it for a model, and why they are not faster: from what was timed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.records.devices import (
+    EXPERIMENTS,
+    EXPERIMENTS_ALONE,
+    DeviceCause,
+    DeviceGain,
+    DeviceSegment,
+    GainName,
+    Placement,
+    PlacementResult,
+    PlacementVerdict,
+    SegmentName,
+    StepParts,
+    WorkloadResult,
+    WorkloadVerdict,
+)
+from loaderprobe.records.verdict import Interval
+
+LEAST_SPEEDUP = 1.05
+"""What an experiment must gain to be a cause."""
+MOST_UNKNOWN = 1.15
+"""Where every speed-up is certainly below this, the device itself is the limit."""
+ALL_ROUNDS = 5
+"""So many rounds that are all faster are evidence, whatever their spread: by chance it happens in 3 %."""
+MILLI = 1e3
+
+ByRound = dict[int, DeviceSegment]
+
+
+def judge(result: WorkloadResult) -> WorkloadVerdict:
+    """The placements that were measured, the fastest of them, and those that do not differ from it beyond noise."""
+    workload = result.workload
+    measured = [each for each in result.placements if each.failure is None and each.segments]
+    epochs = {each.placement: _epoch(each, workload.samples) for each in measured}
+    placements = tuple(_placement(each, epochs) for each in measured)
+    ranked = sorted(placements, key=lambda each: each.epoch_s.value)
+    close = [each.placement for each in ranked[1:] if ratio(each.epoch_s, ranked[0].epoch_s).low <= 1]
+    return WorkloadVerdict(
+        workload=workload,
+        placements=placements,
+        fastest=ranked[0].placement if ranked else None,
+        close=tuple(close),
+    )
+
+
+def ratio(top: Interval, bottom: Interval) -> Interval:
+    """Of two figures that were measured one after the other: their relative errors add in quadrature."""
+    value = top.value / bottom.value
+    error = value * math.hypot((top.high - top.value) / top.value, (bottom.high - bottom.value) / bottom.value)
+    return Interval(value=value, low=max(0.0, value - error), high=value + error)
+
+
+def why(gains: Sequence[DeviceGain]) -> tuple[DeviceCause, tuple[GainName, ...]]:
+    """(the cause, the candidates of `either`): the largest speed-up outside noise, else compute or inconclusive.
+
+    Gains of one round share its drift, so two are compared round by round.
+    """
+    causes: dict[DeviceGain, GainName] = {each: each.name for each in gains if each.name != "larger"}
+    known = [each for each in causes if each.speedup.value >= LEAST_SPEEDUP and _above(each.by_round)]
+    if not known:
+        certain = bool(causes) and all(each.speedup.high < MOST_UNKNOWN for each in causes)
+        return ("compute" if certain else "inconclusive"), ()
+    first = max(known, key=lambda each: each.speedup.value)
+    beside = [each for each in known if each is not first and not _larger(first, each)]
+    if beside:
+        return "either", (causes[first], *(causes[each] for each in beside))
+    return causes[first], ()
+
+
+def _larger(first: DeviceGain, other: DeviceGain) -> bool:
+    """True when one gain exceeds the other beyond noise."""
+    return _above([one / two for one, two in zip(first.by_round, other.by_round, strict=True)])
+
+
+def _above(ratios: Sequence[float]) -> bool:
+    """Above 1 beyond noise."""
+    return interval(ratios).low > 1 or (len(ratios) >= ALL_ROUNDS and min(ratios) > 1)
+
+
+def _placement(result: PlacementResult, epochs: dict[Placement, Interval]) -> PlacementVerdict:
+    training = _rounds(result, "training")
+    gains = _gains(result)
+    cause, candidates = why(gains)
+    alone = epochs.get(Placement(device=result.placement.device))
+    speedup = ratio(alone, epochs[result.placement]) if alone and result.placement.ranks > 1 else None
+    return PlacementVerdict(
+        placement=result.placement,
+        step_ms=interval([each.step_s * MILLI for each in training.values()]),
+        epoch_s=epochs[result.placement],
+        samples_per_s=interval([each.samples_per_s for each in training.values()]),
+        speedup=speedup,
+        efficiency=speedup.value / _hardware(result.placement) if speedup else None,
+        parts=_parts(result),
+        gains=gains,
+        cause=cause,
+        candidates=candidates,
+    )
+
+
+def _hardware(placement: Placement) -> int:
+    """How many times the hardware of one process: ranks on the CPU share its cores."""
+    return placement.ranks if placement.device == "cuda" else 1
+
+
+def _epoch(result: PlacementResult, samples: int) -> Interval:
+    """Seconds, from the steps that were timed."""
+    return interval([samples / each.samples_per_s for each in _rounds(result, "training").values()])
+
+
+def _rounds(result: PlacementResult, name: SegmentName) -> ByRound:
+    return {each.round: each for each in result.segments if each.name == name}
+
+
+def _gains(result: PlacementResult) -> tuple[DeviceGain, ...]:
+    """Of the experiments that were made, from rounds that have both segments."""
+    found = []
+    for name, (one, other) in (EXPERIMENTS if result.placement.ranks > 1 else EXPERIMENTS_ALONE).items():
+        changed, usual = _rounds(result, one), _rounds(result, other)
+        ratios = [changed[key].samples_per_s / usual[key].samples_per_s for key in sorted(changed.keys() & usual)]
+        if ratios:
+            found.append(DeviceGain(name=name, speedup=interval(ratios), by_round=tuple(ratios)))
+    return tuple(found)
+
+
+def _parts(result: PlacementResult) -> StepParts:
+    """What the step is longer by than without exchange, and than without input; never below 0."""
+    training = _rounds(result, "training")
+    step = interval([each.step_s for each in training.values()]).value
+
+    def longer(name: SegmentName) -> float:
+        others = _rounds(result, name)
+        found = [training[key].step_s - others[key].step_s for key in training.keys() & others]
+        return max(0.0, interval(found).value) if found else 0.0
+
+    exchange, given = longer("no_exchange"), longer("resident")
+    # Both may hide behind each other: together they take no more than the step.
+    shrink = min(1.0, step / (exchange + given)) if exchange + given else 1.0
+    exchange, given = exchange * shrink, given * shrink
+    return StepParts(exchange=exchange * MILLI, input=given * MILLI, compute=max(0.0, step - exchange - given) * MILLI)
