@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import Bandwidth, bandwidth
+    from loaderprobe.api.batch_size import BatchSize, tune_batch_size
     from loaderprobe.api.diagnose import Diagnosis, diagnose
     from loaderprobe.api.doctor import Capabilities, doctor
     from loaderprobe.api.generate import DataSets, generate
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Bandwidth",
+    "BatchSize",
     "Capabilities",
     "DataSets",
     "Diagnosis",
@@ -34,9 +36,11 @@ __all__ = [
     "plan",
     "resume",
     "sweep",
+    "tune_batch_size",
 ]
 _MODULES = {
     "Bandwidth": "api.bandwidth",
+    "BatchSize": "api.batch_size",
     "Capabilities": "api.doctor",
     "DataSets": "api.generate",
     "Diagnosis": "api.diagnose",
@@ -53,6 +57,7 @@ _MODULES = {
     "plan": "api.plan",
     "resume": "api.sweep",
     "sweep": "api.sweep",
+    "tune_batch_size": "api.batch_size",
 }
 
 

@@ -7,10 +7,15 @@ from pathlib import Path
 
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run, load
+from loaderprobe.records.batch_size import BATCH_SIZE_PAPER_SCHEMA, BATCH_SIZE_SCHEMA
 from loaderprobe.records.layers import LAYERS_SCHEMA
 from loaderprobe.store.results import RESULT, read_result
 
-RESULTS = {LAYERS_SCHEMA: "layers:Layers"}
+RESULTS = {
+    BATCH_SIZE_SCHEMA: "batch_size:BatchSize",
+    BATCH_SIZE_PAPER_SCHEMA: "batch_size_paper:BatchSizePaper",
+    LAYERS_SCHEMA: "layers:Layers",
+}
 """module:class of each kind of result, by its schema."""
 
 

@@ -15,6 +15,7 @@ from loaderprobe.cli.layers import layers
 from loaderprobe.cli.plan import plan
 from loaderprobe.cli.report import report
 from loaderprobe.cli.sweep import sweep
+from loaderprobe.cli.tune_batch_size import batch_size
 
 QUESTION = (
     "Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"
@@ -30,6 +31,9 @@ app = typer.Typer(
 )
 for command in (sweep, bandwidth, generate, report, plan, layers, doctor, explain):
     app.command()(command)
+tune = typer.Typer(no_args_is_help=True, help="The fastest setting: batch size, workers.")
+tune.command(name="batch-size")(batch_size)
+app.add_typer(tune, name="tune")
 
 
 def _show_version(asked: bool) -> None:

@@ -1,5 +1,6 @@
 """Fakes and record builders, for the tests of this product and of anything plugged into it."""
 
+from loaderprobe.testing.batch_sizes import ScriptedProber
 from loaderprobe.testing.fakes import (
     FakeClock,
     FakePageCache,
@@ -17,6 +18,7 @@ __all__ = [
     "FakePageCache",
     "ProfiledCompute",
     "ScriptedLoader",
+    "ScriptedProber",
     "Service",
     "example_arguments",
     "example_config",

@@ -1,0 +1,44 @@
+"""How busy the device that trains is: kernels of a GPU, or the cores of the CPU."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from loaderprobe.protocols import Clock
+from loaderprobe.records.measurement import Missing
+from loaderprobe.samplers.background import PERIOD_S, SamplerThread
+from loaderprobe.samplers.cores import CoresSampler
+from loaderprobe.samplers.nvml import NvmlSampler
+from loaderprobe.system.cpu import cores_available
+
+ONE_S = 1.0
+"""The paper's period."""
+
+
+class Meter:
+    """One thread that reads the utilization while it is entered; `uuid` is that of a GPU, None for the CPU."""
+
+    def __init__(self, clock: Clock, uuid: str | None, *, period_s: float = PERIOD_S) -> None:
+        self._name = "own_cpu" if uuid is None else "gpu_utilization"
+        self._cores = CoresSampler(clock, cores_available()) if uuid is None else None
+        self._thread = SamplerThread([self._cores or NvmlSampler(clock, uuid)], period_s)
+
+    def __enter__(self) -> Self:
+        self._thread.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.__exit__(kind, error, trace)
+        if self._cores is not None:
+            # What a probe that is shorter than the period used.
+            self._cores.sample()
+
+    def readings(self) -> tuple[float, ...] | Missing:
+        """Shares, 0 to 1, in the order of time; or why there are none."""
+        series, missing = self._thread.collected()
+        found = next((each.values for each in series if each.name == self._name), ())
+        why = next((each for each in missing if each.name == self._name), None)
+        return found or why or Missing(name=self._name, reason="nothing was read in so short a time")
