@@ -15,21 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderprobe.records.batch_size import BatchSizeProbe
-from loaderprobe.stats import mean
 
 Array = NDArray[np.float64]
 
-OCTAVES = 1.5
-"""Over which the curve bends: sizes that are twice each other are much alike, sizes 16 times each other are not."""
-BEND = 0.3
+OCTAVES = (1.5, 3.0)
+"""Over which the curve bends: the likelier one is taken."""
+BEND = 0.7
 """Standard deviation of the logarithm of the rate over such a distance."""
 LEVEL = 2.0
 """Of the level of the curve, which is not known."""
 OWN = 0.004
 """Of the deviation of a single size."""
-LEAST_NOISE = 0.003
+DRIFTS = (0.003, 0.01, 0.02, 0.04, 0.08)
+"""By what share probes may differ beyond what their own steps show: the likeliest is taken."""
 Z_95 = 1.96
-FAR = 4.0
+FAR = 3.0
 """Octaves below the fastest size, beyond which rates say nothing of the top."""
 
 
@@ -45,13 +45,14 @@ class Curve:
     def of(cls, probes: Sequence[BatchSizeProbe], sizes: Sequence[int]) -> Curve:
         """From probes that fit; at least one of them."""
         rates = np.array([math.log(rate_of(probe)) for probe in probes])
-        level = rates.max()
-        noise = np.diag([each**2 for each in noises(probes)])
+        rates -= (level := rates.max())
         at = [probe.batch_size for probe in probes]
-        between = _kernel(sizes, at)
-        solved = np.linalg.solve(_kernel(at, at) + noise, np.column_stack([rates - level, between.T]))
-        means = level + between @ solved[:, 0]
-        return cls(tuple(sizes), means, _kernel(sizes, sizes) - between @ solved[:, 1:])
+        within = np.array([within_of(probe) for probe in probes]) ** 2
+        fits = [_Fit.of(rates, at, within + drift**2, octaves) for drift in DRIFTS for octaves in OCTAVES]
+        best = max(fits, key=lambda each: each.likelihood)
+        between = _kernel(sizes, at, best.octaves)
+        covariance = _kernel(sizes, sizes, best.octaves) - between @ np.linalg.solve(best.kernel, between.T)
+        return cls(tuple(sizes), level + between @ best.weights, covariance)
 
     def spread(self, size: int) -> float:
         """Standard deviation of the logarithm of the rate."""
@@ -75,27 +76,10 @@ def rate_of(probe: BatchSizeProbe) -> float:
     return probe.images_per_s.value
 
 
-def noises(probes: Sequence[BatchSizeProbe]) -> list[float]:
-    """Standard error of each probe's rate, as a share of it: from its steps, or from probes of one size if larger."""
-    again = _between(probes)
-    return [max(LEAST_NOISE, again, _within(probe)) for probe in probes]
-
-
-def _within(probe: BatchSizeProbe) -> float:
+def within_of(probe: BatchSizeProbe) -> float:
+    """Standard error of a probe's rate, as a share of it, from its steps."""
     assert probe.images_per_s
     return (probe.images_per_s.high - probe.images_per_s.low) / 2 / Z_95 / probe.images_per_s.value
-
-
-def _between(probes: Sequence[BatchSizeProbe]) -> float:
-    """What probes of one size differ by, pooled over the sizes; 0 while that is not known."""
-    by_size: dict[int, list[float]] = {}
-    for probe in probes:
-        by_size.setdefault(probe.batch_size, []).append(math.log(rate_of(probe)))
-    groups = [each for each in by_size.values() if len(each) > 1]
-    freedom = sum(len(each) - 1 for each in groups)
-    if freedom < 2:
-        return 0.0
-    return math.sqrt(sum((value - mean(each)) ** 2 for each in groups for value in each) / freedom)
 
 
 def near_top(probes: Sequence[BatchSizeProbe]) -> Sequence[BatchSizeProbe]:
@@ -104,9 +88,26 @@ def near_top(probes: Sequence[BatchSizeProbe]) -> Sequence[BatchSizeProbe]:
     return [each for each in probes if each.batch_size * 2**FAR >= top]
 
 
-def _kernel(left: Sequence[int], right: Sequence[int]) -> Array:
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    octaves: float
+    kernel: Array
+    weights: Array
+    likelihood: float
+    """Its logarithm, without what is the same for all."""
+
+    @classmethod
+    def of(cls, rates: Array, at: Sequence[int], variances: Array, octaves: float) -> _Fit:
+        kernel = _kernel(at, at, octaves) + np.diag(variances)
+        weights = np.linalg.solve(kernel, rates)
+        likelihood = -float(rates @ weights) / 2 - float(np.linalg.slogdet(kernel)[1]) / 2
+        return cls(octaves, kernel, weights, likelihood)
+
+
+def _kernel(left: Sequence[int], right: Sequence[int], octaves: float) -> Array:
+    """Matern 5/2, a level of its own, and the deviation of each size."""
     apart = np.log2(np.array(left, dtype=float))[:, None] - np.log2(np.array(right, dtype=float))[None, :]
-    scaled = math.sqrt(5) * np.abs(apart) / OCTAVES
+    scaled = math.sqrt(5) * np.abs(apart) / octaves
     smooth: Any = LEVEL**2 + BEND**2 * (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
     made: Array = smooth + OWN**2 * (np.abs(apart) < 1e-9)
     return made

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loaderprobe.analyze.tune.smooth import Curve, near_top, noises, rate_of
+from loaderprobe.analyze.tune.smooth import Curve, near_top, rate_of, within_of
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop, LimitName
 from loaderprobe.stats import mean
 
@@ -25,6 +25,8 @@ Z = 1.96
 """Of the bound that a size may reach: 95 % intervals."""
 Z_SURE = 3.0
 """Of the bound that a smaller size must keep to be preferred."""
+NEAR = 1.3
+"""A size this close to the best is tried on either side."""
 SLOW_S = 15.0
 """A probe that took longer is doubled only where the rate still rises, not where it may."""
 
@@ -111,7 +113,7 @@ def _slope(fitting: Sequence[BatchSizeProbe]) -> tuple[float, float]:
     away = [each - mean(octaves) for each in octaves]
     square = math.fsum(each**2 for each in away)
     slope = math.fsum(x * math.log(rate_of(each)) for x, each in zip(away, last, strict=True)) / square
-    error = math.sqrt(math.fsum((x * noise) ** 2 for x, noise in zip(away, noises(last), strict=True))) / square
+    error = math.sqrt(math.fsum((x * within_of(each)) ** 2 for x, each in zip(away, last, strict=True))) / square
     return slope, error
 
 
@@ -123,8 +125,13 @@ def _refine(probes: Sequence[BatchSizeProbe], top: int, *, spent: int) -> int | 
     others = [size for size in sizes if size != best]
     rival = max(others, key=lambda size: curve.above(size, best, Z), default=best)
     left = curve.above(rival, best, Z) if others else 0.0
-    if left > ALIKE and spent < MOST_PROBES:
-        return rival if curve.spread(rival) >= curve.spread(best) else best
+    if spent < MOST_PROBES:
+        if left > ALIKE:
+            return rival if curve.spread(rival) >= curve.spread(best) else best
+        if (near := _beside(best, tried, sizes)) is not None:
+            return near
+        if (again := _to_repeat(probes, best)) is not None:
+            return again
     # Of equals, the smaller: where it is sure that it loses less than 2 %.
     chosen = next((size for size in tried if curve.above(best, size, Z_SURE) <= ALIKE), best)
     return BatchSizeStop(
@@ -132,3 +139,21 @@ def _refine(probes: Sequence[BatchSizeProbe], top: int, *, spent: int) -> int | 
         chosen=chosen,
         left=max(0.0, math.expm1(left)),
     )
+
+
+def _beside(best: int, tried: Sequence[int], sizes: Sequence[int]) -> int | None:
+    """A size close to the best, smaller or larger, until both sides are tried: a curve cannot show an edge."""
+    for close in (range(math.ceil(best / NEAR), best), range(best + 1, math.floor(best * NEAR) + 1)):
+        open_ = [size for size in sizes if size in close]
+        if open_ and not any(size in close for size in tried):
+            return min(open_) if open_[0] < best else max(open_)
+    return None
+
+
+def _to_repeat(probes: Sequence[BatchSizeProbe], best: int) -> int | None:
+    """The best size, then the fastest other one, until both were probed twice: a probe does not show its own drift."""
+    counts: dict[int, int] = {}
+    for each in sorted(probes, key=rate_of, reverse=True):
+        counts[each.batch_size] = counts.get(each.batch_size, 0) + 1
+    others = [size for size in counts if size != best][:1]
+    return next((size for size in (best, *others) if counts[size] < 2), None)
