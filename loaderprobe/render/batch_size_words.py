@@ -16,7 +16,7 @@ BUSY_WORDS = {"gpu": "GPU busy", "cores": "cores busy"}
 FASTER = 1.02
 """Two rates are called different from here on."""
 _STOPS: dict[StopCode, str] = {
-    "no_candidate_better": "No other size that fits can be faster by more than 2 %.",
+    "no_candidate_better": "At 95 %, no other size that fits is faster by more than 2 %.",
     "probes_spent": (
         "After {probes} probes another size may still be faster by up to {left}: the rates vary too much. Measure "
         "again when the machine is idle, or with more --iterations."
