@@ -47,13 +47,15 @@ def paper_batch_sizes(
     most: int | None = None,
     memory: str | None = None,
     iterations: int | None = None,
+    probe_steps: int | None = None,
     patterns: Sequence[PaperPattern] = PAPER_PATTERNS,
     progress: OnStage = unheard,
     command: str = "",
 ) -> BatchSizePaper:
     """Search each pattern by gpu-usage, epoch-time and throughput, on random images in memory, in fp32.
 
-    `iterations` are the updates of each loop of the paper's strategies, 1,000 on a GPU. Raises MissingPart where that
+    `iterations` are the updates of each loop of the paper's strategies, 1,000 on a GPU; `probe_steps` the steps of a
+    probe of throughput, as many as take 2 s. Raises MissingPart where that
     would take days, and what `tune_batch_size` raises.
     """
     (chosen,) = compute_names(device)
@@ -66,8 +68,8 @@ def paper_batch_sizes(
 
         found = named_batch_size(
             pattern.model, device=chosen, image_size=pattern.image_size, precision="fp32", strategy=strategy, most=most,
-            memory=memory, iterations=None if strategy == "throughput" else iterations, images=pattern.dataset_images,
-            progress=heard, command=command,
+            memory=memory, iterations=probe_steps if strategy == "throughput" else iterations,
+            images=pattern.dataset_images, progress=heard, command=command,
         )  # fmt: skip
         return BatchSizeReport(**{name: getattr(found, name) for name in BatchSizeReport.__dataclass_fields__})
 

@@ -97,7 +97,7 @@ class TorchProber:
         begin_ns = self._parts.clock.now_ns()
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             found = self._tried(batch_size)
-        self._forget()
+        self._forget(fits=found.fits)
         return replace(found, wall_s=(self._parts.clock.now_ns() - begin_ns) / 1e9)
 
     def step(self, batch: Any) -> None:
@@ -127,8 +127,8 @@ class TorchProber:
                 self._step(source.take())
             self._memory.end(TRIAL)
         except _NoMemory:
-            pass
-        self._forget()
+            self._forget(fits=False)
+        self._forget(fits=True)
 
     def _measured(self, batch_size: int) -> BatchSizeProbe:
         self._memory.begin()
@@ -222,10 +222,11 @@ class TorchProber:
             with self._part("optimizer"):
                 torch.cuda.synchronize(self.device)
 
-    def _forget(self) -> None:
+    def _forget(self, *, fits: bool) -> None:
         """Gradients and all that a failed step left."""
         self._optimizer.zero_grad(set_to_none=True)
-        gc.collect()
+        if not fits:
+            gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from loaderprobe.api.batch_size import BatchSize
 from loaderprobe.api.batch_size_paper import BatchSizePaper, paper_batch_sizes
@@ -18,6 +20,15 @@ from tests.cli.invoke import invoke
 
 SMALL = ("tune", "batch-size", "--model", "lenet5", "--compute", "cpu", "--image-size", 32, "--max", 8)
 SHORT = (*SMALL, "--iterations", 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several wait for one another on busy cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +92,7 @@ def test_batches_of_a_folder_are_judged(tmp_path: Path, photographs: FileSet, mo
 
     monkeypatch.setattr("loaderprobe.api.batch_size.diagnose", no_diagnosis)
     small = [each for each in SHORT if each not in ("--image-size", 32)]
-    done = invoke(*small, photographs.root, "--max", 4, "--out", tmp_path / "o", "--quiet")
+    done = invoke(*small, photographs.root, "--max", 2, "--out", tmp_path / "o", "--quiet")
     assert done.exit_code == 0, done.stderr
     found = BatchSize.load(tmp_path / "o")
     assert (sizes, found.limit, found.data) == ([found.stop.chosen], "loader", str(photographs.root))
@@ -91,7 +102,7 @@ def test_batches_of_a_folder_are_judged(tmp_path: Path, photographs: FileSet, mo
 def test_the_paper_is_repeated(tmp_path: Path) -> None:
     """A pattern by its two strategies and by ours, the paper's figures beside."""
     pattern = replace(PAPER_PATTERNS[0], model="lenet5")
-    found = paper_batch_sizes(device="cpu", most=12, iterations=1, patterns=[pattern])
+    found = paper_batch_sizes(device="cpu", most=12, iterations=1, probe_steps=1, patterns=[pattern])
     text = found.text()
     assert "54" in text and "196" in text and "73.4 %" in text and all(len(line) <= 80 for line in text.splitlines())
     result = found.results[0]

