@@ -16,7 +16,7 @@ from loaderprobe.api.documented import Documented
 from loaderprobe.api.image_data import image_files, loader_of_images
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.sweep_request import compute_names
-from loaderprobe.api.utilization import ONE_S, Meter
+from loaderprobe.api.utilization import ONE_S, Meter, WithReadings
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.batch_size import search
@@ -166,7 +166,8 @@ def tuned(
     strategy = asked.made()
 
     most = MOST_PROBES if asked.strategy == "throughput" else LOOPS
-    probes, stop = search(strategy, prober, lambda done: progress("batch sizes tried", done, most))
+    asking = WithReadings(prober) if asked.strategy == "gpu-usage" else prober
+    probes, stop = search(strategy, asking, lambda done: progress("batch sizes tried", done, most))
     if not stop.chosen:
         at = f" into {format_bytes(limit)}" if limit else ""
         raise BadValue(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from loaderprobe.protocols import Clock
+from loaderprobe.errors import MissingPart
+from loaderprobe.protocols import BatchSizeProber, Clock
+from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.measurement import Missing
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.samplers.background import PERIOD_S, SamplerThread
 from loaderprobe.samplers.cores import CoresSampler
 from loaderprobe.samplers.nvml import NvmlSampler
@@ -42,3 +45,21 @@ class Meter:
         found = next((each.values for each in series if each.name == self._name), ())
         why = next((each for each in missing if each.name == self._name), None)
         return found or why or Missing(name=self._name, reason="nothing was read in so short a time")
+
+
+class WithReadings:
+    """A prober for a strategy that cannot do without utilization. Raises MissingPart where it is not read."""
+
+    def __init__(self, prober: BatchSizeProber) -> None:
+        self._prober = prober
+
+    def probe(self, batch_size: int) -> BatchSizeProbe:
+        """The same probe."""
+        found = self._prober.probe(batch_size)
+        if found.fits and found.utilization is None:
+            why = found.unavailable.get("utilization")
+            reason = f": {unavailable_words(why)}" if why else ""
+            raise MissingPart(
+                f"gpu-usage needs the utilization of the device{reason}", hint="use --strategy throughput"
+            )
+        return found
