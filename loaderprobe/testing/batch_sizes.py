@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
+from types import TracebackType
+from typing import Self
 
-from loaderprobe.records.batch_size import BatchSizeProbe
+from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.layers import Milliseconds
+from loaderprobe.records.measurement import Missing
 from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Interval
 
@@ -61,3 +64,35 @@ class ScriptedProber:
             wall_s=sum(times_s),
             unavailable={} if busy is not None else {"utilization": reported("the device is scripted")},
         )
+
+
+@dataclass(slots=True)
+class ScriptedStrategy:
+    """Asks for these sizes in turn, then chooses the last."""
+
+    sizes: Sequence[int]
+
+    def next(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
+        """The size after those that were probed."""
+        if len(probes) < len(self.sizes):
+            return self.sizes[len(probes)]
+        return BatchSizeStop(code="no_candidate_better", chosen=self.sizes[-1])
+
+
+@dataclass(slots=True)
+class ScriptedMeter:
+    """Reads these shares, or has this reason for none."""
+
+    shares: tuple[float, ...] = ()
+    reason: str = "the device is scripted"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def readings(self) -> tuple[float, ...] | Missing:
+        """What it was made with."""
+        return self.shares or Missing(name="utilization", reason=self.reason)

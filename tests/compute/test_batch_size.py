@@ -17,7 +17,7 @@ from loaderprobe.compute.memory_budget import MemoryBudget
 from loaderprobe.compute.model_batches import usual_loss
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.records.measurement import Missing
+from loaderprobe.testing import ScriptedMeter
 from tests.compute.test_layers import Broken, Named
 
 BATCH = (torch.randn(4, 3), torch.tensor([0, 1, 2, 3]))
@@ -33,21 +33,9 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-class NoMeter:
-    """No device to read."""
-
-    def __enter__(self) -> NoMeter:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def readings(self) -> Missing:
-        return Missing(name="utilization", reason="no device to read")
-
-
 def prober(model: nn.Module, batches: Callable[[int], Any], *, limit: int | None = None, steps: int = 3) -> TorchProber:
     parts = ProbeParts(
-        loss=usual_loss, clock=SystemClock(), meter=NoMeter, length=Length(steps=steps), memory_limit=limit
+        loss=usual_loss, clock=SystemClock(), meter=ScriptedMeter, length=Length(steps=steps), memory_limit=limit
     )
     return TorchProber(model, batches, parts)
 
@@ -85,7 +73,7 @@ def test_a_probe_has_rate_step_time_and_memory() -> None:
     assert found.fits and found.steps == 5 and found.images_per_s and found.step_ms
     assert found.images_per_s.low <= found.images_per_s.value <= found.images_per_s.high
     assert found.step_ms.low <= found.step_ms.value <= found.step_ms.high
-    assert found.utilization is None and found.unavailable["utilization"].facts == {"reason": "no device to read"}
+    assert found.utilization is None and found.unavailable["utilization"].facts == {"reason": "the device is scripted"}
     assert found.wall_s > 5 * found.step_ms.low / 1e3
 
 

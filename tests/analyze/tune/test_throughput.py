@@ -12,7 +12,7 @@ from loaderprobe.analyze.tune.throughput import MOST_PROBES, Throughput, limit_a
 from loaderprobe.analyze.tune.together import by_size, together
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
-from loaderprobe.testing import ScriptedProber
+from loaderprobe.testing import ScriptedProber, ScriptedStrategy
 
 MOST = 512
 GRID = (2, 4, *range(8, MOST + 1, 8))
@@ -153,6 +153,13 @@ class Interrupted(ScriptedProber):
         if len(self.asked) == self.seed:
             raise KeyboardInterrupt
         return super().probe(batch_size)
+
+
+def test_the_search_asks_and_counts() -> None:
+    """Each size of the strategy once, in its order; progress hears how many there were."""
+    heard: list[int] = []
+    probes, stop = search(ScriptedStrategy([4, 2, 4]), ScriptedProber(rate=float), heard.append)
+    assert ([each.batch_size for each in probes], heard, stop.chosen) == ([4, 2, 4], [0, 1, 2], 4)
 
 
 def test_ctrl_c_keeps_the_fastest_so_far() -> None:
