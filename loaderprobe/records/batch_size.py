@@ -41,7 +41,7 @@ UtilizationOf = Literal["gpu", "cores"]
 """gpu: share of time with any kernel (NVML). cores: CPU time of the training process over that of all its cores."""
 LimitName = Literal["compute", "memory", "maximum", "loader"]
 """What keeps the rate from rising at the chosen size: memory and the largest size allowed where it still rises there.
-loader: batches are loaded, and what limits them is for `findings` to say."""
+Else compute where batches stay in memory; loader where they are loaded, and `findings` has what limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

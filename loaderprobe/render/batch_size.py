@@ -10,6 +10,7 @@ from loaderprobe.render.batch_size_words import (
     ACCURACY,
     BUSY_WORDS,
     answer_words,
+    doubt_words,
     limit_words,
     setting_words,
     title_words,
@@ -33,6 +34,7 @@ def batch_size_document(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe])
                 parts=(
                     Paragraph(text=answer_words(found), strong=True),
                     Paragraph(text=limit_words(found), strong=True),
+                    *([Paragraph(text=doubt_words(found), strong=True)] if doubt_words(found) else []),
                     Paragraph(text=ACCURACY),
                 )
             ),

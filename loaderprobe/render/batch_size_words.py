@@ -5,7 +5,7 @@ from __future__ import annotations
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, StopCode
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import explanation, heading
-from loaderprobe.render.wording import interval, percent
+from loaderprobe.render.wording import counted, interval, percent
 from loaderprobe.units import format_bytes, significant
 
 ACCURACY = (
@@ -15,6 +15,8 @@ ACCURACY = (
 BUSY_WORDS = {"gpu": "GPU busy", "cores": "cores busy"}
 FASTER = 1.02
 """Two rates are called different from here on."""
+VARIED = 0.1
+"""Half an interval that is a larger share of the rate is warned of."""
 _STOPS: dict[StopCode, str] = {
     "no_candidate_better": "At 95 %, no other size that fits is faster by more than 2 %.",
     "probes_spent": (
@@ -67,22 +69,40 @@ def stop_words(found: BatchSizeReport) -> str:
 
 def limit_words(found: BatchSizeReport) -> str:
     """What keeps the rate from rising at the chosen size."""
+    said = [_judged_words(found)] if found.data else []
     size = found.stop.chosen
-    match found.limit:
-        case "loader":
-            if found.findings is None:
-                why = f": {unavailable_words(found.no_findings)}" if found.no_findings else ""
-                return f"What limits training at batch {size} is not known{why}."
-            return f"{heading(found.findings)} at batch {size}: {explanation([found.findings])}"
-        case "memory":
-            limit = f" into {format_bytes(found.memory_limit_bytes)}" if found.memory_limit_bytes else ""
-            wall = smallest_unfit(found)
-            return f"Memory limits: the rate still rises at batch {size}, but {wall} does not fit{limit}."
-        case "maximum":
-            return f"--max limits: the rate still rises at batch {size}. Try a larger --max."
+    if found.limit == "memory":
+        limit = f" into {format_bytes(found.memory_limit_bytes)}" if found.memory_limit_bytes else ""
+        said.append(
+            f"Memory limits: the rate still rises at batch {size}, but {smallest_unfit(found)} does not fit{limit}."
+        )
+    if found.limit == "maximum":
+        said.append(f"--max limits: the rate still rises at batch {size}. Try a larger --max.")
+    if found.limit == "compute":
+        said.append(
+            f"Compute limits at batch {size}, by construction: the batch stays in memory, so no loader can limit. With "
+            "DATA, batches are loaded, and the input is judged, too."
+        )
+    return " ".join(said)
+
+
+def _judged_words(found: BatchSizeReport) -> str:
+    """The verdict on the loader at the chosen size, or why there is none."""
+    size = found.stop.chosen
+    if found.findings is None:
+        why = f": {unavailable_words(found.no_findings)}" if found.no_findings else ""
+        return f"What limits training at batch {size} is not known{why}."
+    return f"{heading(found.findings)} at batch {size}: {explanation([found.findings])}"
+
+
+def doubt_words(found: BatchSizeReport) -> str:
+    """A warning where the steps of the chosen size differ much; else empty."""
+    rate = found.at_chosen.images_per_s
+    if rate is None or rate.high - rate.low <= 2 * VARIED * rate.value:
+        return ""
     return (
-        f"Compute limits at batch {size}, by construction: the batch stays in memory, so no loader can limit. With "
-        "DATA, batches are loaded, and the input is judged, too."
+        "The rate varies much from step to step: something else may have used the machine. Measure again when it is "
+        "idle, or with more --iterations."
     )
 
 
@@ -101,9 +121,10 @@ def setting_words(found: BatchSizeReport) -> str:
     data = "random images" if found.image_size else "the samples of one batch, repeated,"
     where = f"{data} in memory"
     if found.data:
-        workers = "" if found.workers is None else f" by {found.workers or 'the serial loader'}"
-        workers += " workers" if found.workers else ""
-        where = f"batches from {found.data}, loaded{workers}; files were read as they were found"
+        loader = "the serial loader" if not found.workers else counted(found.workers, "worker")
+        where = f"batches from {found.data}, loaded by {loader}; files were read as they were found"
+        if found.workers is None:
+            where = "batches of a loader"
     size = f" of {found.image_size} x {found.image_size} pixels" if found.image_size and not found.data else ""
     limit = f"; memory limit {format_bytes(found.memory_limit_bytes)}" if found.memory_limit_bytes else ""
     return f"A copy of the model was trained in {found.precision} on {where}{size}{limit}."

@@ -79,8 +79,6 @@ def sizes_up_to(top: int) -> tuple[int, ...]:
 
 def limit_at(chosen: int, probes: Sequence[BatchSizeProbe], *, most: int, loaded: bool) -> LimitName:
     """What keeps the rate from rising: memory, or the largest size allowed, only where it still rises there."""
-    if loaded:
-        return "loader"
     fitting = [each for each in probes if each.fits]
     at_end = chosen >= max((each.batch_size for each in fitting), default=0)
     if at_end and _slope(fitting)[0] > ALIKE:
@@ -88,7 +86,7 @@ def limit_at(chosen: int, probes: Sequence[BatchSizeProbe], *, most: int, loaded
             return "memory"
         if chosen >= most:
             return "maximum"
-    return "compute"
+    return "loader" if loaded else "compute"
 
 
 def _rises(fitting: Sequence[BatchSizeProbe]) -> bool:

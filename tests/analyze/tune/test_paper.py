@@ -53,7 +53,7 @@ def test_usage_at_its_target_at_once_shrinks_to_the_smallest() -> None:
 
 
 def test_usage_is_the_mean_of_the_upper_half_without_zeros() -> None:
-    """The floor of half the readings; 0 where all are 0, which grows the batch; nothing without readings."""
+    """Of half the readings, rounded down; 0 where all are 0, which grows the batch; nothing without readings."""
 
     def probe(*readings: float) -> BatchSizeProbe:
         rate = Interval(value=1.0, low=1.0, high=1.0)

@@ -119,13 +119,14 @@ def test_no_size_is_beyond_the_largest_allowed(most: int) -> None:
     probes, stop = searched(shape, most=most)
     assert max(each.batch_size for each in probes) == most == stop.chosen
     assert limit_at(most, probes, most=most, loaded=False) == "maximum"
-    assert limit_at(most, probes, most=most, loaded=True) == "loader"
+    assert limit_at(most, probes, most=most, loaded=True) == "maximum"
 
 
 def test_compute_limits_where_the_rate_is_flat() -> None:
     """Although memory ends beyond."""
     probes, stop = searched(Shape(lambda size: 1000 * min(1.0, size / 8), fits_up_to=40))
     assert limit_at(stop.chosen, probes, most=MOST, loaded=False) == "compute"
+    assert limit_at(stop.chosen, probes, most=MOST, loaded=True) == "loader"
 
 
 def test_a_slow_probe_is_not_doubled_on_a_chance() -> None:
