@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from loaderprobe.system.resident import peak_bytes, reset_peak, resident_bytes
+from loaderprobe.system.resident import peak_bytes, release_free, reset_peak, resident_bytes
 
 COPIES = 3
 """Of the weights: themselves, their gradients, the optimizer's momentum."""
@@ -18,7 +18,11 @@ class MemoryBudget:
     def __init__(self, device: torch.device, limit: int | None) -> None:
         self.limit = limit
         self._device = device
-        self._base = 0 if self._on_gpu else resident_bytes()
+        self._base = 0
+        if not self._on_gpu:
+            # Memory that was freed before would otherwise hide what training takes.
+            release_free()
+            self._base = resident_bytes()
         self._known: dict[int, int] = {}
         self._fixed = 0
 
@@ -41,6 +45,7 @@ class MemoryBudget:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self._device)
         else:
+            release_free()
             reset_peak()
 
     def end(self, batch_size: int) -> int:

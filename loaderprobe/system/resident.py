@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from pathlib import Path
 
@@ -15,6 +16,13 @@ PEAK_FROM_HERE = "5"
 def resident_bytes(process: Path = SELF) -> int:
     """What is resident now; 0 where /proc does not say."""
     return _field(process / "status", "VmRSS") or 0
+
+
+def release_free() -> None:
+    """Give the kernel back what the allocator keeps of freed memory; nothing where the C library cannot (musl)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def reset_peak(process: Path = SELF) -> bool:
