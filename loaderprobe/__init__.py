@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import Bandwidth, bandwidth
+    from loaderprobe.api.batch_size import BatchSize, tune_batch_size
     from loaderprobe.api.devices import Devices, devices
     from loaderprobe.api.diagnose import Diagnosis, diagnose
     from loaderprobe.api.doctor import Capabilities, doctor
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Bandwidth",
+    "BatchSize",
     "Capabilities",
     "DataSets",
     "Devices",
@@ -41,10 +43,12 @@ __all__ = [
     "plan",
     "resume",
     "sweep",
+    "tune_batch_size",
     "tune_workers",
 ]
 _MODULES = {
     "Bandwidth": "api.bandwidth",
+    "BatchSize": "api.batch_size",
     "Capabilities": "api.doctor",
     "DataSets": "api.generate",
     "Devices": "api.devices",
@@ -65,6 +69,7 @@ _MODULES = {
     "plan": "api.plan",
     "resume": "api.sweep",
     "sweep": "api.sweep",
+    "tune_batch_size": "api.batch_size",
     "tune_workers": "api.tune_workers",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
+from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import (
@@ -273,6 +274,34 @@ class PageCache(Protocol):
 
     def resident(self, paths: Sequence[Path]) -> float | None:
         """Share of the files' pages in the cache; None where it is unknown for this user or file system."""
+        ...
+
+
+class BatchSizeProber(Protocol):
+    """Trains a copy of a model with batches of a given size."""
+
+    def probe(self, batch_size: int) -> BatchSizeProbe:
+        """Train some steps; where memory ends, a probe that does not fit. Raises BadValue when the model fails."""
+        ...
+
+
+class BatchSizeStrategy(Protocol):
+    """Chooses batch sizes to try. It keeps nothing between calls: all it knows are the probes."""
+
+    def next(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
+        """The next size to try after these, in the order in which they were made, or the end of the search."""
+        ...
+
+
+class UtilizationMeter(Protocol):
+    """Reads how busy the training device is, in a thread of its own, while it is entered."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def readings(self) -> tuple[float, ...] | Missing:
+        """Shares, 0 to 1, in the order of time; or why there are none. Called after leaving it."""
         ...
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run, load
+from loaderprobe.records.batch_size import BATCH_SIZE_PAPER_SCHEMA, BATCH_SIZE_SCHEMA
 from loaderprobe.records.devices import DEVICES_SCHEMA
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.records.layers import LAYERS_SCHEMA
@@ -15,6 +16,8 @@ from loaderprobe.records.watch import WATCH_SCHEMA
 from loaderprobe.store.results import RESULT, read_result
 
 RESULTS = {
+    BATCH_SIZE_SCHEMA: "batch_size:BatchSize",
+    BATCH_SIZE_PAPER_SCHEMA: "batch_size_paper:BatchSizePaper",
     DEVICES_SCHEMA: "devices:Devices",
     DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",
     LAYERS_SCHEMA: "layers:Layers",

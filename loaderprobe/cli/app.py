@@ -17,6 +17,7 @@ from loaderprobe.cli.plan import plan
 from loaderprobe.cli.report import report
 from loaderprobe.cli.run import run
 from loaderprobe.cli.sweep import sweep
+from loaderprobe.cli.tune_batch_size import batch_size
 from loaderprobe.cli.tune_workers import workers
 
 QUESTION = (
@@ -35,6 +36,7 @@ for command in (sweep, run, bandwidth, generate, report, plan, layers, devices, 
     app.command()(command)
 tune = typer.Typer(no_args_is_help=True, help="The fastest setting: batch size, workers.")
 tune.command()(workers)
+tune.command(name="batch-size")(batch_size)
 app.add_typer(tune, name="tune")
 
 

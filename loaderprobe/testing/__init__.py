@@ -1,5 +1,6 @@
 """Fakes and record builders, for the tests of this product and of anything plugged into it."""
 
+from loaderprobe.testing.batch_sizes import ScriptedMeter, ScriptedProber, ScriptedStrategy
 from loaderprobe.testing.fakes import (
     FakeClock,
     FakePageCache,
@@ -17,6 +18,9 @@ __all__ = [
     "FakePageCache",
     "ProfiledCompute",
     "ScriptedLoader",
+    "ScriptedMeter",
+    "ScriptedProber",
+    "ScriptedStrategy",
     "Service",
     "example_arguments",
     "example_config",

@@ -1,0 +1,283 @@
+"""Trains a copy of a model with batches of one size after the other, and times it."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import math
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from loaderprobe.compute.batch_source import BatchSource
+from loaderprobe.compute.memory_budget import MemoryBudget
+from loaderprobe.compute.model_batches import called, moved, samples_in
+from loaderprobe.compute.stepped import StepEvents
+from loaderprobe.errors import BadValue
+from loaderprobe.protocols import Clock, UtilizationMeter
+from loaderprobe.records.batch_size import BatchSizeProbe
+from loaderprobe.records.layers import Milliseconds
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.verdict import Interval
+from loaderprobe.stats import half_width_in_time, mean, median, quantile
+
+LEARNING_RATE = 0.0
+"""The update takes its time, but the copy stays what it was, so that all sizes train the same model."""
+MOMENTUM = 0.9
+TRIAL = 2
+"""Images of a first step that shows what memory takes, before a larger batch is tried in the machine's own memory."""
+LEAST_STEPS, MOST_STEPS = 4, 200
+FEW_STEPS = 3
+"""Where a single step is longer than a probe should be."""
+OWN_MODEL = "check that it trains on a batch of {} without loaderprobe"
+
+Loss = Callable[[Any, Any], torch.Tensor]
+Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    """How long a probe is."""
+
+    steps: int | None = None
+    """Exactly so many; None for as many as take `seconds`."""
+    seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeParts:
+    """What a prober is made with."""
+
+    loss: Loss
+    clock: Clock
+    meter: Callable[[], UtilizationMeter]
+    length: Length
+    memory_limit: int | None
+    """Bytes; None for all of a GPU."""
+    precision: Precision = "fp32"
+
+
+class _NoMemory(Exception):
+    """A batch does not fit."""
+
+
+class TorchProber:
+    """Trains on the device of the model's weights; `batches(size)` gives a batch, or a loader of batches.
+
+    Raises BadValue for a model without weights, and for one that fails, saying in which part of the step.
+    """
+
+    def __init__(self, model: torch.nn.Module, batches: Callable[[int], Any], parts: ProbeParts) -> None:
+        weights = [each for each in model.parameters() if each.requires_grad]
+        if not weights:
+            raise BadValue("the model has no parameters to train", hint="give a model with weights that need gradients")
+        self.device = weights[0].device
+        self._memory = MemoryBudget(self.device, parts.memory_limit)
+        self._memory.holds(sum(each.numel() * each.element_size() for each in weights))
+        self._model = copy.deepcopy(model).train()
+        self._weights = [each for each in self._model.parameters() if each.requires_grad]
+        self._optimizer = torch.optim.SGD(self._weights, lr=LEARNING_RATE, momentum=MOMENTUM)
+        self._batches, self._parts = batches, parts
+        self._size = 0
+
+    @property
+    def device_name(self) -> str:
+        """Of the GPU, or the CPU and torch's threads."""
+        if self.device.type == "cuda":
+            return torch.cuda.get_device_name(self.device)
+        return f"CPU ({platform.machine()}), {torch.get_num_threads()} threads"
+
+    def probe(self, batch_size: int) -> BatchSizeProbe:
+        """Train some steps. Memory that ends, or by prediction would end, is a probe that does not fit."""
+        begin_ns = self._parts.clock.now_ns()
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            found = self._tried(batch_size)
+        self._forget(fits=found.fits)
+        return replace(found, wall_s=(self._parts.clock.now_ns() - begin_ns) / 1e9)
+
+    def step(self, batch: Any) -> None:
+        """One training step of the copy."""
+        self._size = samples_in(batch)
+        self._step(moved(batch, self.device))
+
+    def _tried(self, batch_size: int) -> BatchSizeProbe:
+        if self._memory.blind and batch_size > TRIAL:
+            self._trial()
+        needed = self._memory.predicted(batch_size)
+        if needed is not None and self._memory.beyond(needed):
+            return BatchSizeProbe(batch_size=batch_size, fits=False, ran=False, memory_bytes=needed)
+        try:
+            found = self._measured(batch_size)
+        except _NoMemory:
+            return BatchSizeProbe(batch_size=batch_size, fits=False)
+        if self._memory.beyond(found.memory_bytes or 0):
+            return BatchSizeProbe(batch_size=batch_size, fits=False, memory_bytes=found.memory_bytes)
+        return found
+
+    def _trial(self) -> None:
+        """One step with few images. What does not fit shows in the probe itself."""
+        self._memory.begin()
+        try:
+            with self._source(TRIAL) as source:
+                self._step(source.take())
+            self._memory.end(TRIAL)
+        except _NoMemory:
+            self._forget(fits=False)
+        self._forget(fits=True)
+
+    def _measured(self, batch_size: int) -> BatchSizeProbe:
+        self._memory.begin()
+        with self._source(batch_size) as source:
+            steps = self._warmed(source)
+            with self._parts.meter() as meter:
+                times = self._timed(source, steps)
+        return _probe(batch_size, times, meter.readings(), self._memory.end(batch_size))
+
+    @contextmanager
+    def _source(self, batch_size: int) -> Iterator[BatchSource]:
+        self._size = batch_size
+        with self._part("load"):
+            made = self._batches(batch_size)
+        source = BatchSource(made, self.device, self._part)
+        try:
+            yield source
+        finally:
+            source.close()
+
+    def _warmed(self, source: BatchSource) -> int:
+        """Train until first-time costs and prefetched batches are behind; returns how many steps a probe takes."""
+        length, step_s = self._parts.length, 0.0
+        for number in range(2 + source.prefetched):
+            begin_ns = self._parts.clock.now_ns()
+            self._step(source.take())
+            self._wait()
+            step_s = (self._parts.clock.now_ns() - begin_ns) / 1e9
+            if length.steps is None and step_s > length.seconds and number >= source.prefetched:
+                break
+        if length.steps is not None:
+            return length.steps
+        if step_s > length.seconds:
+            return FEW_STEPS
+        return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(length.seconds / max(step_s, 1e-6))))
+
+    def _timed(self, source: BatchSource, steps: int) -> _Times:
+        """On a GPU the host is not made to wait for each step: events are read at the end."""
+        images: list[int] = []
+        events = StepEvents(self.device, self._parts.clock) if self.device.type == "cuda" else None
+        stamps = [self._parts.clock.now_ns()]
+        for _ in range(steps):
+            if events:
+                events.begin()
+            batch = source.take()
+            self._step(batch)
+            images.append(samples_in(batch) or self._size)
+            if events:
+                events.end()
+            else:
+                stamps.append(self._parts.clock.now_ns())
+        if events:
+            with self._part("optimizer"):
+                ends = events.finish()
+            stamps = [events.begun[0], *ends]
+        return _Times(stamps=stamps, images=images)
+
+    def _step(self, batch: Any) -> None:
+        with self._part("zero_grad"):
+            self._optimizer.zero_grad(set_to_none=True)
+        with self._autocast():
+            with self._part("forward"):
+                given = called(self._model, batch)
+            with self._part("loss"):
+                loss = self._parts.loss(given, batch)
+        with self._part("backward"):
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        with self._part("optimizer"):
+            self._optimizer.step()
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._parts.precision == "bf16")
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (BadValue, _NoMemory):
+            raise
+        except Exception as error:  # the model's own code may raise anything
+            if _is_out_of_memory(error):
+                raise _NoMemory from None
+            reason = " ".join(str(error).split())[:300]
+            raise BadValue(
+                f"the model fails in {name} with a batch of {self._size}: {type(error).__name__}: {reason}",
+                hint=OWN_MODEL.format(self._size),
+            ) from error
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            with self._part("optimizer"):
+                torch.cuda.synchronize(self.device)
+
+    def _forget(self, *, fits: bool) -> None:
+        """Gradients and all that a failed step left."""
+        self._optimizer.zero_grad(set_to_none=True)
+        if not fits:
+            gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    stamps: list[int]
+    """ns: the begin of the first step, and the end of each."""
+    images: list[int]
+
+    @property
+    def seconds(self) -> list[float]:
+        return [(end - begin) / 1e9 for begin, end in zip(self.stamps, self.stamps[1:], strict=False)]
+
+
+def _probe(batch_size: int, times: _Times, readings: tuple[float, ...] | Missing, memory: int) -> BatchSizeProbe:
+    seconds = times.seconds
+    each = [spent / count for spent, count in zip(seconds, times.images, strict=True)]
+    rate = sum(times.images) / sum(seconds)
+    half = min(0.99, half_width_in_time(each) / mean(each)) * rate
+    unavailable: dict[str, Unavailable] = {}
+    if isinstance(readings, Missing):
+        unavailable["utilization"] = reported(readings.reason)
+    samples = () if isinstance(readings, Missing) else readings
+    if not memory:
+        unavailable["memory_bytes"] = reported("the peak of memory cannot be read here")
+    ms = [spent * 1e3 for spent in seconds]
+    return BatchSizeProbe(
+        batch_size=batch_size,
+        fits=True,
+        steps=len(seconds),
+        images_per_s=Interval(value=rate, low=rate - half, high=rate + half),
+        step_ms=Milliseconds(value=median(ms), low=quantile(ms, 0.25), high=quantile(ms, 0.75)),
+        utilization=mean(samples) if samples else None,
+        utilization_samples=samples,
+        memory_bytes=memory or None,
+        unavailable=unavailable,
+    )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Of a GPU, or of the allocator for the CPU, which raises a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+def uuid_of(model: Any) -> str | None:
+    """Of the GPU that holds the model's weights, in NVML's form; None on the CPU. Raises BadValue for no model."""
+    if not isinstance(model, torch.nn.Module):
+        raise BadValue(f"the model is a {type(model).__name__}", hint="give a torch.nn.Module")
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    if device.type != "cuda":
+        return None
+    found = str(torch.cuda.get_device_properties(device).uuid)
+    return found if found.startswith(("GPU-", "MIG-")) else f"GPU-{found}"

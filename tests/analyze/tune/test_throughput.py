@@ -1,0 +1,171 @@
+"""The search for the highest rate, on scripted devices whose best size is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from loaderprobe.analyze.tune.throughput import MOST_PROBES, Throughput, limit_at, sizes_up_to
+from loaderprobe.analyze.tune.together import by_size, together
+from loaderprobe.measure.batch_size import search
+from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
+from loaderprobe.testing import ScriptedProber, ScriptedStrategy
+
+MOST = 512
+GRID = (2, 4, *range(8, MOST + 1, 8))
+SEEDS = 50
+
+
+@dataclass(frozen=True)
+class Shape:
+    rate: Callable[[int], float]
+    fits_up_to: int | None = None
+
+    @property
+    def best(self) -> float:
+        return max(self.rate(size) for size in GRID if self.fits_up_to is None or size <= self.fits_up_to)
+
+
+SHAPES = {
+    "saturates": Shape(lambda size: 1000 * size / (size + 20)),
+    "saturates late": Shape(lambda size: 1000 * size / (size + 100)),
+    "peak, then falls": Shape(lambda size: 1000 * math.exp(-0.1 * math.log2(size / 48) ** 2)),
+    "peak, then falls quickly": Shape(lambda size: 1000 * size / (size + 30) / (1 + (size / 400) ** 2)),
+    "plateau": Shape(lambda size: 1000 * min(1.0, size / 32)),
+    "memory ends": Shape(lambda size: 1000 * size / (size + 60), fits_up_to=200),
+    "dips at odd sizes": Shape(lambda size: 1000 * size / (size + 30) * (1 if size % 32 == 0 or size < 32 else 0.93)),
+    "falls from the first": Shape(lambda size: 1000 * size**-0.1),
+}
+
+
+def searched(
+    shape: Shape, *, noise: float = 0.0, drift: float = 0.0, seed: int = 0, most: int = MOST
+) -> tuple[Sequence[BatchSizeProbe], BatchSizeStop]:
+    prober = ScriptedProber(rate=shape.rate, noise=noise, drift=drift, fits_up_to=shape.fits_up_to, seed=seed)
+    return search(Throughput(most=most), prober, lambda done: None)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_within_two_percent_of_the_optimum_on_every_seed(name: str) -> None:
+    """With a noise of 5 % in each step, and in at most half the probes of a grid."""
+    shape = SHAPES[name]
+    for seed in range(SEEDS):
+        probes, stop = searched(shape, noise=0.05, seed=seed)
+        assert shape.rate(stop.chosen) >= 0.98 * shape.best, (seed, stop)
+        assert len(probes) <= len(GRID) / 2
+        assert stop.chosen in {each.batch_size for each in probes}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_drift_that_no_interval_shows_is_found(name: str) -> None:
+    """Where whole probes differ by 5 %, and their steps by 2 %: within 4 % on nine of ten seeds, and more probes."""
+    shape = SHAPES[name]
+    found = [searched(shape, noise=0.02, drift=0.05, seed=seed) for seed in range(20)]
+    assert sum(shape.rate(stop.chosen) >= 0.96 * shape.best for _, stop in found) >= 18
+    assert all(len(probes) <= MOST_PROBES for probes, _ in found)
+
+
+def test_more_noise_takes_more_probes() -> None:
+    """And none at all ends the search early."""
+    shape = SHAPES["saturates"]
+    counts = [
+        sum(len(searched(shape, noise=noise, drift=drift, seed=seed)[0]) for seed in range(5))
+        for noise, drift in ((0.0, 0.0), (0.05, 0.0), (0.02, 0.05))
+    ]
+    assert counts == sorted(counts) and counts[0] < 5 * 14 and counts[2] > counts[0]
+
+
+def test_of_equals_the_smaller_is_chosen() -> None:
+    """On a plateau from 32 on, without noise."""
+    _, stop = searched(SHAPES["plateau"])
+    assert (stop.code, stop.chosen) == ("no_candidate_better", 32)
+    assert stop.left is not None and stop.left <= 0.02
+
+
+def test_the_ladder_doubles_until_the_rate_no_longer_rises() -> None:
+    """Then sizes larger than the last rung are not tried."""
+    probes, stop = searched(SHAPES["peak, then falls"])
+    sizes = [each.batch_size for each in probes]
+    assert sizes[:6] == [2, 4, 8, 16, 32, 64] and max(sizes) <= 256 and stop.chosen in (40, 48)
+    assert all(size in sizes_up_to(MOST) for size in sizes)
+
+
+def test_memory_that_ends_is_stepped_back_from() -> None:
+    """What does not fit is tried once, and nothing larger after it."""
+    probes, stop = searched(SHAPES["memory ends"])
+    wall = math.inf
+    for each in probes:
+        assert each.batch_size < wall
+        wall = wall if each.fits else each.batch_size
+    assert stop.chosen == 192 and limit_at(192, probes, most=MOST, loaded=False) == "memory"
+
+
+@pytest.mark.parametrize(("fits_up_to", "chosen"), [(0, 0), (1, 1), (2, 2), (3, 2)])
+def test_a_memory_for_next_to_nothing(fits_up_to: int, chosen: int) -> None:
+    """One image, or not even that."""
+    probes, stop = searched(Shape(lambda size: float(size), fits_up_to=fits_up_to))
+    assert stop.chosen == chosen
+    assert stop.code == ("no_candidate_better" if chosen else "nothing_fits")
+    assert min(each.batch_size for each in probes) >= 1
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 8, 100])
+def test_no_size_is_beyond_the_largest_allowed(most: int) -> None:
+    """And it is the limit where the rate still rises there."""
+    shape = Shape(lambda size: float(size))
+    probes, stop = searched(shape, most=most)
+    assert max(each.batch_size for each in probes) == most == stop.chosen
+    assert limit_at(most, probes, most=most, loaded=False) == "maximum"
+    assert limit_at(most, probes, most=most, loaded=True) == "maximum"
+
+
+def test_compute_limits_where_the_rate_is_flat() -> None:
+    """Although memory ends beyond."""
+    probes, stop = searched(Shape(lambda size: 1000 * min(1.0, size / 8), fits_up_to=40))
+    assert limit_at(stop.chosen, probes, most=MOST, loaded=False) == "compute"
+    assert limit_at(stop.chosen, probes, most=MOST, loaded=True) == "loader"
+
+
+def test_a_slow_probe_is_not_doubled_on_a_chance() -> None:
+    """Steps of many seconds end the ladder where the rate seems flat, however wide its interval."""
+    quick = searched(Shape(lambda size: 100 * min(1.0, size / 4)), noise=0.3, seed=1)
+    slow = searched(Shape(lambda size: 10 * min(1.0, size / 4)), noise=0.3, seed=1)
+    assert max(each.batch_size for each in slow[0]) < max(each.batch_size for each in quick[0])
+
+
+def test_probes_of_one_size_are_one_with_the_wider_interval() -> None:
+    """The mean of their rates; what they differ by counts as much as what their steps do."""
+    prober = ScriptedProber(rate=lambda size: 100.0, noise=0.01, drift=0.1)
+    probes = [prober.probe(8) for _ in range(4)]
+    found = together(probes)
+    assert found.images_per_s and found.steps == 40
+    rates = [each.images_per_s.value for each in probes if each.images_per_s]
+    assert found.images_per_s.value == pytest.approx(sum(rates) / 4)
+    widths = [each.images_per_s.high - each.images_per_s.low for each in probes if each.images_per_s]
+    assert found.images_per_s.high - found.images_per_s.low > max(widths)
+    assert [each.batch_size for each in by_size([*probes, prober.probe(4)])] == [4, 8]
+
+
+class Interrupted(ScriptedProber):
+    def probe(self, batch_size: int) -> BatchSizeProbe:
+        if len(self.asked) == self.seed:
+            raise KeyboardInterrupt
+        return super().probe(batch_size)
+
+
+def test_the_search_asks_and_counts() -> None:
+    """Each size of the strategy once, in its order; progress hears how many there were."""
+    heard: list[int] = []
+    probes, stop = search(ScriptedStrategy([4, 2, 4]), ScriptedProber(rate=float), heard.append)
+    assert ([each.batch_size for each in probes], heard, stop.chosen) == ([4, 2, 4], [0, 1, 2], 4)
+
+
+def test_ctrl_c_keeps_the_fastest_so_far() -> None:
+    """And is passed on where there is none yet."""
+    probes, stop = search(Throughput(), Interrupted(rate=float, seed=3), lambda done: None)
+    assert (len(probes), stop.code, stop.chosen) == (3, "interrupted", 8)
+    with pytest.raises(KeyboardInterrupt):
+        search(Throughput(), Interrupted(rate=float, seed=0), lambda done: None)

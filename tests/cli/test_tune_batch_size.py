@@ -1,0 +1,149 @@
+"""`loaderprobe tune batch-size`: the answer first, a directory with a page, and clear errors."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from loaderprobe.api.batch_size import BatchSize
+from loaderprobe.api.batch_size_paper import BatchSizePaper, paper_batch_sizes
+from loaderprobe.errors import MissingPart
+from loaderprobe.records.batch_size import PAPER_PATTERNS, BatchSizeStop
+from loaderprobe.records.files import FileSet
+from tests.cli.invoke import invoke
+
+SMALL = ("tune", "batch-size", "--model", "lenet5", "--compute", "cpu", "--image-size", 32, "--max", 8)
+SHORT = (*SMALL, "--iterations", 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several wait for one another on busy cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a short search."""
+    place = tmp_path_factory.mktemp("tune") / "found"
+    done = invoke(*SHORT, "--out", place)
+    assert done.exit_code == 0, done.stderr
+    assert "Up to 32 probes" in done.stderr
+    return place
+
+
+def test_the_answer_comes_first(out: Path) -> None:
+    """Size, rate, what limits there, and that it is not accuracy; at most 80 columns."""
+    found = BatchSize.load(out)
+    text = found.text()
+    assert all(len(line) <= 80 for line in text.splitlines())
+    title, _, answer, *_ = text.splitlines()
+    assert title.startswith(f"lenet5: batch {found.stop.chosen} trains fastest, ")
+    assert answer.startswith(f"Use batch {found.stop.chosen}: ")
+    flat = " ".join(text.split())
+    assert "Throughput is not accuracy" in flat
+    assert "so no loader can limit" in flat or "--max limits" in flat
+
+
+def test_the_directory_has_every_probe(out: Path) -> None:
+    """As JSON, as rows, and as charts of rate, step time and utilization; `report` shows it again."""
+    found = json.loads((out / "result.json").read_text())
+    assert (found["schema"], found["strategy"], found["utilization_of"]) == (
+        "loaderprobe/batch-size", "throughput", "cores",
+    )  # fmt: skip
+    with (out / "probes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["batch_size"]) for row in rows] == [each["batch_size"] for each in found["probes"]]
+    assert json.loads(invoke("report", out, "--json").stdout) == found
+    page = (out / "report.html").read_text()
+    assert page.count("<svg") == 3 and all(label in page for label in ("Images/s against", "Step time against"))
+    assert invoke("report", out, "--format", "html").stdout == page
+
+
+@pytest.mark.parametrize("strategy", ["gpu-usage", "epoch-time"])
+def test_a_strategy_of_the_paper_shows_its_loops(strategy: str, tmp_path: Path) -> None:
+    """In order, with usage and improvement, and why it ended."""
+    done = invoke(*SHORT, "--max", 14, "--strategy", strategy, "--out", tmp_path / "o", "--quiet")
+    assert done.exit_code == 0, done.stderr
+    found = BatchSize.load(tmp_path / "o")
+    assert [each.batch_size for each in found.probes][:2] == [10, 12] or found.stop.code != "at_maximum"
+    assert f"{strategy} chooses batch {found.stop.chosen}" in done.stdout
+    assert "Loops, in order" in done.stdout and "improvement" in done.stdout and not done.stderr
+
+
+def test_batches_of_a_folder_are_judged(tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `diagnose` at the chosen size; where it finds nothing, the reason stands there."""
+    from loaderprobe.errors import BadValue
+
+    sizes: list[int] = []
+
+    def no_diagnosis(loader: object, step: object, **_: object) -> None:
+        sizes.append(loader.batch_size)  # type: ignore[attr-defined]  # a DataLoader
+        raise BadValue("there was no time")
+
+    monkeypatch.setattr("loaderprobe.api.batch_size.diagnose", no_diagnosis)
+    small = [each for each in SHORT if each not in ("--image-size", 32)]
+    done = invoke(*small, photographs.root, "--max", 2, "--out", tmp_path / "o", "--quiet")
+    assert done.exit_code == 0, done.stderr
+    found = BatchSize.load(tmp_path / "o")
+    assert (sizes, found.data) == ([found.stop.chosen], str(photographs.root)) and found.limit != "compute"
+    assert f"What limits training at batch {found.stop.chosen} is not known: there was no time." in done.stdout
+
+
+def test_the_paper_is_repeated(tmp_path: Path) -> None:
+    """A pattern by its two strategies and by ours, the paper's figures beside."""
+    pattern = replace(PAPER_PATTERNS[0], model="lenet5")
+    found = paper_batch_sizes(device="cpu", most=12, iterations=1, probe_steps=1, patterns=[pattern])
+    text = found.text()
+    assert "54" in text and "196" in text and "73.4 %" in text and all(len(line) <= 80 for line in text.splitlines())
+    result = found.results[0]
+    assert [each.strategy for each in (result.usage, result.time, result.throughput)] == [
+        "gpu-usage", "epoch-time", "throughput",
+    ]  # fmt: skip
+    found.save(tmp_path / "paper")
+    assert BatchSizePaper.load(tmp_path / "paper").json() == found.json()
+    assert list(found.to_frame()["batch_size_in_paper"][:2]) == [54, 196]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        ((*SMALL, "--model", "nope"), 2, "no model named 'nope'"),
+        ((*SMALL, "--model", "no.such.module:net"), 3, "no.such.module"),
+        ((*SMALL, "--compute", "cuda"), 3, "no CUDA device"),
+        ((*SMALL, "--workers", 2), 2, "--workers needs DATA"),
+        ((*SMALL, "--memory", "1kB"), 2, "not even a batch of 1 fits into 1.00 kB"),
+        ((*SMALL, "--strategy", "gpu-usage"), 3, "1,000 updates each, which take days without a GPU"),
+        (("tune", "batch-size", "--paper", "--compute", "cpu"), 3, "--iterations 20"),
+        (("tune", "batch-size", "--paper", "--model", "vgg16"), 2, "--paper has models"),
+    ],
+)
+def test_trouble_has_a_code_and_a_reason(options: tuple[object, ...], code: int, says: str) -> None:
+    """Before anything is kept."""
+    done = invoke(*options, "--quiet", "--json", "--out", "/nonexistent/never")
+    assert (done.exit_code, done.stdout) == (code, "") and says in " ".join(done.stderr.split())
+
+
+def test_an_interrupted_search_keeps_what_it_has(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says so, with the exit code of an interruption."""
+    found = BatchSize.load(out)
+    stopped = replace(found, stop=BatchSizeStop(code="interrupted", chosen=found.stop.chosen))
+    monkeypatch.setattr("loaderprobe.api.batch_size.named_batch_size", lambda *_, **__: stopped)
+    done = invoke(*SHORT, "--out", tmp_path / "o")
+    assert done.exit_code == 130 and "the fastest size so far" in done.stdout
+    assert (tmp_path / "o" / "result.json").exists()
+
+
+def test_paper_needs_a_gpu_or_shorter_loops() -> None:
+    """From Python, too."""
+    with pytest.raises(MissingPart, match="days without a GPU"):
+        paper_batch_sizes(device="cpu")

@@ -1,0 +1,203 @@
+"""Batch sizes of small models, really trained: what is measured, what stays as it was, and what is said of trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import loaderprobe
+from loaderprobe.compute.batch_size import Length, ProbeParts, TorchProber
+from loaderprobe.compute.batch_source import repeated
+from loaderprobe.compute.memory_budget import MemoryBudget
+from loaderprobe.compute.model_batches import usual_loss
+from loaderprobe.errors import BadValue
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.testing import ScriptedMeter
+from tests.compute.test_layers import Broken, Named
+
+BATCH = (torch.randn(4, 3), torch.tensor([0, 1, 2, 3]))
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several wait for one another on busy cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def prober(model: nn.Module, batches: Callable[[int], Any], *, limit: int | None = None, steps: int = 3) -> TorchProber:
+    parts = ProbeParts(
+        loss=usual_loss, clock=SystemClock(), meter=ScriptedMeter, length=Length(steps=steps), memory_limit=limit
+    )
+    return TorchProber(model, batches, parts)
+
+
+def small() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 4))
+
+
+def tuned(model: nn.Module, batch: Any, **options: Any) -> loaderprobe.BatchSize:
+    return loaderprobe.tune_batch_size(model, batch, **{"iterations": 2, "most": 8, **options})
+
+
+def test_the_weights_stay_as_they_are() -> None:
+    """And so do gradients, buffers, the mode and torch's random state."""
+    model = small().eval()
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    state = torch.random.get_rng_state()
+    found = tuned(model, BATCH)
+    assert found.stop.chosen and all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert not model.training and all(each.grad is None for each in model.parameters())
+
+
+def test_the_copy_stays_the_same_model_too() -> None:
+    """So that each size is measured on the same weights."""
+    probing = prober(nn.Linear(3, 4), lambda size: repeated(BATCH, size))
+    before = [each.clone() for each in probing._weights]
+    probing.probe(4)
+    assert all(torch.equal(each, was) for each, was in zip(probing._weights, before, strict=True))
+
+
+def test_a_probe_has_rate_step_time_and_memory() -> None:
+    """The rate is that of its steps; utilization that cannot be read has a reason."""
+    found = prober(small(), lambda size: repeated(BATCH, size), steps=5).probe(16)
+    assert found.fits and found.steps == 5 and found.images_per_s and found.step_ms
+    assert found.images_per_s.low <= found.images_per_s.value <= found.images_per_s.high
+    assert found.step_ms.low <= found.step_ms.value <= found.step_ms.high
+    assert found.utilization is None and found.unavailable["utilization"].facts == {"reason": "the device is scripted"}
+    assert found.wall_s > 5 * found.step_ms.low / 1e3
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 10])
+def test_batches_repeat_the_samples_of_the_example(size: int) -> None:
+    """Tensors of another first dimension stay as they are, and so does what is no tensor."""
+    made = repeated({"x": torch.arange(4), "mask": torch.ones(7), "n": 5, "pair": (torch.arange(8).view(4, 2),)}, size)
+    assert made["x"].tolist() == [number % 4 for number in range(size)]
+    assert made["mask"].shape == (7,) and made["n"] == 5 and made["pair"][0].shape == (size, 2)
+
+
+def test_inputs_that_are_dicts_are_given_by_name() -> None:
+    """And the loss of the model's own is used."""
+    found = tuned(Named(), {"left": torch.randn(2, 3), "right": torch.randn(2, 3)})
+    assert found.model == "Named" and found.limit in ("compute", "maximum") and not found.data
+    assert {each.batch_size for each in found.probes} <= {2, 4, 8}
+
+
+def test_a_function_makes_batches_or_loaders() -> None:
+    """Of a loader each batch is trained on, to its real size, and what it prefetches is trained on before."""
+    asked: list[int] = []
+
+    def loader(size: int) -> DataLoader[Any]:
+        asked.append(size)
+        return DataLoader(TensorDataset(torch.randn(20, 3), torch.zeros(20, dtype=torch.long)), batch_size=size)
+
+    found = prober(nn.Linear(3, 4), loader, steps=4).probe(8)
+    # Before it one step with two images, which shows what memory takes.
+    assert asked == [2, 8] and found.steps == 4 and found.fits
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "says"),
+    [
+        (nn.Flatten(), BATCH, "no parameters to train"),
+        (Broken("forward"), BATCH, "fails in forward with a batch of 2: RuntimeError: no way"),
+        (Broken("backward"), BATCH, "fails in backward with a batch of 2: RuntimeError: one of the"),
+        (nn.Linear(3, 5), torch.randn(2, 3), "no usual loss for a Tensor"),
+        (nn.Linear(3, 5), {"words": "none"}, "the batch has no samples"),
+        (nn.Linear(3, 5), DataLoader([1, 2]), "a loader has one batch size"),  # type: ignore[arg-type]  # a list will do
+        ("resnet18", BATCH, "the model is a str"),
+    ],
+)
+def test_what_cannot_be_trained_says_why(model: Any, batch: Any, says: str) -> None:
+    """With the part of the step that fails, and the next step."""
+    with pytest.raises(BadValue, match=says) as caught:
+        tuned(model, batch)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "options", [{"strategy": "guess"}, {"most": 0}, {"iterations": 0}, {"memory": "much"}, {"precision": "fp8"}]
+)
+def test_impossible_requests_are_bad_values(options: dict[str, Any]) -> None:
+    """Before anything is trained."""
+    with pytest.raises(BadValue):
+        tuned(nn.Linear(3, 5), BATCH, **options)
+
+
+class Hungry(nn.Module):
+    """Raises as an allocator does, above a number of images."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.one, self.most = nn.Linear(3, 4), most
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if len(inputs) > self.most:
+            raise RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory")
+        made: torch.Tensor = self.one(inputs)
+        return made
+
+
+def test_memory_that_ends_is_stepped_back_from() -> None:
+    """The probe does not fit, the next one trains as before."""
+    probing = prober(Hungry(4), lambda size: repeated(BATCH, size))
+    assert [probing.probe(size).fits for size in (2, 8, 4)] == [True, False, True]
+    assert tuned(Hungry(5), BATCH, most=64).stop.chosen in (2, 4)
+
+
+def test_a_batch_that_never_fits_is_a_clear_answer() -> None:
+    """With what may be done."""
+    with pytest.raises(BadValue, match="not even a batch of 1 fits") as caught:
+        tuned(Hungry(0), BATCH)
+    assert "--memory" in caught.value.hint
+
+
+def test_a_batch_that_would_not_fit_is_never_tried() -> None:
+    """By the growth of memory from one size to the next."""
+    budget = MemoryBudget(torch.device("cpu"), 100 * MB)
+    assert budget.blind and budget.predicted(2) is None
+    budget.holds(10 * MB)
+    budget._known.update({2: 34 * MB})
+    # Three times the weights do not grow: 2 MB an image do, and a margin.
+    assert budget.predicted(2) is None and budget.predicted(12) == pytest.approx((34 + 1.1 * 20) * MB)
+    budget._known.update({8: 46 * MB})
+    assert budget.predicted(16) == pytest.approx((46 + 1.1 * 16) * MB)
+    assert (
+        budget.beyond(101 * MB) and not budget.beyond(99 * MB) and not MemoryBudget(torch.device("cpu"), None).beyond(1)
+    )
+
+
+class Wide(nn.Module):
+    """Takes 8 MB an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made = (inputs.sum(1, keepdim=True) * self.weight).expand(len(inputs), 1_000_000).exp()
+        return (made * made)[:, :4]
+
+
+def test_memory_is_measured_and_its_limit_is_kept() -> None:
+    """Of what is beyond it, the probe says that it was not even tried, and what it would have taken."""
+    probing = prober(Wide(), lambda size: repeated(BATCH, size), limit=400 * MB, steps=1)
+    small, large = probing.probe(4), probing.probe(16)
+    assert small.memory_bytes and large.memory_bytes and 16 * MB < small.memory_bytes < large.memory_bytes
+    beyond = probing.probe(512)
+    assert (beyond.fits, beyond.ran) == (False, False) and (beyond.memory_bytes or 0) > 400 * MB
+
+
+def test_a_plain_error_is_not_taken_for_memory() -> None:
+    """It is the model's own, and ends the search."""
+    with pytest.raises(BadValue, match="Expected more than 1 value per channel"):
+        prober(small(), lambda size: repeated(BATCH, size)).probe(1)
