@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import Bandwidth, bandwidth
+    from loaderprobe.api.compare import Comparison, compare
     from loaderprobe.api.diagnose import Diagnosis, diagnose
     from loaderprobe.api.doctor import Capabilities, doctor
     from loaderprobe.api.generate import DataSets, generate
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Bandwidth",
     "Capabilities",
+    "Comparison",
     "DataSets",
     "Diagnosis",
     "Layers",
@@ -26,6 +28,7 @@ __all__ = [
     "Run",
     "__version__",
     "bandwidth",
+    "compare",
     "diagnose",
     "doctor",
     "generate",
@@ -38,6 +41,7 @@ __all__ = [
 _MODULES = {
     "Bandwidth": "api.bandwidth",
     "Capabilities": "api.doctor",
+    "Comparison": "api.compare",
     "DataSets": "api.generate",
     "Diagnosis": "api.diagnose",
     "Layers": "api.layers",
@@ -45,6 +49,7 @@ _MODULES = {
     "Plan": "api.plan",
     "Run": "api.load",
     "bandwidth": "api.bandwidth",
+    "compare": "api.compare",
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",
     "generate": "api.generate",

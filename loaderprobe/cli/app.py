@@ -8,6 +8,7 @@ import typer
 
 from loaderprobe import __version__
 from loaderprobe.cli.bandwidth import bandwidth
+from loaderprobe.cli.compare import compare
 from loaderprobe.cli.doctor import doctor
 from loaderprobe.cli.explain import explain
 from loaderprobe.cli.generate import generate
@@ -28,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sweep, bandwidth, generate, report, plan, layers, doctor, explain):
+for command in (sweep, bandwidth, generate, report, plan, compare, layers, doctor, explain):
     app.command()(command)
 
 

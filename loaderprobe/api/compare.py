@@ -1,0 +1,176 @@
+"""`compare`: what changed between two results beyond noise, and what is too noisy to say. Measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from loaderprobe.analyze.compare.bandwidths import bandwidth_notes, bandwidth_rows, in_ladder
+from loaderprobe.analyze.compare.comparable import check_names, differences, refuse_others
+from loaderprobe.analyze.compare.effects import drift_of
+from loaderprobe.analyze.compare.gates import judge_gates
+from loaderprobe.analyze.compare.layers import layer_rows, step_row
+from loaderprobe.analyze.compare.rows import Pair, SideRow, compare_rows
+from loaderprobe.analyze.compare.sweeps import (
+    ignored_options,
+    option_differences,
+    partners,
+    row_differences,
+    side_row,
+    sweep_notes,
+)
+from loaderprobe.api.compare_source import Result, Source, kind_of, present, side_of, sources
+from loaderprobe.api.documented import Documented
+from loaderprobe.api.origin import origin_now
+from loaderprobe.api.plan_values import share
+from loaderprobe.errors import BadValue, NotComparable
+from loaderprobe.records.compare import MATTERS, CompareNote, ComparisonReport, Difference, GateName, Subject
+from loaderprobe.render.compare import compare_columns, compare_document
+from loaderprobe.render.compare_charts import compare_exhibits
+from loaderprobe.render.document import Document
+from loaderprobe.render.exhibit import Exhibit
+
+MOST_MATTERS = 0.5
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Documented, ComparisonReport):
+    """What changed from A to B, row by row and in all. Shows itself."""
+
+    table_name = "compare.csv"
+
+    def document(self) -> Document:
+        """What changed, verdicts first; then what is too noisy to say, and what differs between the sides."""
+        return compare_document(self)
+
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row a configuration, phase or layer; the mean of all, or the whole step, last."""
+        return compare_columns(self)
+
+    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
+        """The ratios with their intervals, and the maps of both sides."""
+        return compare_exhibits(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Matched:
+    """The rows of both sides."""
+
+    pairs: tuple[Pair, ...]
+    only_before: tuple[Subject, ...]
+    only_after: tuple[Subject, ...]
+    differences: tuple[Difference, ...]
+    notes: tuple[CompareNote, ...] = ()
+    step: Pair | None = None
+    averaged: tuple[int, ...] = ()
+
+
+def compare(
+    a: Result | Iterable[Result],
+    b: Result | Iterable[Result],
+    *,
+    differ: str | Iterable[str] = (),
+    fail_if_slower: str | float | None = None,
+    fail_if_unclear: bool = False,
+    fail_if_verdict_changes: bool = False,
+    command: str = "loaderprobe.compare(...)",
+) -> Comparison:
+    """Compare two sweeps, two results of `bandwidth`, or two of `layers`: results themselves, or their paths.
+
+    A side may be several runs of the same thing; from three on, the runs themselves show how they vary. `differ`
+    names what was meant to differ: `machine`, `software`, `storage`, `data`, `options`, `state`, or single fields such
+    as `torch`. `fail_if_slower` is a gate, and the size of a change that matters (5 % without it). `passed` of the
+    result says whether all gates hold.
+
+    Raises NotComparable, with the names of the fields, where the sides differ in anything else; BadValue for results of
+    different kinds.
+    """
+    names = check_names(differ.split(",") if isinstance(differ, str) and differ else differ)
+    matters = MATTERS if fail_if_slower is None else _size(fail_if_slower)
+    before, after = sources(a), sources(b)
+    kind = kind_of(before, after)
+    if fail_if_verdict_changes and kind != "sweep":
+        raise BadValue(f"results of {kind} have no verdicts", hint="leave --fail-if-verdict-changes out")
+    matched = {"sweep": _sweeps, "bandwidth": _bandwidths, "layers": _layers}[kind](before, after, names)
+    found = _differences(before, after, matched.differences)
+    refuse_others(found, names)
+    if not matched.pairs:
+        raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
+    rows, whole = compare_rows(
+        matched.pairs, matters=matters, drift=drift_of((len(before), len(after))), step=matched.step,
+        averaged=matched.averaged,
+    )  # fmt: skip
+    asked: dict[GateName, bool] = {
+        "slower": fail_if_slower is not None, "unclear": fail_if_unclear, "verdict_changes": fail_if_verdict_changes,
+    }  # fmt: skip
+    return Comparison(
+        origin=origin_now(command),
+        kind=kind,
+        matters=matters,
+        before=side_of(before),
+        after=side_of(after),
+        rows=rows,
+        whole=whole,
+        only_before=matched.only_before,
+        only_after=matched.only_after,
+        differences=found,
+        gates=judge_gates(
+            [name for name, wanted in asked.items() if wanted], rows, whole, matters=matters,
+            missing=len(matched.only_before),
+        ),
+        notes=matched.notes,
+    )  # fmt: skip
+
+
+def _size(value: str | float) -> float:
+    found = share(value, "--fail-if-slower")
+    if found > MOST_MATTERS:
+        raise BadValue(f"--fail-if-slower {value} lets B be half as fast", hint="write --fail-if-slower 5%")
+    return found
+
+
+def _differences(
+    before: Sequence[Source], after: Sequence[Source], others: Sequence[Difference]
+) -> tuple[Difference, ...]:
+    """Of every result from the first, each field once."""
+    first = before[0]
+    found = [each for source in (*after, *before[1:]) for each in differences(first.facts, source.facts)]
+    return tuple({each.field: each for each in reversed((*found, *others))}.values())[::-1]
+
+
+def _sweeps(before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> _Matched:
+    runs = [each.found for each in before], [each.found for each in after]
+    ignored = ignored_options(*runs, names)
+    mine, other = (partners(side, ignored) for side in runs)
+    common = {key: (mine[key], other[key]) for key in mine if key in other}
+    return _Matched(
+        pairs=tuple((side_row(one), side_row(two)) for one, two in common.values()),
+        only_before=tuple(side_row(found).subject for key, found in mine.items() if key not in common),
+        only_after=tuple(side_row(found).subject for key, found in other.items() if key not in common),
+        differences=(*option_differences(*runs, ignored), *row_differences(common)),
+        notes=sweep_notes(*([each for pair in common.values() for each in pair[side]] for side in (0, 1))),
+    )
+
+
+def _bandwidths(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> _Matched:
+    sides = [present(each.bandwidth for each in side) for side in (before, after)]
+    found = _matched(*(bandwidth_rows(side) for side in sides))
+    ladder = tuple(place for place, pair in enumerate(found.pairs) if in_ladder(pair[0]))
+    return replace(found, averaged=ladder, notes=(*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1])))
+
+
+def _layers(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> _Matched:
+    sides = [present(each.layers for each in side) for side in (before, after)]
+    found = _matched(*(layer_rows(side) for side in sides))
+    return replace(found, step=(step_row(sides[0]), step_row(sides[1])))
+
+
+def _matched(mine: Mapping[Key, SideRow], other: Mapping[Key, SideRow]) -> _Matched:
+    return _Matched(
+        pairs=tuple((row, other[key]) for key, row in mine.items() if key in other),
+        only_before=tuple(row.subject for key, row in mine.items() if key not in other),
+        only_after=tuple(row.subject for key, row in other.items() if key not in mine),
+        differences=(),
+    )
