@@ -11,6 +11,7 @@ from loaderprobe.render.compare_words import (
     SCALES,
     answers,
     change_parts,
+    device_of,
     effect_size,
     figure_words,
     gate_words,
@@ -44,7 +45,7 @@ def compare_document(found: ComparisonReport) -> Document:
 
 def _sections(found: ComparisonReport) -> Iterator[Section]:
     gates = [Item(subject=name, text=text) for name, text in (gate_words(found, gate) for gate in found.gates)]
-    yield Section(parts=(*(Paragraph(text=each, strong=True) for each in answers(found)), *gates))
+    yield Section(parts=(*(Paragraph(text=text, strong=strong) for text, strong in answers(found)), *gates))
     yield Section(title="Rows", name=ROWS, parts=_rows(found))
     changed = [row for row in found.rows if row.verdict_changed]
     names = names_of(found, [row.subject for row in changed])
@@ -57,16 +58,25 @@ def _sections(found: ComparisonReport) -> Iterator[Section]:
 
 
 def _rows(found: ComparisonReport) -> tuple[Part, ...]:
-    rows = [row for row in ordered(found) if row.word != "same" or row.verdict_changed]
-    shown = rows[:SHOWN] + ([found.whole] if found.whole else [])
-    if not shown:
-        shown = ordered(found)[:SHOWN]
-    same = len(found.rows) - len(rows)
+    """What is not the same, by device; all of it where everything is."""
+    rows = [row for row in ordered(found) if row.word != "same" or row.verdict_changed] or ordered(found)
+    shown = rows[:SHOWN]
+    groups: dict[str, list[Compared]] = {}
+    for row in shown:
+        groups.setdefault(device_of(row.subject), []).append(row)
+    several = len(groups) > 1
+    if found.whole:
+        groups.setdefault("" if several else next(iter(groups)), []).append(found.whole)
+    parts: list[Part] = []
+    for device, some in groups.items():
+        parts += [Paragraph(text=device)] if several and device else []
+        parts.append(_table(found, some))
     notes = [LEGEND]
     notes += [f"{mark}: {REASONS[reason]}." for reason, mark in MARKS.items() if any(r.reason == reason for r in shown)]
-    notes += [f"{same} more are the same."] if same and rows else []
+    same = len(found.rows) - len(rows)
+    notes += [f"{same} more are the same."] if same else []
     notes += [f"{len(rows) - SHOWN} more are not shown."] if len(rows) > SHOWN else []
-    return (_table(found, shown), Paragraph(text=" ".join(notes)))
+    return (*parts, Paragraph(text=" ".join(notes)))
 
 
 def ordered(found: ComparisonReport) -> list[Compared]:
@@ -79,7 +89,7 @@ def ordered(found: ComparisonReport) -> list[Compared]:
 def _table(found: ComparisonReport, rows: list[Compared]) -> Table:
     units = {row.unit for row in found.rows}
     unit = SCALES[next(iter(units))][1] if len(units) == 1 else ""
-    names = names_of(found, [row.subject for row in rows])
+    names = names_of(found, [row.subject for row in rows], device=False)
     return Table(
         head=("", f"A {unit}".strip(), f"B {unit}".strip(), "change", "interval", "seen from", ""),
         lines=tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loaderprobe.records.compare import (
     Compared,
@@ -21,7 +22,7 @@ from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.layers import PART_WORDS
 from loaderprobe.render.wording import MISSING, counted, interval, label, percent, verdict_words
-from loaderprobe.units import join_words, significant
+from loaderprobe.units import significant
 
 NAMED = 3
 """Rows that a sentence names."""
@@ -43,14 +44,19 @@ GATES: dict[GateName, str] = {
 }  # fmt: skip
 
 
-def names_of(found: ComparisonReport, subjects: Sequence[Subject]) -> list[str]:
-    """The names of these, as far as they set them apart from all that were compared."""
+def names_of(found: ComparisonReport, subjects: Sequence[Subject], *, device: bool = True) -> list[str]:
+    """The names of these, as far as they set them apart from all that were compared; `device` and cache state, too."""
     every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
     among = [stand_in(each) for each in every if each.config is not None]
-    return [_name(each, among) for each in subjects]
+    return [_name(each, among, device) for each in subjects]
 
 
-def _name(subject: Subject, among: Sequence[ConfigurationRow]) -> str:
+def device_of(subject: Subject) -> str:
+    """`emulated:mlperf-h100, cold files`; empty for what is no configuration."""
+    return f"{subject.config.compute.name}, {subject.config.cache} files" if subject.config else ""
+
+
+def _name(subject: Subject, among: Sequence[ConfigurationRow], device: bool) -> str:
     if subject.kind == "all":
         return "all together"
     if subject.kind == "step":
@@ -63,14 +69,17 @@ def _name(subject: Subject, among: Sequence[ConfigurationRow]) -> str:
         again = f", call {subject.call + 1}" if subject.call else ""
         return f"{subject.name or 'outside its layers'} ({kinds}{again})"
     if subject.config is not None:
-        return _configuration(stand_in(subject), among)
+        return _configuration(stand_in(subject), among, device)
     what = PHASES.get(subject.name, subject.name) if subject.kind == "phase" else f"{subject.kind}s"
     return f"{what}, {counted(subject.readers, 'reader')}"
 
 
-def _configuration(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
+def _configuration(row: ConfigurationRow, among: Sequence[ConfigurationRow], device: bool) -> str:
     """`500x375, 2 workers`, with device and cache state where there are several."""
-    parts = [label(row, among)]
+    alike = [each for each in among if _device(each) == _device(row)]
+    parts = [label(row, alike)]
+    if not device:
+        return parts[0]
     if len({each.config.compute.name for each in among}) > 1:
         parts.append(row.config.compute.name)
     if len({each.config.cache for each in among}) > 1:
@@ -78,10 +87,16 @@ def _configuration(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> 
     return ", ".join(parts)
 
 
+def _device(row: ConfigurationRow) -> tuple[str, str]:
+    return row.config.compute.name, row.config.cache
+
+
 def stand_in(subject: Subject) -> ConfigurationRow:
     """A row with nothing but its configuration, which is all that a label needs."""
     assert subject.config is not None
-    return ConfigurationRow(config=subject.config, status="skipped", reason=None, verdict=None, emulated=False)
+    # Whether the data differ is said apart.
+    config = replace(subject.config, data="")
+    return ConfigurationRow(config=config, status="skipped", reason=None, verdict=None, emulated=False)
 
 
 def figure_words(row: Compared, value: Interval | None, *, unit: bool = False) -> str:
@@ -135,11 +150,16 @@ def title(found: ComparisonReport) -> str:
     return f"B against A, {many}: {', '.join(counts)}"
 
 
-def answers(found: ComparisonReport) -> list[str]:
-    """What changed, in sentences: of layers the step first; verdicts; slower, faster, unclear; the rest."""
+def answers(found: ComparisonReport) -> list[tuple[str, bool]]:
+    """(sentence, whether it is an answer): verdicts, slower, faster, all together; the step of layers before; the rest."""
     whole = [_whole(found, found.whole)] if found.whole else []
-    rows = [*_verdicts(found), *_changed(found, "slower"), *_changed(found, "faster"), *_unclear(found), *_same(found)]
-    return [*(whole if found.kind == "layers" else []), *rows, *(whole if found.kind != "layers" else [])]
+    changed = [*_verdicts(found), *_changed(found, "slower"), *_changed(found, "faster")]
+    first = [*whole, *changed] if found.kind == "layers" else [*changed, *whole]
+    rest = [*_unclear(found), *_same(found)]
+    if found.kind == "sweep" and not _verdicts(found):
+        rest.append("No verdict changed.")
+    # A single row that did not change has no answer but the rest.
+    return [*((text, True) for text in first), *((text, not first) for text in rest)]
 
 
 def _whole(found: ComparisonReport, row: Compared) -> str:
@@ -147,17 +167,16 @@ def _whole(found: ComparisonReport, row: Compared) -> str:
     if row.subject.kind == "all" and found.kind == "bandwidth":
         name = "All steps of the ladder together"
     figures = f", {figure_words(row, row.before)} → {figure_words(row, row.after, unit=True)}" if row.before else ""
-    seen = f"; a change of {visible_words(row)} would have been seen" if row.visible and row.word != "unclear" else ""
+    only = "only " if row.word == "unclear" else ""
+    seen = f"; {only}a change of {visible_words(row)} would have been seen" if row.visible else ""
     said = {"same": "the same", "unclear": "unclear"}.get(row.word, f"{row.word} in B")
     return f"{name} {'is' if row.before else 'are'} {said}{figures}: {change_words(row.ratio)}{seen}."
 
 
 def _verdicts(found: ComparisonReport) -> list[str]:
     changed = [row for row in found.rows if row.verdict_changed]
-    if found.kind != "sweep":
-        return []
     if not changed:
-        return ["No verdict changed."]
+        return []
     names = names_of(found, [row.subject for row in changed])
     said = [f"{name}: {verdict_change(row)}" for name, row in zip(names, changed, strict=True)]
     return [f"{counted(len(changed), 'verdict')} changed: {'; '.join(_few(said))}."]
@@ -226,7 +245,7 @@ def gate_words(found: ComparisonReport, gate: Gate) -> tuple[str, str]:
         rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
         names = names_of(found, [row.subject for row in rows if row])
         lacking = [f"{gate.missing} of A that B lacks"] if gate.missing else []
-        return name, f"failed by {join_words(_few([*lacking, *names]))}"
+        return name, f"failed by {'; '.join(_few([*lacking, *names]))}"
     if gate.blind:
         blind = f"{gate.blind} of {len(found.rows)} rows were too noisy to show a loss of {size}"
         return name, f"held, but {blind}; --fail-if-unclear fails then"

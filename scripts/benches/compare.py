@@ -91,8 +91,8 @@ def recorded(place: Path) -> Path:
     return place / "run"
 
 
-def share(count: int, happened: Sequence[bool]) -> str:
-    return f"{sum(happened)} of {count}"
+def share(happened: Sequence[bool]) -> str:
+    return f"{sum(happened)} of {len(happened)}"
 
 
 def main() -> int:
@@ -105,10 +105,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         noise = noise_of(asked.runs or [recorded(Path(temporary))])
     spread = math.sqrt(mean([each**2 for each in noise]))
-    print(
-        f"{len(noise)} rounds vary by {100 * spread:.1f} % (standard deviation); sweeps of {asked.rows} configurations"
-    )
-    print("rounds  null fail  -10 % in all  -10 % in one  visible  of that size  of twice")
+    print(f"{len(noise)} rounds vary by {100 * spread:.1f} % (standard deviation); {asked.rows} configurations a sweep")
+    heads = ("null fail", "-10 % in all", "-10 % in one", "visible size", "twice that")
+    print(f"rounds{''.join(f'{head:>14}' for head in heads)}   visible")
     good, count = True, asked.pairs
     for rounds in asked.rounds:
         maker = Maker(noise=noise, rows=asked.rows, rounds=rounds, draw=random.Random(rounds))
@@ -117,12 +116,8 @@ def main() -> int:
         one = [maker.first_seen(LOSS) for _ in range(count)]
         visible = quantile([maker.visible() for _ in range(count)], 0.5)
         size, twice = ([maker.first_seen(min(0.9, loss)) for _ in range(count)] for loss in (visible, 2 * visible))
-        figures = (share(count, each) for each in (null, everywhere, one, size, twice))
-        said = [*figures]
-        print(
-            f"{rounds:6}  {said[0]:>9}  {said[1]:>12}  {said[2]:>12}  {100 * visible:5.1f} %  {said[3]:>12}  {said[4]:>8}",
-            flush=True,
-        )
+        found = (f"{share(each):>14}" for each in (null, everywhere, one, size, twice))
+        print(f"{rounds:6}{''.join(found)}{100 * visible:8.1f} %", flush=True)
         good &= sum(null) <= NULL_AT_MOST * count and HALF[0] * count <= sum(size) <= HALF[1] * count
         good &= rounds < max(asked.rounds) or sum(everywhere) >= FOUND_AT_LEAST * count
     return 0 if good else 1

@@ -57,7 +57,7 @@ def test_the_same_data_on_another_storage_compare(tmp_path: Path) -> None:
     assert {row.word for row in found.rows} == {"same"} and found.whole and found.whole.word == "same"
     assert (found.before.roots, found.after.roots) == (("/ssd",), ("/nfs",))
     assert found.passed and not found.differences
-    assert found.whole.visible == pytest.approx(0.03, rel=0.25)
+    assert found.whole.visible == pytest.approx(0.0375, rel=0.02)
     assert "3 same" in found.headline() and "No verdict changed" in found.text()
 
 
@@ -68,11 +68,13 @@ def test_a_loss_and_a_verdict_that_changed_are_named_first(tmp_path: Path) -> No
     assert {row.word for row in found.rows} == {"slower"}
     assert found.rows[0].ratio and found.rows[0].ratio.value == pytest.approx(0.5, rel=0.01)
     assert not found.passed and found.gates[0].rows == (0, 1, 2, -1)
-    disk = loaderprobe.compare(a, stored(tmp_path / "c", truth=replace(TRUTH, bytes_per_s=5e6)), differ="state")
-    changed = [row for row in disk.rows if row.verdict_changed]
-    assert changed and all(row.verdict_after and row.verdict_after.cause == "storage" for row in changed)
+    device = stored(tmp_path / "c", truth=replace(TRUTH, compute=50.0))
+    disk = loaderprobe.compare(device, stored(tmp_path / "d", truth=replace(TRUTH, compute=50.0, bytes_per_s=2e6)))
+    assert [row.verdict_changed for row in disk.rows] == [True] * 3
+    assert {row.verdict_after.cause for row in disk.rows if row.verdict_after} == {"storage"}
     text = " ".join(disk.text().split())
-    assert text.index("changed:") < text.index("Slower in B") and "→ input: storage" in text
+    assert text.index("3 verdicts changed: ") < text.index("Slower in B") and "compute → input: storage" in text
+    assert 'stroke="currentColor" stroke-width="2"' in disk.html()
 
 
 def test_several_runs_a_side_show_how_runs_vary(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from loaderprobe.analyze.compare.rows import SideRow
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.compare import CompareNote, Subject
 from loaderprobe.records.verdict import Interval
-from loaderprobe.units import join_words
+from loaderprobe.units import format_bytes, join_words
 
 LADDER = "files"
 Key = tuple[str, str, int]
@@ -25,7 +25,7 @@ def bandwidth_facts(found: BandwidthMeasurement) -> Facts:
         "kernel": found.kernel,
         "cores_available": found.cores_available,
         "storage": storage_fact([found.location]),
-        "data": f"{found.files_used} files of {found.mean_size_bytes:.0f} bytes",
+        "data": f"{found.files_used} files of {format_bytes(found.mean_size_bytes)}",
         "scratch": str(found.scratch),
         "engine": join_words(sorted(engines - {"processes"})) or None,
         "drop_caches": str(found.drop_caches),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +19,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.units import join_words
+from loaderprobe.units import format_bytes, join_words
 
 BESIDE = ("data", "rounds")
 """Options in which the same configuration may differ: a fingerprint that holds the root, and how often it ran."""
@@ -125,15 +125,31 @@ def _verdict(found: Sequence[Found]) -> ShortVerdict:
 
 def row_differences(common: Mapping[Key, tuple[list[Found], list[Found]]]) -> list[Difference]:
     """Other files, and files in another state of the cache, among configurations that are otherwise the same."""
-    sides = ([each for pair in common.values() for each in pair[place]] for place in (0, 1))
-    before, after = ({"data": _data(side), "files_were": _states(side)} for side in sides)
-    return differences(before, after)
+    mine, other = ([each for pair in common.values() for each in pair[place]] for place in (0, 1))
+    sets = _sets(mine), _sets(other)
+    apart = [label for label in sets[0] if sets[0][label].keys() != sets[1].get(label, {}).keys()]
+    before, after = ([_described(side.get(label, {}).values()) for label in apart] for side in sets)
+    if before == after:
+        before, after = ([_named(side.get(label, {})) for label in apart] for side in sets)
+    data = [Difference(field="data", group="data", before="; ".join(before), after="; ".join(after))] if apart else []
+    return [*data, *differences({"files_were": _states(mine)}, {"files_were": _states(other)})]
 
 
-def _data(side: Sequence[Found]) -> str:
-    sets = {each.files.content: each.files for each in side}
-    said = {key: f"{each.label}: {each.count} files of {each.mean_size_bytes:.0f} bytes" for key, each in sets.items()}
-    return join_words(sorted(f"{words}, {key}" for key, words in said.items()))
+def _sets(side: Sequence[Found]) -> dict[str, dict[str, FileSet]]:
+    """The file sets by their fingerprint without the root, by label."""
+    found: dict[str, dict[str, FileSet]] = {}
+    for each in side:
+        found.setdefault(each.files.label, {})[each.files.content] = each.files
+    return found
+
+
+def _described(sets: Iterable[FileSet]) -> str:
+    return join_words([f"{each.label}: {each.count} files of {format_bytes(each.mean_size_bytes)}" for each in sets])
+
+
+def _named(sets: Mapping[str, FileSet]) -> str:
+    """With the fingerprints, where nothing else sets them apart."""
+    return join_words([f"{each.label}: files {key}" for key, each in sets.items()])
 
 
 def _states(side: Sequence[Found]) -> str | None:
