@@ -151,7 +151,10 @@ def title(found: ComparisonReport) -> str:
 
 
 def answers(found: ComparisonReport) -> list[tuple[str, bool]]:
-    """(sentence, whether it is an answer): verdicts, slower, faster, all together; the step of layers before; the rest."""
+    """(sentence, whether it is an answer): verdicts, slower, faster, all together, the rest.
+
+    Of layers, the whole step stands first.
+    """
     whole = [_whole(found, found.whole)] if found.whole else []
     changed = [*_verdicts(found), *_changed(found, "slower"), *_changed(found, "faster")]
     first = [*whole, *changed] if found.kind == "layers" else [*changed, *whole]

@@ -124,7 +124,7 @@ def test_what_only_one_side_has_is_listed(tmp_path: Path) -> None:
     found = loaderprobe.compare(a, b, fail_if_unclear=True)
     assert len(found.rows) == 2 and [len(each) for each in (found.only_before, found.only_after)] == [1, 1]
     assert not found.passed and found.gates[0].missing == 1
-    assert "only in A: nothing" not in found.text() and "2 workers" in found.text().partition("Not in both")[2]
+    assert "only in A: 500x375, 2 workers" in found.text() and "only in B: 500x375, 4 workers" in found.text()
 
 
 @pytest.mark.parametrize(
