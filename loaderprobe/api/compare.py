@@ -28,8 +28,10 @@ from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.compare import MATTERS, CompareNote, ComparisonReport, Difference, GateName, Subject
 from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.compare_charts import compare_exhibits
+from loaderprobe.render.compare_words import answers
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.json import result_json
 
 MOST_MATTERS = 0.5
 Key = TypeVar("Key")
@@ -52,6 +54,10 @@ class Comparison(Documented, ComparisonReport):
     def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
         """The ratios with their intervals, and the maps of both sides."""
         return compare_exhibits(self)
+
+    def json(self) -> str:
+        """With whether all gates hold, and what the page says first."""
+        return result_json(self, passed=self.passed, answers=[text for text, _ in answers(self)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +93,8 @@ def compare(
     Raises NotComparable, with the names of the fields, where the sides differ in anything else; BadValue for results of
     different kinds.
     """
-    names = check_names(differ.split(",") if isinstance(differ, str) and differ else differ)
+    named = differ.split(",") if isinstance(differ, str) else differ
+    names = check_names(name for each in named if (name := each.strip()))
     matters = MATTERS if fail_if_slower is None else _size(fail_if_slower)
     before, after = sources(a), sources(b)
     kind = kind_of(before, after)

@@ -99,8 +99,7 @@ def compare(
 
         check_out(out)
     found = verb.compare(
-        before, after, differ=[each.strip() for each in differ.split(",") if each.strip()],
-        fail_if_slower=fail_if_slower, fail_if_unclear=fail_if_unclear,
+        before, after, differ=differ, fail_if_slower=fail_if_slower, fail_if_unclear=fail_if_unclear,
         fail_if_verdict_changes=fail_if_verdict_changes, command=typed(),
     )  # fmt: skip
     _show(found, html, md=md, json=json)

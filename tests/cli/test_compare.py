@@ -62,7 +62,7 @@ def test_every_format_has_the_answer(tmp_path: Path, runs: tuple[Path, Path, Pat
     """Nothing is written unless asked for; `report` shows what was kept."""
     a, b, _ = runs
     found = json.loads(invoke("compare", a, b, "--json", "--out", tmp_path / "o").stdout)
-    assert [row["word"] for row in found["rows"]] == ["slower"] * 3
+    assert [row["word"] for row in found["rows"]] == ["slower"] * 3 and found["passed"] and found["answers"]
     assert json.loads(invoke("report", tmp_path / "o", "--json").stdout) == found
     assert invoke("compare", a, b, "--md").stdout.startswith("# B against A")
     assert invoke("compare", a, b, "--html", tmp_path / "page.html").exit_code == 0

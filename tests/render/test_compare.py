@@ -149,6 +149,6 @@ def test_names_from_outside_do_nothing_in_a_page() -> None:
 def test_the_table_has_every_row_and_the_whole() -> None:
     """Units beside the figures; a figure that does not exist is None."""
     whole = compared(0.9, subject=Subject(kind="all"), before=None, after=None, verdict_before=None)
-    found = compare_columns(report(compared(), compared(0.8, workers=2, ratio=None), whole=whole))
+    found = compare_columns(report(compared(), replace(compared(0.8, workers=2), ratio=None), whole=whole))
     assert found["kind"] == ["configuration", "configuration", "all"] and found["before"][2] is None
     assert found["ratio"] == [1.0, None, 0.9] and found["cause_before"] == ["storage", "storage", None]
