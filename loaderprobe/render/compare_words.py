@@ -225,7 +225,11 @@ def settles(found: ComparisonReport, rows: Sequence[Compared]) -> str:
 
 def _same(found: ComparisonReport) -> list[str]:
     rows = found.of_word("same")
-    return [f"The same within {matters_words(found)}: {len(rows)} of {len(found.rows)}."] if rows else []
+    if not rows:
+        return []
+    seen = percent(max(row.visible or 0.0 for row in rows))
+    many = f"The same within {matters_words(found)}: {len(rows)} of {len(found.rows)}"
+    return [f"{many}, where changes of {seen} and more would have been seen."]
 
 
 def effect_size(row: Compared) -> float:

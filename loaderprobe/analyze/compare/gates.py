@@ -19,9 +19,13 @@ def judge_gates(
     for name in names:
         failing = tuple(place for place, row in numbered if _fails(name, row))
         lacking = missing if name == "unclear" else 0
-        blind = sum(row.visible is None or row.visible > matters for row in rows) if name == "slower" else 0
+        blind = sum(_blind(row, matters) for row in rows) if name == "slower" else 0
         gates.append(Gate(name=name, passed=not failing and not lacking, rows=failing, blind=blind, missing=lacking))
     return tuple(gates)
+
+
+def _blind(row: Compared, matters: float) -> bool:
+    return row.word == "unclear" and (row.visible is None or row.visible > matters)
 
 
 def _fails(name: GateName, row: Compared) -> bool:
