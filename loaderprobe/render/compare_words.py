@@ -48,7 +48,8 @@ def names_of(found: ComparisonReport, subjects: Sequence[Subject], *, device: bo
     """The names of these, as far as they set them apart from all that were compared; `device` and cache state, too."""
     every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
     among = [stand_in(each) for each in every if each.config is not None]
-    return [_name(each, among, device) for each in subjects]
+    whole = "the ladder together" if found.kind == "bandwidth" else "all together"
+    return [whole if each.kind == "all" else _name(each, among, device) for each in subjects]
 
 
 def device_of(subject: Subject) -> str:
@@ -57,8 +58,6 @@ def device_of(subject: Subject) -> str:
 
 
 def _name(subject: Subject, among: Sequence[ConfigurationRow], device: bool) -> str:
-    if subject.kind == "all":
-        return "all together"
     if subject.kind == "step":
         return "the whole step"
     if subject.kind == "part":

@@ -95,9 +95,11 @@ OTHER_CPU = replace(example_environment(), cpu_model="another", torch="2.10.0")
     [
         ({"environment": OTHER_CPU}, {"cpu_model", "torch"}, "--differ machine,software"),
         ({"environment": replace(example_environment(), storage=(example_location("/x"),))}, set(), ""),
+        ({"environment": replace(example_environment(), memory_bytes=16_700_000_000)}, set(), ""),
         ({"environment": replace(example_environment(), memory_bytes=8 * 10**9)}, {"memory_bytes"}, "machine"),
         ({"files": example_files(20)}, {"data"}, "--differ data"),
         ({"decoder": "torchvision"}, {"decoder"}, "--differ options"),
+        ({"truth": replace(TRUTH, bytes_per_s=1e15)}, {"files_were"}, "--differ state"),
         ({"environment": replace(example_environment(), loaderprobe="0.2.0")}, {"loaderprobe"}, "software"),
     ],
 )
