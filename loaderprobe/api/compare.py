@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
-from loaderprobe.analyze.compare.bandwidths import bandwidth_notes, bandwidth_rows, in_ladder
 from loaderprobe.analyze.compare.comparable import check_names, differences, refuse_others
 from loaderprobe.analyze.compare.effects import drift_of
 from loaderprobe.analyze.compare.gates import judge_gates
-from loaderprobe.analyze.compare.layers import layer_rows, step_row
-from loaderprobe.analyze.compare.rows import Pair, SideRow, compare_rows
-from loaderprobe.analyze.compare.sweeps import (
-    ignored_options,
-    option_differences,
-    partners,
-    row_differences,
-    side_row,
-    sweep_notes,
-)
-from loaderprobe.api.compare_source import Result, Source, kind_of, present, side_of, sources
+from loaderprobe.analyze.compare.rows import compare_rows
+from loaderprobe.api.compare_match import match
+from loaderprobe.api.compare_source import Result, Source, kind_of, side_of, sources
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.plan_values import share
 from loaderprobe.errors import BadValue, NotComparable
-from loaderprobe.records.compare import MATTERS, CompareNote, ComparisonReport, Difference, GateName, Subject
+from loaderprobe.records.compare import MATTERS, ComparisonReport, Difference, GateName
 from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.compare_charts import compare_exhibits
 from loaderprobe.render.compare_words import answers
@@ -34,7 +25,6 @@ from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import result_json
 
 MOST_MATTERS = 0.5
-Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -58,19 +48,6 @@ class Comparison(Documented, ComparisonReport):
     def json(self) -> str:
         """With whether all gates hold, and what the page says first."""
         return result_json(self, passed=self.passed, answers=[text for text, _ in answers(self)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Matched:
-    """The rows of both sides."""
-
-    pairs: tuple[Pair, ...]
-    only_before: tuple[Subject, ...]
-    only_after: tuple[Subject, ...]
-    differences: tuple[Difference, ...]
-    notes: tuple[CompareNote, ...] = ()
-    step: Pair | None = None
-    averaged: tuple[int, ...] = ()
 
 
 def compare(
@@ -100,7 +77,7 @@ def compare(
     kind = kind_of(before, after)
     if fail_if_verdict_changes and kind != "sweep":
         raise BadValue(f"results of {kind} have no verdicts", hint="leave --fail-if-verdict-changes out")
-    matched = {"sweep": _sweeps, "bandwidth": _bandwidths, "layers": _layers}[kind](before, after, names)
+    matched = match(kind, before, after, names)
     found = _differences(before, after, matched.differences)
     refuse_others(found, names)
     if not matched.pairs:
@@ -109,9 +86,8 @@ def compare(
         matched.pairs, matters=matters, drift=drift_of((len(before), len(after))), step=matched.step,
         averaged=matched.averaged,
     )  # fmt: skip
-    asked: dict[GateName, bool] = {
-        "slower": fail_if_slower is not None, "unclear": fail_if_unclear, "verdict_changes": fail_if_verdict_changes,
-    }  # fmt: skip
+    wanted = _gates(slower=fail_if_slower is not None, unclear=fail_if_unclear, verdict_changes=fail_if_verdict_changes)
+    gates = judge_gates(wanted, rows, whole, matters=matters, missing=len(matched.only_before))
     return Comparison(
         origin=origin_now(command),
         kind=kind,
@@ -123,12 +99,14 @@ def compare(
         only_before=matched.only_before,
         only_after=matched.only_after,
         differences=found,
-        gates=judge_gates(
-            [name for name, wanted in asked.items() if wanted], rows, whole, matters=matters,
-            missing=len(matched.only_before),
-        ),
+        gates=gates,
         notes=matched.notes,
-    )  # fmt: skip
+    )
+
+
+def _gates(**asked: bool) -> list[GateName]:
+    names: tuple[GateName, ...] = ("slower", "unclear", "verdict_changes")
+    return [name for name in names if asked[name]]
 
 
 def _size(value: str | float) -> float:
@@ -145,39 +123,3 @@ def _differences(
     first = before[0]
     found = [each for source in (*after, *before[1:]) for each in differences(first.facts, source.facts)]
     return tuple({each.field: each for each in reversed((*found, *others))}.values())[::-1]
-
-
-def _sweeps(before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> _Matched:
-    runs = [each.found for each in before], [each.found for each in after]
-    ignored = ignored_options(*runs, names)
-    mine, other = (partners(side, ignored) for side in runs)
-    common = {key: (mine[key], other[key]) for key in mine if key in other}
-    return _Matched(
-        pairs=tuple((side_row(one), side_row(two)) for one, two in common.values()),
-        only_before=tuple(side_row(found).subject for key, found in mine.items() if key not in common),
-        only_after=tuple(side_row(found).subject for key, found in other.items() if key not in common),
-        differences=(*option_differences(*runs, ignored), *row_differences(common)),
-        notes=sweep_notes(*([each for pair in common.values() for each in pair[side]] for side in (0, 1))),
-    )
-
-
-def _bandwidths(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> _Matched:
-    sides = [present(each.bandwidth for each in side) for side in (before, after)]
-    found = _matched(*(bandwidth_rows(side) for side in sides))
-    ladder = tuple(place for place, pair in enumerate(found.pairs) if in_ladder(pair[0]))
-    return replace(found, averaged=ladder, notes=(*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1])))
-
-
-def _layers(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> _Matched:
-    sides = [present(each.layers for each in side) for side in (before, after)]
-    found = _matched(*(layer_rows(side) for side in sides))
-    return replace(found, step=(step_row(sides[0]), step_row(sides[1])))
-
-
-def _matched(mine: Mapping[Key, SideRow], other: Mapping[Key, SideRow]) -> _Matched:
-    return _Matched(
-        pairs=tuple((row, other[key]) for key, row in mine.items() if key in other),
-        only_before=tuple(row.subject for key, row in mine.items() if key not in other),
-        only_after=tuple(row.subject for key, row in other.items() if key not in mine),
-        differences=(),
-    )
