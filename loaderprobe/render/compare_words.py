@@ -31,6 +31,8 @@ PHASES: dict[str, str] = {"files": "files", "direct": "direct reads", "sequentia
 SCALES: dict[Unit, tuple[float, str]] = {
     "images/s": (1.0, "images/s"), "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"), "ms": (1.0, "ms"), "": (1.0, ""),
 }  # fmt: skip
+THOUSANDS_FROM = 1e4
+"""Operations/s."""
 REASONS: dict[ReasonCode, str] = {
     "beyond_noise": "",
     "within_size": "",
@@ -103,6 +105,8 @@ def figure_words(row: Compared, value: Interval | None, *, unit: bool = False) -
     if value is None:
         return MISSING
     scale, name = SCALES[row.unit]
+    if row.unit == "1/s" and row.before and row.before.value >= THOUSANDS_FROM:
+        scale, name = 1e-3, "k/s"
     scaled = Interval(value=value.value * scale, low=value.low * scale, high=value.high * scale)
     return f"{interval(scaled)}{f' {name}' if unit and name else ''}"
 

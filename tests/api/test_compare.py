@@ -147,7 +147,7 @@ def test_impossible_values_are_bad(tmp_path: Path, given: dict[str, Any], says: 
 def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
     """A ladder with opens, on a storage that is `factor` times as fast."""
     phases = tuple(example_phase(readers, factor * 61e6 * readers) for readers in (1, 2, 4))
-    operations = example_operations({4: 1000.0 * factor})
+    operations = (*example_operations({4: 20e3 * factor}), *example_operations({4: 9e3}, "stat", metadata="warm"))
     return replace(example_bandwidth(), phases=phases, metadata=operations, **changes)
 
 
@@ -167,7 +167,7 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert {row.word for row in found.rows} == {"faster"} and found.whole and found.whole.word == "faster"
     text = found.text()
-    assert "MB/s" in text and "opens, 4 readers" in text and "files, 1 reader " in text
+    assert "MB/s" in text and "opens, 4 readers   20.0±0.6 k/s" in text and "files, 1 reader " in text
     assert not loaderprobe.compare(*reversed(paths), differ="storage", fail_if_slower=0.05).passed
     with pytest.raises(BadValue, match="have no verdicts"):
         loaderprobe.compare(*paths, differ="storage", fail_if_verdict_changes=True)

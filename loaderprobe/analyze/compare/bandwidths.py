@@ -55,7 +55,8 @@ def _rows(run: BandwidthMeasurement) -> dict[Key, SideRow]:
                 unit="bytes/s",
                 readings=(_reading(phase.bw_bytes, phase.bw_low, phase.bw_high),),
             )
-    for each in run.metadata:
+    # Names and inodes from memory say nothing of the storage.
+    for each in (operation for operation in run.metadata if operation.metadata != "warm"):
         rows[each.operation, "", each.readers] = SideRow(
             subject=Subject(kind=each.operation, readers=each.readers),
             unit="1/s",
