@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import Bandwidth, bandwidth
     from loaderprobe.api.batch_size import BatchSize, tune_batch_size
+    from loaderprobe.api.compare import Comparison, compare
     from loaderprobe.api.devices import Devices, devices
     from loaderprobe.api.diagnose import Diagnosis, diagnose
     from loaderprobe.api.doctor import Capabilities, doctor
@@ -23,6 +24,7 @@ __all__ = [
     "Bandwidth",
     "BatchSize",
     "Capabilities",
+    "Comparison",
     "DataSets",
     "Devices",
     "Diagnosis",
@@ -34,6 +36,7 @@ __all__ = [
     "__version__",
     "attached",
     "bandwidth",
+    "compare",
     "devices",
     "diagnose",
     "doctor",
@@ -50,6 +53,7 @@ _MODULES = {
     "Bandwidth": "api.bandwidth",
     "BatchSize": "api.batch_size",
     "Capabilities": "api.doctor",
+    "Comparison": "api.compare",
     "DataSets": "api.generate",
     "Devices": "api.devices",
     "Diagnosis": "api.diagnose",
@@ -60,6 +64,7 @@ _MODULES = {
     "WorkersTuning": "api.tune_workers",
     "attached": "api.run",
     "bandwidth": "api.bandwidth",
+    "compare": "api.compare",
     "devices": "api.devices",
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",

@@ -2,7 +2,8 @@
 
 LoaderprobeError           1   a bug, or an unexpected error
 ├── BadValue               2   a value, file or path that the user gave
-│   └── DamagedRun             a file of a stored run cannot be used
+│   ├── DamagedRun             a file of a stored run cannot be used
+│   └── NotComparable          two results differ in more than what was meant to differ
 ├── DeadWorker                 a worker of a loader was killed, or ended
 ├── MissingPart            3   a missing plug-in, GPU, permission or tool
 └── Refused                5   refused, to keep data safe
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 EXIT_DONE = 0
 EXIT_SOME_FAILED = 4
+EXIT_GATE_FAILED = 6
 EXIT_INTERRUPTED = 130
 
 
@@ -49,6 +51,14 @@ class DamagedRun(BadValue):
         super().__init__(f"{file} {reason}", hint=hint)
         self.file = file
         self.reason = reason
+
+
+class NotComparable(BadValue):
+    """Two results differ in what makes them comparable. `fields` are the names of what differs."""
+
+    def __init__(self, message: str, *, fields: tuple[str, ...], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.fields = fields
 
 
 class MissingPart(LoaderprobeError):

@@ -61,7 +61,8 @@ def trouble(line: str) -> str:
     if name not in COMMANDS:
         return f"no command {name}"
     options = {option: each for each in COMMANDS[name].params for option in (*each.opts, *each.secondary_opts)}
-    places = sum(each.param_type_name == "argument" for each in COMMANDS[name].params)
+    arguments = [each for each in COMMANDS[name].params if each.param_type_name == "argument"]
+    places = sum(each.nargs if each.nargs > 0 else len(words) for each in arguments)
     while words:
         word = words.pop(0)
         if word == "--":

@@ -27,9 +27,9 @@ def test_each_error_is_drawn_with_its_exit_code_and_documented(kind: type[Loader
 
 
 def test_the_codes_without_an_error_are_those_of_the_contract() -> None:
-    """Done 0, some failed 4, interrupted 130; no error takes one of them."""
-    apart = {errors.EXIT_DONE, errors.EXIT_SOME_FAILED, errors.EXIT_INTERRUPTED}
-    assert apart == {0, 4, 130}
+    """Done 0, some failed 4, a gate failed 6, interrupted 130; no error takes one of them."""
+    apart = {errors.EXIT_DONE, errors.EXIT_SOME_FAILED, errors.EXIT_GATE_FAILED, errors.EXIT_INTERRUPTED}
+    assert apart == {0, 4, 6, 130}
     assert not apart & {kind.exit_code for kind in KINDS}
 
 

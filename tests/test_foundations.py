@@ -23,6 +23,7 @@ def test_every_error_has_the_exit_code_of_the_contract() -> None:
     codes = {
         "LoaderprobeError": 1, "DeadWorker": 1, "BadValue": 2, "MissingPart": 3, "Refused": 5,
         "ForeignDirectory": 5, "NoSpace": 5, "Locked": 5, "DamagedRun": 2,
+        "NotComparable": 2,
     }  # fmt: skip
     kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
     found = {name: kind.exit_code for name, kind in kinds.items() if issubclass(kind, LoaderprobeError)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -56,3 +58,25 @@ def test_a_median_is_that_of_numpy(values: list[float]) -> None:
 def test_one_spoilt_round_does_not_move_the_median() -> None:
     """Of three rounds, one that lost its processor is outvoted."""
     assert stats.median([100.0, 3.0, 101.0]) == 100.0
+
+
+@pytest.mark.parametrize(
+    ("tails", "freedom", "t"),
+    [
+        (0.05, 1, 12.706), (0.05, 2, 4.303), (0.05, 4, 2.776), (0.05, 10, 2.228), (0.05, 30, 2.042),
+        (0.05, 120, 1.980), (0.05, math.inf, 1.960), (0.01, 5, 4.032), (0.001, 3, 12.924), (0.10, 2e5, 1.645),
+    ],
+)  # fmt: skip
+def test_students_t_is_that_of_the_tables(tails: float, freedom: float, t: float) -> None:
+    """The published quantiles, and the probability of each."""
+    assert stats.student_quantile(tails, freedom) == pytest.approx(t, abs=6e-4)
+    assert stats.student_tails(t, freedom) == pytest.approx(tails, rel=2e-3)
+    assert stats.student_tails(-t, freedom) == stats.student_tails(t, freedom)
+
+
+@given(st.floats(0.5, 1e4), st.floats(-50, 50))
+def test_tails_of_t_are_a_probability(freedom: float, t: float) -> None:
+    """1 at 0, less the farther, and never outside 0 to 1, for parts of a degree of freedom, too."""
+    found = stats.student_tails(t, freedom)
+    assert 0.0 <= found <= 1.0 and stats.student_tails(0.0, freedom) == pytest.approx(1.0)
+    assert stats.student_tails(1.1 * t, freedom) <= found + 1e-12

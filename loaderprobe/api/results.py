@@ -8,6 +8,7 @@ from pathlib import Path
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run, load
 from loaderprobe.records.batch_size import BATCH_SIZE_PAPER_SCHEMA, BATCH_SIZE_SCHEMA
+from loaderprobe.records.compare import COMPARE_SCHEMA
 from loaderprobe.records.devices import DEVICES_SCHEMA
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.records.layers import LAYERS_SCHEMA
@@ -18,6 +19,7 @@ from loaderprobe.store.results import RESULT, read_result
 RESULTS = {
     BATCH_SIZE_SCHEMA: "batch_size:BatchSize",
     BATCH_SIZE_PAPER_SCHEMA: "batch_size_paper:BatchSizePaper",
+    COMPARE_SCHEMA: "compare:Comparison",
     DEVICES_SCHEMA: "devices:Devices",
     DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",
     LAYERS_SCHEMA: "layers:Layers",
@@ -31,11 +33,12 @@ def load_any(path: Path) -> Run | Documented:
     """The run or the result in a directory. Raises BadValue when there is neither."""
     if not (path / RESULT).exists():
         return load(path)
-    found: Documented = read_result(path, _type_of)
+    found: Documented = read_result(path, type_of)
     return found
 
 
-def _type_of(schema: str) -> type[Documented] | None:
+def type_of(schema: str) -> type[Documented] | None:
+    """The class of the results with this schema; None for one that has none."""
     module, _, name = RESULTS.get(schema, "").partition(":")
     found: type[Documented] | None = getattr(import_module(f"loaderprobe.api.{module}"), name) if module else None
     return found

@@ -8,6 +8,7 @@ import typer
 
 from loaderprobe import __version__
 from loaderprobe.cli.bandwidth import bandwidth
+from loaderprobe.cli.compare import compare
 from loaderprobe.cli.devices import devices
 from loaderprobe.cli.doctor import doctor
 from loaderprobe.cli.explain import explain
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sweep, run, bandwidth, generate, report, plan, layers, devices, doctor, explain):
+for command in (sweep, run, bandwidth, generate, report, plan, compare, layers, devices, doctor, explain):
     app.command()(command)
 tune = typer.Typer(no_args_is_help=True, help="The fastest setting: batch size, workers.")
 tune.command()(workers)

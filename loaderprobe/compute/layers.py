@@ -277,7 +277,9 @@ def _event(event: FunctionEvent, on_gpu: bool) -> Event:
 
 
 def _spread(values: list[float]) -> Milliseconds:
-    return Milliseconds(value=median(values), low=quantile(values, 0.25), high=quantile(values, 0.75))
+    return Milliseconds(
+        value=median(values), low=quantile(values, 0.25), high=quantile(values, 0.75), steps=tuple(values)
+    )
 
 
 def _device_name(device: torch.device) -> str:

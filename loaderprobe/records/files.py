@@ -65,6 +65,11 @@ class FileSet:
         return content_hash([self.root, self.paths, self.size_bytes])
 
     @property
+    def content(self) -> str:
+        """Depends on the names below the root, on sizes and order: the same for a copy on another storage."""
+        return content_hash([self.paths, self.size_bytes])
+
+    @property
     def folder(self) -> Path:
         """Where the files are."""
         return Path(self.root)

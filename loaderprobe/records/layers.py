@@ -11,7 +11,8 @@ LAYERS_SCHEMA = "loaderprobe/layers"
 # History:
 # 1  2026-11  first version
 # 2  2026-11  origin instead of loaderprobe; a part `load` where batches come from a loader
-LAYERS_VERSION = 2
+# 3  2026-11  the milliseconds of single steps
+LAYERS_VERSION = 3
 PartName = Literal["load", "copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
 LevelName = Literal["step", "layer", "operator", "line"]
 Shape = tuple[int, ...]
@@ -24,6 +25,8 @@ class Milliseconds:
     value: float
     low: float
     high: float
+    steps: tuple[float, ...] = ()
+    """Of each step, in order; of a layer, those in which it ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

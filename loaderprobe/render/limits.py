@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from loaderprobe.records.compare import ShortVerdict
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Bottleneck
-from loaderprobe.render.wording import MISSING, factor, main_speedups, percent, rate, tone
+from loaderprobe.records.verdict import Bottleneck, Bound
+from loaderprobe.render.wording import MISSING, factor, main_speedups, percent, rate, tone, verdict_tone
 
 CAUSE_WORDS = {"preprocessing": "decoding"}
 """Short words of the first page, where they differ from the name of the resource."""
@@ -37,13 +38,30 @@ ABOUT_ALL = 1.1
 
 def limits_of(row: ConfigurationRow) -> tuple[str, ...]:
     """The tones of what limits a measured row; both of two that cannot be separated."""
-    names = row.bound.candidates if row.bound and row.bound.cause == "either" else ()
-    return names or (tone(row) if tone(row) in LETTERS else "inconclusive",)
+    if row.bound is None:
+        return (tone(row) if tone(row) in LETTERS else "inconclusive",)
+    return limits_in(row.bound)
+
+
+def limits_in(bound: Bound | ShortVerdict) -> tuple[str, ...]:
+    """The same of a verdict alone."""
+    names = bound.candidates if bound.cause == "either" else ()
+    found = verdict_tone(bound)
+    return names or (found if found in LETTERS else "inconclusive",)
 
 
 def letters_of(row: ConfigurationRow) -> str:
     """`F`, or `S/C`."""
-    return "/".join(LETTERS[name][0] for name in limits_of(row))
+    return _letters(limits_of(row))
+
+
+def letters_in(bound: Bound | ShortVerdict) -> str:
+    """The same of a verdict alone."""
+    return _letters(limits_in(bound))
+
+
+def _letters(limits: tuple[str, ...]) -> str:
+    return "/".join(LETTERS[name][0] for name in limits)
 
 
 def used_words(row: ConfigurationRow, *, beside_rate: bool) -> str:

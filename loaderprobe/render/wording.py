@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loaderprobe.records.compare import ShortVerdict
 from loaderprobe.records.config import CacheState, RunConfig
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.options import OPTIONS, REQUIRED
@@ -99,13 +100,14 @@ def bound_words(row: ConfigurationRow) -> str:
     """`compute`, `input: decoding, cores full`, `storage or compute`, `balanced`, `inconclusive`, `failed`."""
     if row.bound is None:
         return row.status if row.status != "measured" else MISSING
-    return _verdict_words(row.bound)
+    return verdict_words(row.bound)
 
 
 _IN_TABLES = {"cpu": "decoding, cores full", "preprocessing": "decoding, cores free"}
 
 
-def _verdict_words(bound: Bound) -> str:
+def verdict_words(bound: Bound | ShortVerdict) -> str:
+    """The same of a verdict alone."""
     if bound.cause == "either":
         words = join_words(bound.candidates, "or") or "either"
         return f"input: {words}" if bound.side == "input" else words
@@ -118,9 +120,14 @@ def tone(row: ConfigurationRow) -> str:
     """One word for the colour of a verdict: a cause, or a side, or a status without a verdict."""
     if row.bound is None:
         return row.status if row.status != "measured" else "inconclusive"
-    if row.bound.cause == "either":
+    return verdict_tone(row.bound)
+
+
+def verdict_tone(bound: Bound | ShortVerdict) -> str:
+    """The same of a verdict alone."""
+    if bound.cause == "either":
         return "either"
-    return row.bound.cause if row.bound.side == "input" or row.bound.cause == "host" else row.bound.side
+    return bound.cause if bound.side == "input" or bound.cause == "host" else bound.side
 
 
 def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:

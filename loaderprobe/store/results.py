@@ -68,6 +68,12 @@ def read_result(path: Path, type_of: Callable[[str], type[Any] | None]) -> Any:
     return _record(tree, found, file, MEASURE_AGAIN)
 
 
+def schema_in(path: Path) -> str:
+    """The schema that a file of a result names; empty where it names none. Raises BadValue when it cannot be read."""
+    tree = _tree(path, MEASURE_AGAIN)
+    return str(tree.get("schema", "")) if isinstance(tree, dict) else ""
+
+
 def read_bandwidth(path: Path) -> BandwidthReport:
     """The result that `loaderprobe bandwidth --json` wrote to a file. Raises BadValue, naming the file."""
     report: BandwidthReport = _record(_tree(path, _HINT), BandwidthReport, path, _HINT)

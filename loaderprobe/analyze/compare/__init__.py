@@ -1,0 +1,1 @@
+"""From two results to what changed between them."""

@@ -1,0 +1,157 @@
+"""Welch's t test on logarithms of speeds, Holm's correction for many rows, and what was too small to be seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loaderprobe.records.verdict import Interval
+from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
+
+ALPHA = 0.05
+REPEAT = 0.03
+"""Half the 95 % interval of the ratio of two runs of the same thing, minutes apart: a machine drifts between runs."""
+NORMAL = 1.96
+OF_SLICES = 5
+"""Degrees of freedom of an interval that comes from slices of one round: it is made of six to eleven batch means."""
+FEWEST_ROUNDS = 3
+"""Of fewer, the spread says nothing: Student's factor of two is 12.7. The spread of steps stands in."""
+FEWEST_RUNS = 3
+"""From so many on the runs themselves show how they vary."""
+TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one run says of one row."""
+
+    values: tuple[float, ...]
+    """Of rounds or steps."""
+    figure: Interval
+    """Their median, with its 95 % interval: of the steps where the rounds are too few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The logarithm of a figure on one side."""
+
+    mean: float
+    variance: float
+    """Of the mean."""
+    freedom: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """The logarithm of the speed of B over that of A."""
+
+    log: float
+    error: float
+    """Its standard error."""
+    freedom: float
+    of_rounds: float
+    """Variance of a single round, of both sides together."""
+    drift: float
+    """Variance between runs."""
+
+    @property
+    def p(self) -> float:
+        """The probability of one as large by chance."""
+        return student_tails(self.log / self.error, self.freedom) if self.error else float(self.log == 0)
+
+    def half(self, alpha: float = ALPHA) -> float:
+        """Half the interval that holds it with probability 1 - `alpha`."""
+        return student_quantile(alpha, self.freedom) * self.error
+
+    def rounds_needed(self, smallest: float, alpha: float) -> int | None:
+        """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
+        for rounds in TRIED_ROUNDS:
+            error = math.sqrt(self.of_rounds / rounds + self.drift)
+            freedom = 2.0 * (rounds - 1) if not self.drift else _freedom(error, self.of_rounds / rounds, rounds)
+            if student_quantile(alpha, freedom) * error <= smallest:
+                return rounds
+        return None
+
+
+def _freedom(error: float, of_rounds: float, rounds: int) -> float:
+    return error**4 / (of_rounds**2 / (2 * (rounds - 1))) if of_rounds else math.inf
+
+
+def sample(readings: Sequence[Reading]) -> Sample | None:
+    """One side: its runs where there are several, else its rounds, else what its steps vary by; None where nothing
+    shows that."""
+    if len(readings) >= FEWEST_RUNS:
+        return _of_values([each.figure.value for each in readings])
+    values = [value for each in readings for value in each.values]
+    if len(values) >= FEWEST_ROUNDS:
+        return _of_values(values)
+    return _of_intervals([each.figure for each in readings])
+
+
+def _of_values(values: Sequence[float]) -> Sample | None:
+    if min(values) <= 0:
+        return None
+    logs = [math.log(value) for value in values]
+    return Sample(mean=mean(logs), variance=standard_error(logs) ** 2, freedom=len(logs) - 1, count=len(logs))
+
+
+def _of_intervals(figures: Sequence[Interval]) -> Sample | None:
+    if any(not 0 <= each.low < each.value < each.high for each in figures):
+        return None
+    factor = student_quantile(ALPHA, OF_SLICES)
+    # The upper half: the lower one ends at 0.
+    errors = [(each.high - each.value) / each.value / factor for each in figures]
+    return Sample(
+        mean=mean([math.log(each.value) for each in figures]),
+        variance=math.fsum(error**2 for error in errors) / len(errors) ** 2,
+        freedom=OF_SLICES * len(figures),
+        count=len(figures),
+    )
+
+
+def effect(before: Sample, after: Sample, *, times: bool, drift: float) -> Effect:
+    """Welch (1947), with the drift between runs as a variance that is known; `times` are slower where they are more."""
+    variance = before.variance + after.variance
+    error = math.sqrt(variance + drift)
+    parts = math.fsum(each.variance**2 / each.freedom for each in (before, after))
+    return Effect(
+        log=(before.mean - after.mean) if times else (after.mean - before.mean),
+        error=error,
+        freedom=error**4 / parts if parts else math.inf,
+        of_rounds=before.variance * before.count + after.variance * after.count,
+        drift=drift,
+    )
+
+
+def mean_effect(effects: Sequence[Effect]) -> Effect:
+    """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
+    count = len(effects)
+    drift = max(each.drift for each in effects)
+    variances = [(each.error**2 - each.drift) / count**2 for each in effects]
+    error = math.sqrt(math.fsum(variances) + drift)
+    # Of a row, Welch's freedom belongs to its error with the drift: the drift adds none.
+    parts = math.fsum(each.error**4 / each.freedom / count**4 for each in effects)
+    return Effect(
+        log=mean([each.log for each in effects]),
+        error=error,
+        freedom=error**4 / parts if parts else math.inf,
+        of_rounds=math.fsum(each.of_rounds for each in effects) / count**2,
+        drift=drift,
+    )
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """The probabilities of several tests, adjusted so that a false alarm in any has the chance of one (Holm 1979)."""
+    order = sorted(range(len(chances)), key=lambda place: chances[place])
+    adjusted, most = [0.0] * len(chances), 0.0
+    for rank, place in enumerate(order):
+        most = max(most, min(1.0, (len(chances) - rank) * chances[place]))
+        adjusted[place] = most
+    return adjusted
+
+
+def drift_of(runs: tuple[int, int]) -> float:
+    """The variance between runs that is added; 0 where each side has enough runs to show it."""
+    return 0.0 if min(runs) >= FEWEST_RUNS else (REPEAT / NORMAL) ** 2

@@ -1,0 +1,149 @@
+"""Rows of two sides, judged: slower, faster, the same, or unclear and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from loaderprobe.analyze.compare.effects import ALPHA, Effect, Reading, Sample, effect, holm, mean_effect, sample
+from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.records.compare import Compared, Ratio, ReasonCode, ShortVerdict, Subject, Unit, Word
+from loaderprobe.records.verdict import Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideRow:
+    """One row of one side."""
+
+    subject: Subject
+    unit: Unit
+    readings: tuple[Reading, ...]
+    """One a run."""
+    verdict: ShortVerdict | None = None
+
+    @property
+    def count(self) -> int:
+        """Rounds or steps, of all runs."""
+        return sum(len(each.values) for each in self.readings)
+
+    @property
+    def figure(self) -> Interval:
+        """Of the only run, or over several."""
+        if len(self.readings) == 1:
+            return self.readings[0].figure
+        return interval([each.figure.value for each in self.readings])
+
+
+Pair = tuple[SideRow, SideRow]
+
+
+def compare_rows(
+    pairs: Sequence[Pair], *, matters: float, drift: float, step: Pair | None = None, averaged: Sequence[int] = ()
+) -> tuple[tuple[Compared, ...], Compared | None]:
+    """Every pair as a row, and the whole: the pair `step`, else the mean of the rows, of those in `averaged` if any.
+
+    `matters` is the size of a change that matters, as a share of the speed of A; `drift` the variance between runs.
+    """
+    effects = [_effect(pair, drift) for pair in pairs]
+    whole = _effect(step, drift) if step else _whole(effects, averaged)
+    known = [each for each in (*effects, whole) if each is not None]
+    adjusted = iter(holm([each.p for each in known]))
+    # The first of Holm's steps: what is seen at that level is seen among any others.
+    level = ALPHA / max(1, len(known))
+    judge = Judge(matters=matters, level=level)
+    rows = [judge.row(pair, each, next(adjusted) if each else None) for pair, each in zip(pairs, effects, strict=True)]
+    if step:
+        return tuple(rows), judge.row(step, whole, next(adjusted) if whole else None)
+    return tuple(rows), judge.mean(whole, next(adjusted)) if whole else None
+
+
+def _effect(pair: Pair, drift: float) -> Effect | None:
+    before, after = (sample(side.readings) for side in pair)
+    if before is None or after is None or not _varies(before, after, drift):
+        return None
+    return effect(before, after, times=pair[0].unit == "ms", drift=drift)
+
+
+def _varies(before: Sample, after: Sample, drift: float) -> bool:
+    return drift > 0 or before.variance + after.variance > 0
+
+
+def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect | None:
+    """The mean of the rows that have an effect; None where that is no more than one row."""
+    chosen = [effects[place] for place in averaged] if averaged else effects
+    known = [each for each in chosen if each is not None]
+    return mean_effect(known) if len(known) > 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Gives rows their words."""
+
+    matters: float
+    level: float
+    """Of the first of Holm's steps."""
+
+    def row(self, pair: Pair, found: Effect | None, p: float | None) -> Compared:
+        """A pair with its effect."""
+        before, after = pair
+        word, reason = self._word(found, p)
+        return Compared(
+            subject=_subject(before.subject, after.subject),
+            unit=before.unit,
+            before=before.figure,
+            after=after.figure,
+            rounds=(before.count, after.count),
+            ratio=_ratio(found),
+            p=p,
+            visible=self._visible(found),
+            rounds_needed=self._needed(found) if word == "unclear" else None,
+            word=word,
+            reason=reason,
+            verdict_before=before.verdict,
+            verdict_after=after.verdict,
+        )
+
+    def mean(self, found: Effect, p: float) -> Compared:
+        """The mean of all rows."""
+        word, reason = self._word(found, p)
+        return Compared(
+            subject=Subject(kind="all"), unit="", before=None, after=None, rounds=(0, 0), ratio=_ratio(found), p=p,
+            visible=self._visible(found), rounds_needed=None, word=word, reason=reason,
+        )  # fmt: skip
+
+    @property
+    def _size(self) -> float:
+        """A logarithm: of 5 %, from 0.95 times to 1 / 0.95 times as fast."""
+        return -math.log1p(-self.matters)
+
+    def _word(self, found: Effect | None, p: float | None) -> tuple[Word, ReasonCode]:
+        if found is None or p is None:
+            return "unclear", "no_spread"
+        half, size = found.half(), self._size
+        if abs(found.log) >= size and p <= ALPHA:
+            return ("faster" if found.log > 0 else "slower"), "beyond_noise"
+        if abs(found.log) + half <= size:
+            return "same", "within_size"
+        if abs(found.log) > half:
+            return "unclear", "one_of_many" if abs(found.log) >= size else "near_size"
+        return "unclear", "too_noisy"
+
+    def _visible(self, found: Effect | None) -> float | None:
+        return None if found is None else -math.expm1(-found.half(self.level))
+
+    def _needed(self, found: Effect | None) -> int | None:
+        return None if found is None else found.rounds_needed(self._size, self.level)
+
+
+def _subject(before: Subject, after: Subject) -> Subject:
+    if before.classes == after.classes:
+        return before
+    return replace(before, classes=(before.classes[0], after.classes[1]))
+
+
+def _ratio(found: Effect | None) -> Ratio | None:
+    if found is None:
+        return None
+    half = found.half()
+    return Ratio(value=math.exp(found.log), low=math.exp(found.log - half), high=math.exp(found.log + half))

@@ -1,0 +1,133 @@
+"""`loaderprobe compare`: what changed between two stored results beyond noise, and gates for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loaderprobe.cli.border import command, show, width_and_color
+from loaderprobe.cli.options import Json, Markdown
+from loaderprobe.cli.panels import OUTPUT
+from loaderprobe.cli.results import typed
+from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, BadValue, MissingPart, NoSpace
+from loaderprobe.store.codec import write_atomically
+
+if TYPE_CHECKING:
+    from loaderprobe.api.compare import Comparison
+
+GATES = "Gates"
+SIDES = "Sides"
+
+
+@command
+def compare(
+    results: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="A B",
+            help="Two runs of sweep, two files of bandwidth --json, or two results of layers.",
+            show_default=False,
+        ),
+    ],
+    others: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            metavar="B",
+            help="Several runs a side: A1 A2 A3 --with B1 --with B2 --with B3.",
+            show_default=False,
+            rich_help_panel=SIDES,
+        ),
+    ] = None,
+    differ: Annotated[
+        str,
+        typer.Option(
+            help="What was meant to differ, separated by commas: machine, software, storage, data, options, state, "
+            "all, or a field such as torch.",
+            show_default="nothing",
+            rich_help_panel=SIDES,
+        ),
+    ] = "",
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Exit with 6 where B is slower by this or more, in a row or in all; sets what matters, too.",
+            show_default="no gate; 5% matters",
+            rich_help_panel=GATES,
+        ),
+    ] = None,
+    fail_if_unclear: Annotated[
+        bool,
+        typer.Option("--fail-if-unclear", help="Exit with 6 where a row is too noisy to say.", rich_help_panel=GATES),
+    ] = False,
+    fail_if_verdict_changes: Annotated[
+        bool,
+        typer.Option(
+            "--fail-if-verdict-changes", help="Exit with 6 where something else limits.", rich_help_panel=GATES
+        ),
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a page with charts, which works offline.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="New directory for result.json and report.html.", show_default=False, rich_help_panel=OUTPUT),
+    ] = None,
+    md: Markdown = False,
+    json: Json = False,
+) -> int:
+    """Compare two stored results: what changed beyond noise, verdicts first. Measures nothing.
+
+    A and B must agree in machine, software, storage and data; --differ names what was meant to differ.
+    """
+    before, after = _sides(results, others)
+    if md + json + (html is not None) > 1:
+        raise BadValue("--md, --json and --html exclude each other", hint="use one of them")
+    from loaderprobe.api import compare as verb
+
+    if out is not None:
+        from loaderprobe.store.results import check_out
+
+        check_out(out)
+    found = verb.compare(
+        before, after, differ=differ, fail_if_slower=fail_if_slower, fail_if_unclear=fail_if_unclear,
+        fail_if_verdict_changes=fail_if_verdict_changes, command=typed(),
+    )  # fmt: skip
+    _show(found, html, md=md, json=json)
+    if out is not None:
+        page = found.save(out)
+        if not (md or json):
+            show(f"\nReport: {page}")
+    return EXIT_DONE if found.passed else EXIT_GATE_FAILED
+
+
+def _sides(results: list[Path], others: list[Path] | None) -> tuple[list[Path], list[Path]]:
+    """A and B. Raises BadValue for anything but two results, or several of A with those of B in `--with`."""
+    if others:
+        return results, others
+    if len(results) != 2:
+        several = "for several a side: A1 A2 --with B1 --with B2"
+        raise BadValue(f"A and B are two results, but {len(results)} are given", hint=several)
+    return results[:1], results[1:]
+
+
+def _show(found: Comparison, html: Path | None, *, md: bool, json: bool) -> None:
+    if html is not None:
+        try:
+            write_atomically(html, found.html().encode())
+        except (NoSpace, MissingPart) as error:
+            error.hint = "choose another path for --html"
+            raise
+        show(f"Comparison: {html}")
+        return
+    width, color = width_and_color()
+    show(found.json() if json else found.markdown() if md else found.text(width=width, color=color))

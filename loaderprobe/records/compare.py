@@ -1,0 +1,179 @@
+"""Two results of one kind compared: what changed beyond noise, and what was too noisy to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.environment import Environment
+from loaderprobe.records.origin import Origin
+from loaderprobe.records.verdict import Cause, Interval, Side
+
+COMPARE_SCHEMA = "loaderprobe/compare"
+# History:
+# 1  2026-11  first version
+COMPARE_VERSION = 1
+MATTERS = 0.05
+"""A smaller change does not matter, unless asked: what loaderprobe calls a speed-up elsewhere, too."""
+
+ResultKind = Literal["sweep", "bandwidth", "layers"]
+Word = Literal["slower", "faster", "same", "unclear"]
+ReasonCode = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
+"""beyond_noise: slower or faster. within_size: the same. Of what is unclear: too_noisy: the interval holds both no
+change and one that matters. one_of_many: such a change is expected by chance among so many rows. near_size: there is
+a change, but whether it matters is open. no_spread: nothing shows how much a side varies."""
+SubjectKind = Literal["configuration", "phase", "open", "stat", "part", "layer", "step", "all"]
+Unit = Literal["images/s", "bytes/s", "1/s", "ms", ""]
+Group = Literal["machine", "software", "storage", "data", "options", "state"]
+GateName = Literal["slower", "unclear", "verdict_changes"]
+NoteCode = Literal["other_reads", "few_rounds", "probe_limited"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a row compares."""
+
+    kind: SubjectKind
+    name: str = ""
+    """Of a configuration, its key without the data's root; of a phase or a part, its name; of a layer, its path."""
+    config: RunConfig | None = None
+    """As A has it; `data` is the fingerprint of the files' content, without their root."""
+    readers: int = 0
+    call: int = 0
+    """Of a layer: 0 for its first call in a step."""
+    classes: tuple[str, str] = ("", "")
+    """Of a layer: its class in A and in B."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortVerdict:
+    """Side and cause of a verdict."""
+
+    side: Side
+    cause: Cause
+    candidates: tuple[str, ...] = ()
+
+    @property
+    def firm(self) -> bool:
+        """False where nothing, or no single cause, was found."""
+        return self.cause not in ("either", "inconclusive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """The speed of B over that of A, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One row: the same thing in A and in B."""
+
+    subject: Subject
+    unit: Unit
+    before: Interval | None
+    """In A; None for the mean of all rows."""
+    after: Interval | None
+    rounds: tuple[int, int]
+    """Rounds, steps or slices of A and of B that the interval comes from."""
+    ratio: Ratio | None
+    """None where nothing shows how much a side varies."""
+    p: float | None
+    """The probability of such a ratio by chance alone, adjusted for the number of rows (Holm 1979)."""
+    visible: float | None
+    """The smallest change that would have been seen among so many rows, as a share of the speed of A."""
+    rounds_needed: int | None
+    """Rounds a side with which a change that matters would be seen; None where no number of them is enough."""
+    word: Word
+    reason: ReasonCode
+    verdict_before: ShortVerdict | None = None
+    verdict_after: ShortVerdict | None = None
+
+    @property
+    def verdict_changed(self) -> bool:
+        """True where both are firm and they differ."""
+        before, after = self.verdict_before, self.verdict_after
+        return bool(before and after and before.firm and after.firm and before != after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedSide:
+    """A or B: one result, or several of the same thing."""
+
+    paths: tuple[str, ...]
+    created_utc: tuple[str, ...]
+    command: str
+    """Of the first."""
+    environment: Environment | None
+    """Of the first; None for a bandwidth result, which has no more of it than the differences show."""
+    roots: tuple[str, ...]
+    """Where the data are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A field in which the two sides differ."""
+
+    field: str
+    group: Group
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What was asked to hold."""
+
+    name: GateName
+    passed: bool
+    rows: tuple[int, ...]
+    """The rows for which it does not hold; -1 is the mean of all, or the whole step."""
+    blind: int = 0
+    """Rows that were too noisy to fail it."""
+    missing: int = 0
+    """Rows of A that B lacks, where they count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareNote:
+    """Something that weakens the comparison."""
+
+    code: NoteCode
+    side: Literal["A", "B"]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonReport:
+    """What changed from A to B."""
+
+    origin: Origin
+    kind: ResultKind
+    matters: float
+    """Share of the speed of A: a smaller change does not matter."""
+    before: ComparedSide
+    after: ComparedSide
+    rows: tuple[Compared, ...]
+    whole: Compared | None
+    """The geometric mean of all rows; of layers, the whole step. None for a single row."""
+    only_before: tuple[Subject, ...]
+    only_after: tuple[Subject, ...]
+    differences: tuple[Difference, ...]
+    """All of them were allowed."""
+    gates: tuple[Gate, ...]
+    notes: tuple[CompareNote, ...]
+    schema: str = COMPARE_SCHEMA
+    schema_version: int = COMPARE_VERSION
+
+    @property
+    def passed(self) -> bool:
+        """True when every gate holds."""
+        return all(gate.passed for gate in self.gates)
+
+    def of_word(self, word: Word) -> tuple[Compared, ...]:
+        """The rows with this word."""
+        return tuple(row for row in self.rows if row.word == word)

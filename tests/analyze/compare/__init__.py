@@ -1,0 +1,1 @@
+"""Comparisons: statistics, words, gates."""

@@ -1,0 +1,119 @@
+"""Welch, Holm and the smallest visible change, against figures worked out by hand or published."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from loaderprobe.analyze.compare.effects import (
+    REPEAT,
+    Effect,
+    Reading,
+    drift_of,
+    effect,
+    holm,
+    mean_effect,
+    sample,
+)
+from loaderprobe.records.verdict import Interval
+
+FLAT = Interval(value=1.0, low=1.0, high=1.0)
+
+
+def reading(*values: float, low: float | None = None, high: float | None = None) -> Reading:
+    """One run; its interval is empty unless given."""
+    middle = sorted(values)[len(values) // 2]
+    return Reading(values=values, figure=Interval(value=middle, low=low or middle, high=high or middle))
+
+
+def found(before: list[float], after: list[float], *, drift: float = 0.0, times: bool = False) -> Effect:
+    """The effect of two single runs."""
+    samples = [sample([reading(*values)]) for values in (before, after)]
+    assert samples[0] and samples[1]
+    return effect(samples[0], samples[1], times=times, drift=drift)
+
+
+def test_welch_gives_the_published_freedom_and_probability() -> None:
+    """Logs 1, 2, 3 and 2, 4, 6, 8: t = 2.121, 4.07 degrees of freedom and p = 0.0998, by hand and by tables."""
+    one = found([math.exp(x) for x in (1, 2, 3)], [math.exp(x) for x in (2, 4, 6, 8)])
+    assert one.log == pytest.approx(3.0)
+    assert one.error == pytest.approx(math.sqrt(1 / 3 + (20 / 3) / 4))
+    assert one.freedom == pytest.approx(2.0**2 / ((1 / 3) ** 2 / 2 + (5 / 3) ** 2 / 3), rel=1e-9)
+    assert one.p == pytest.approx(0.0998, abs=0.002)
+
+
+def test_times_are_slower_where_they_are_more() -> None:
+    """The same figures as a rate and as a time have opposite effects."""
+    rates, times = found([1.0, 1.1, 1.2], [2.0, 2.1, 2.2]), found([1.0, 1.1, 1.2], [2.0, 2.1, 2.2], times=True)
+    assert rates.log == pytest.approx(-times.log) and rates.log > 0 and rates.p == times.p
+
+
+@pytest.mark.parametrize(
+    ("rounds", "spread", "visible"),
+    [(3, 0.03, 0.068), (5, 0.03, 0.044), (10, 0.03, 0.028), (3, 0.10, 0.227), (5, 0.10, 0.146), (10, 0.10, 0.094)],
+)
+def test_the_smallest_visible_change_is_that_of_the_formula(rounds: int, spread: float, visible: float) -> None:
+    """Student's t times the spread times sqrt(2/n), for n rounds of equal spread on each side."""
+    one = Effect(
+        log=0.0, error=spread * math.sqrt(2 / rounds), freedom=2 * (rounds - 1), of_rounds=2 * spread**2, drift=0.0
+    )
+    assert one.half() == pytest.approx(visible, abs=0.001)
+
+
+def test_drift_is_added_once_and_makes_no_freedom() -> None:
+    """A single run cannot show how runs differ: 3 % stand in, and an exact measurement has that interval."""
+    drift = drift_of((1, 1))
+    exact = found([5.0, 5.0, 5.0], [5.0, 5.0, 5.0], drift=drift)
+    assert exact.half() == pytest.approx(REPEAT, rel=1e-3) and exact.p == 1.0 and exact.freedom == math.inf
+    mean = mean_effect([exact] * 9)
+    assert mean.half() == pytest.approx(REPEAT, rel=1e-3)
+    assert drift_of((3, 3)) == 0.0 and drift_of((1, 3)) == drift
+
+
+def test_the_mean_of_rows_is_known_better_than_a_row() -> None:
+    """Without drift, by the square root of their number."""
+    one = found([1.0, 1.1, 1.2], [2.0, 2.1, 2.2])
+    four = mean_effect([one] * 4)
+    assert four.log == pytest.approx(one.log) and four.error == pytest.approx(one.error / 2)
+    assert four.freedom == pytest.approx(4 * one.freedom)
+
+
+def test_holm_multiplies_the_smallest_by_the_number_of_rows() -> None:
+    """The example of Holm's procedure with four tests; never above 1, never in another order."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.9]) == [1.0, 1.0] and holm([]) == []
+
+
+def test_what_a_side_varies_by_comes_from_runs_then_rounds_then_steps() -> None:
+    """Three runs stand for themselves; fewer are pooled; one round has the interval of its steps, or nothing."""
+    runs = sample([reading(1.0, 9.0), reading(2.0, 9.0), reading(4.0, 9.0)])
+    assert runs and runs.count == 3 and runs.freedom == 2
+    pooled = sample([reading(1.0, 2.0), reading(3.0)])
+    assert pooled and pooled.count == 3
+    steps = sample([reading(100.0, low=90.0, high=110.0)])
+    assert steps and math.sqrt(steps.variance) == pytest.approx(0.1 / 2.571, rel=1e-3)
+    assert sample([reading(100.0)]) is None
+
+
+def test_more_rounds_show_less_until_the_drift_hides_it() -> None:
+    """What three rounds cannot show, ten can; below the drift no number of rounds is enough."""
+    noisy = found([96.0, 100.0, 104.0], [97.0, 101.0, 105.0])
+    rounds = noisy.rounds_needed(0.05, 0.05)
+    assert rounds is not None and 3 < rounds <= 12
+    again = Effect(
+        log=0.0, error=math.sqrt(noisy.of_rounds / rounds), freedom=2 * (rounds - 1), of_rounds=0.0, drift=0.0
+    )
+    assert again.half() <= 0.05 < noisy.half()
+    assert found([1.0, 1.0, 1.0], [1.0, 1.0, 1.0], drift=0.05**2).rounds_needed(0.05, 0.05) is None
+
+
+def test_null_pairs_are_as_rare_as_they_should_be() -> None:
+    """Of 2,000 pairs with unequal spreads and nothing between them, about 5 % have p of 5 % or less."""
+    draw = random.Random(5)
+    chances = [
+        found([draw.lognormvariate(0, 0.05) for _ in range(3)], [draw.lognormvariate(0, 0.02) for _ in range(4)]).p
+        for _ in range(2000)
+    ]
+    assert 0.03 < sum(p <= 0.05 for p in chances) / 2000 < 0.07

@@ -1,0 +1,228 @@
+"""`compare`: which results may be compared, what matches, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import loaderprobe
+from loaderprobe.errors import BadValue, DamagedRun, NotComparable
+from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.records.config import SweepSpec
+from loaderprobe.records.environment import Environment
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.options import with_options
+from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.testing import example_environment, example_files, example_location
+from tests.analyze.measured import measured
+from tests.analyze.runs import scaled
+from tests.analyze.scripted import Truth
+from tests.compute.slow_pool import Net, QuickPool, SlowPool
+from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
+
+TRUTH = Truth(compute=1000.0)
+
+
+def stored(
+    path: Path, *, workers: Sequence[int] = (0, 1, 2), truth: Truth = TRUTH, root: str = "/nowhere",
+    environment: Environment | None = None, files: FileSet | None = None, slower: int = 1, **options: Any,
+) -> Path:  # fmt: skip
+    """A run of made-up measurements whose rounds are all alike; `slower` is a factor of all times."""
+    kept = replace(files or example_files(), root=root)
+    measurements = [scaled(measured(truth, number, **options), slower) for number in workers]
+    measurements = [replace(each, config=with_options(each.config, data=kept.fingerprint)) for each in measurements]
+    record = RunRecord(
+        created_utc="2026-11-21T07:00:00+00:00",
+        spec=SweepSpec(configs=tuple(each.config for each in measurements), command=("loaderprobe", "sweep")),
+        environment=environment or example_environment(),
+    )
+    run = RunDirectory.create(path, record, [kept])
+    for each in measurements:
+        run.save(each)
+    return path
+
+
+def test_the_same_data_on_another_storage_compare(tmp_path: Path) -> None:
+    """Roots differ, files do not: every configuration has its partner, and all are the same."""
+    a, b = stored(tmp_path / "a", root="/ssd"), stored(tmp_path / "b", root="/nfs")
+    found = loaderprobe.compare(a, b)
+    assert [row.subject.config.loader.workers for row in found.rows if row.subject.config] == [0, 1, 2]
+    assert {row.word for row in found.rows} == {"same"} and found.whole and found.whole.word == "same"
+    assert (found.before.roots, found.after.roots) == (("/ssd",), ("/nfs",))
+    assert found.passed and not found.differences
+    assert found.whole.visible == pytest.approx(0.0375, rel=0.02)
+    assert "3 same" in found.headline() and "No verdict changed" in found.text()
+
+
+def test_a_loss_and_a_verdict_that_changed_are_named_first(tmp_path: Path) -> None:
+    """The run itself, half as fast; then one whose storage is slow."""
+    a = stored(tmp_path / "a")
+    found = loaderprobe.compare(loaderprobe.load(a), stored(tmp_path / "b", slower=2), fail_if_slower="5%")
+    assert {row.word for row in found.rows} == {"slower"}
+    assert found.rows[0].ratio and found.rows[0].ratio.value == pytest.approx(0.5, rel=0.01)
+    assert not found.passed and found.gates[0].rows == (0, 1, 2, -1)
+    device = stored(tmp_path / "c", truth=replace(TRUTH, compute=50.0))
+    disk = loaderprobe.compare(device, stored(tmp_path / "d", truth=replace(TRUTH, compute=50.0, bytes_per_s=2e6)))
+    assert [row.verdict_changed for row in disk.rows] == [True] * 3
+    assert {row.verdict_after.cause for row in disk.rows if row.verdict_after} == {"storage"}
+    text = " ".join(disk.text().split())
+    assert text.index("3 verdicts changed: ") < text.index("Slower in B") and "compute → input: storage" in text
+    assert 'stroke="currentColor" stroke-width="2"' in disk.html()
+
+
+def test_several_runs_a_side_show_how_runs_vary(tmp_path: Path) -> None:
+    """From three on the drift that is assumed for single runs is gone: equal runs have no interval at all."""
+    a = [stored(tmp_path / f"a{number}") for number in range(3)]
+    b = [stored(tmp_path / f"b{number}", slower=2) for number in range(3)]
+    found = loaderprobe.compare(a, b)
+    assert len(found.before.paths) == 3 and {row.reason for row in found.rows} == {"no_spread"}
+    single = loaderprobe.compare(a[0], b[0])
+    assert {row.word for row in single.rows} == {"slower"}
+
+
+OTHER_CPU = replace(example_environment(), cpu_model="another", torch="2.10.0")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields", "hint"),
+    [
+        ({"environment": OTHER_CPU}, {"cpu_model", "torch"}, "--differ machine,software"),
+        ({"environment": replace(example_environment(), storage=(example_location("/x"),))}, set(), ""),
+        ({"environment": replace(example_environment(), memory_bytes=16_700_000_000)}, set(), ""),
+        ({"environment": replace(example_environment(), memory_bytes=8 * 10**9)}, {"memory_bytes"}, "machine"),
+        ({"files": example_files(20)}, {"data"}, "--differ data"),
+        ({"decoder": "torchvision"}, {"decoder"}, "--differ options"),
+        ({"truth": replace(TRUTH, bytes_per_s=1e15)}, {"files_were"}, "--differ state"),
+        ({"environment": replace(example_environment(), loaderprobe="0.2.0")}, {"loaderprobe"}, "software"),
+    ],
+)
+def test_what_is_unlike_is_refused_by_name_and_can_be_allowed(
+    tmp_path: Path, changes: dict[str, Any], fields: set[str], hint: str
+) -> None:
+    """Each field with both values, and the option that allows it; then it stands in the result."""
+    a, b = stored(tmp_path / "a"), stored(tmp_path / "b", **changes)
+    if not fields:
+        assert not loaderprobe.compare(a, b).differences
+        return
+    with pytest.raises(NotComparable) as caught:
+        loaderprobe.compare(a, b)
+    assert set(caught.value.fields) == fields and caught.value.exit_code == 2
+    assert all(field in caught.value.message for field in fields) and hint in caught.value.hint
+    for names in (tuple(fields), "all", caught.value.hint.rpartition(" ")[2]):
+        found = loaderprobe.compare(a, b, differ=names)
+        assert {each.field for each in found.differences} == fields and len(found.rows) == 3
+
+
+def test_what_only_one_side_has_is_listed(tmp_path: Path) -> None:
+    """And is unclear to a gate: what is not measured is not as fast."""
+    a, b = stored(tmp_path / "a"), stored(tmp_path / "b", workers=(0, 1, 4))
+    found = loaderprobe.compare(a, b, fail_if_unclear=True)
+    assert len(found.rows) == 2 and [len(each) for each in (found.only_before, found.only_after)] == [1, 1]
+    assert not found.passed and found.gates[0].missing == 1
+    assert "only in A: 500x375, 2 workers" in found.text() and "only in B: 500x375, 4 workers" in found.text()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"differ": "nonsense"}, "names nothing"),
+        ({"fail_if_slower": "80%"}, "half as fast"),
+        ({"fail_if_slower": "much"}, "no share|not a number|much"),
+    ],
+)
+def test_impossible_values_are_bad(tmp_path: Path, given: dict[str, Any], says: str) -> None:
+    """Before anything is compared."""
+    a = stored(tmp_path / "a")
+    with pytest.raises(BadValue, match=says):
+        loaderprobe.compare(a, a, **given)
+
+
+def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
+    """A ladder with opens, on a storage that is `factor` times as fast."""
+    phases = tuple(example_phase(readers, factor * 61e6 * readers) for readers in (1, 2, 4))
+    operations = (*example_operations({4: 20e3 * factor}), *example_operations({4: 9e3}, "stat", metadata="warm"))
+    return replace(example_bandwidth(), phases=phases, metadata=operations, **changes)
+
+
+def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
+    """Each phase at its concurrency, opens too; the mean is that of the ladder. Another storage must be meant."""
+    paths = []
+    nfs = replace(example_location("/nfs"), filesystem="nfs4", devices=(), source="server:/export")
+    for name, report in (("a", bandwidths(1.0)), ("b", bandwidths(1.4, location=nfs, path="/nfs"))):
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(bandwidth_json(report))
+    with pytest.raises(NotComparable) as caught:
+        loaderprobe.compare(*paths)
+    assert caught.value.fields == ("storage",) and "nfs4 of server:/export" in caught.value.message
+    found = loaderprobe.compare(*paths, differ="storage")
+    assert [(row.subject.kind, row.subject.readers) for row in found.rows] == [
+        ("phase", 1), ("phase", 2), ("phase", 4), ("open", 4),
+    ]  # fmt: skip
+    assert {row.word for row in found.rows} == {"faster"} and found.whole and found.whole.word == "faster"
+    text = found.text()
+    assert "MB/s" in text and "opens, 4 readers   20.0±0.6 k/s" in text and "files, 1 reader " in text
+    assert not loaderprobe.compare(*reversed(paths), differ="storage", fail_if_slower=0.05).passed
+    with pytest.raises(BadValue, match="have no verdicts"):
+        loaderprobe.compare(*paths, differ="storage", fail_if_verdict_changes=True)
+
+
+@pytest.fixture(scope="module")
+def nets() -> tuple[loaderprobe.Layers, loaderprobe.Layers]:
+    """The model with the slow pool and the one with the quick one, in one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    images = (torch.randn(4, 3, 32, 32), torch.tensor([1, 2, 3, 4]))
+    try:
+        slow, quick = (loaderprobe.layers(Net(pool), images, steps=8) for pool in (SlowPool(), QuickPool()))
+        return slow, quick
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_layer_that_was_rewritten_is_faster(nets: tuple[loaderprobe.Layers, loaderprobe.Layers]) -> None:
+    """It is named with both classes, before the others; the whole step is compared, and the parts."""
+    found = loaderprobe.compare(*nets)
+    pool = next(row for row in found.rows if row.subject.name == "pool")
+    assert (pool.word, pool.subject.classes) == ("faster", ("SlowPool", "QuickPool"))
+    assert pool.ratio and pool.ratio.value > 3 and pool.rounds == (8, 8)
+    backward = next(row for row in found.rows if row.subject.name == "backward")
+    assert backward.subject.kind == "part" and backward.word == "faster"
+    assert found.whole and found.whole.subject.kind == "step" and found.whole.word == "faster"
+    assert found.whole.before and found.whole.before.value > sum(part.ms.value for part in nets[1].parts)
+    text = " ".join(found.text().split())
+    assert text.index("The whole step is faster") < text.index("pool (SlowPool → QuickPool)")
+
+
+def test_kinds_do_not_mix(tmp_path: Path, nets: tuple[loaderprobe.Layers, loaderprobe.Layers]) -> None:
+    """Nor does anything compare with what is no result."""
+    run, other = stored(tmp_path / "a"), nets[0].save(tmp_path / "layers").parent
+    with pytest.raises(BadValue, match="different kinds"):
+        loaderprobe.compare(run, other)
+    loaderprobe.compare(run, run).save(tmp_path / "compared")
+    with pytest.raises(BadValue, match="does not compare"):
+        loaderprobe.compare(tmp_path / "compared", run)
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(DamagedRun):
+        loaderprobe.compare(tmp_path / "x.json", run)
+
+
+def test_a_comparison_is_kept_and_shown_again(tmp_path: Path) -> None:
+    """JSON with its schema, a frame with units, a page with the ratios and both maps; loading gives it back."""
+    found = loaderprobe.compare(stored(tmp_path / "a"), stored(tmp_path / "b", slower=2), fail_if_slower="5%")
+    page = found.save(tmp_path / "out")
+    assert loaderprobe.Comparison.load(tmp_path / "out") == found
+    plain = json.loads(found.json())
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/compare", 1)
+    frame = found.to_frame()
+    assert list(frame["word"]) == ["slower"] * 4 and list(frame["kind"])[-1] == "all"
+    html = page.read_text()
+    assert html.count("<svg") == 2 and "What limits, in A and in B" in html and "-50 %" in html
+    assert all(len(line) <= 80 for line in found.text().splitlines())
+    assert found.markdown().startswith("# B against A")
