@@ -50,7 +50,9 @@ def report(
         typer.Option("--output", "-o", metavar="FILE", help="Write this file instead of printing.", show_default=False),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of --format json.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of --format json: of RUN, else of a sweep.")
+    ] = False,
 ) -> int:
     """Show a stored run: verdicts are computed again from its raw values. Needs no GPU; measures nothing.
 
@@ -60,10 +62,10 @@ def report(
 
     if json and form not in (None, Format.json):
         raise BadValue(f"--json and --format {form} exclude each other", hint="use one of them")
-    if schema and (json or form or run):
-        raise BadValue("--schema needs no run and excludes RUN, --format and --json", hint="use one of them")
+    if schema and (json or form):
+        raise BadValue("--schema excludes --format and --json", hint="use one of them")
     if schema:
-        _put(summary_schema().encode(), output)
+        _put((_schema(run) if run else summary_schema()).encode(), output)
         return EXIT_DONE
     if run is None:
         raise BadValue("no run is given", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
@@ -79,6 +81,16 @@ def report(
         return EXIT_DONE
     _put(_rendered(shown, chosen, to_file=output is not None), output, text=chosen is not Format.parquet)
     return EXIT_SOME_FAILED if shown.report().summary.run.damaged else EXIT_DONE
+
+
+def _schema(path: Path) -> str:
+    """The JSON Schema of what a directory holds."""
+    from loaderprobe.api.documented import Documented
+    from loaderprobe.api.results import load_any
+    from loaderprobe.render.json import result_schema, summary_schema
+
+    found = load_any(path)
+    return result_schema(type(found)) if isinstance(found, Documented) else summary_schema()
 
 
 def _put(data: bytes, output: Path | None, *, text: bool = True) -> None:

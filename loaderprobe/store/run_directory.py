@@ -88,8 +88,9 @@ class RunDirectory:
         try:
             data = read(file)
             if data is None:
-                other = ": it holds the result of another command" if (path / "result.json").exists() else ""
-                what = f"{path} is not a sweep's run{other or ': it has no run.json'}"
+                what = f"{path} is not a run: it has no run.json"
+                if (path / "result.json").exists():
+                    what = f"{path} is not a sweep's run: it holds the result of another command"
                 raise BadValue(what, hint="give the directory that a sweep wrote")
             record = decode("run", data, RunRecord, str(file))
             for config in record.spec.configs:

@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from loaderprobe.records.files import FileSet
@@ -27,6 +28,7 @@ def test_the_layers_of_a_named_model(tmp_path: Path) -> None:
     assert [row["layer"] for row in rows] == [each["name"] for each in found["layers"]]
     assert {"conv1", "fc3"} <= {row["layer"] for row in rows}
     assert json.loads(invoke("report", out, "--json").stdout) == found
+    jsonschema.validate(found, json.loads(invoke("report", out, "--schema").stdout))
     assert invoke("report", out).stdout.startswith("lenet5: ")
     assert invoke("report", out, "--format", "md").stdout.startswith("# lenet5: ")
     assert invoke("report", out, "--format", "csv").stdout == (out / "profile.csv").read_text()

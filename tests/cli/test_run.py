@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cli.invoke import invoke
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -20,44 +22,28 @@ def run(out: Path, *command: str, options: tuple[str, ...] = ("--budget", "0.5")
     )
 
 
-def training(way: str, out: Path) -> tuple[str, ...]:
-    return (sys.executable, "-m", "tests.examples.training", way, str(out))
-
-
-def test_a_script_is_measured_below_a_shell(tmp_path: Path) -> None:
-    """The verdict is printed and kept; the script ends with code 0, and says what happens to it."""
-    done = run(tmp_path, "sh", "-c", " ".join(training("plain", tmp_path)))
-    assert done.returncode == 0, done.stderr
-    assert "ended by itself" not in done.stdout
-    assert "loader 0 (Costly, batch size 8, serial)" in done.stderr and "thrown away" in done.stderr
-    assert "Report: found/report.html" in done.stdout
-    result = json.loads((tmp_path / "found" / "result.json").read_text())
-    assert result["schema"] == "loaderprobe/diagnosis" and result["batch_size"] == 8
-    shown = subprocess.run(
-        [sys.executable, "-m", "loaderprobe", "report", "found"], capture_output=True, text=True, check=True,
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert shown.stdout.strip() and shown.stdout.strip() in done.stdout
-
-
-def test_workers_that_are_spawned_import_nothing_of_it(tmp_path: Path) -> None:
-    """They inherit the environment of the script, and are left alone."""
+def test_a_script_with_spawned_workers_is_measured_below_a_shell(tmp_path: Path) -> None:
+    """The verdict is printed and kept; workers inherit the environment of the script, and are left alone."""
     script = tmp_path / "train.py"
     script.write_text(
         "from pathlib import Path\nfrom tests.examples.training import Training, plain\n"
         "if __name__ == '__main__':\n"
         "    plain(Training(Path('.'), num_workers=1, multiprocessing_context='spawn'))\n"
     )
-    done = run(tmp_path, str(script))
+    done = run(tmp_path, "sh", "-c", f"{sys.executable} {script}")
     assert done.returncode == 0, done.stderr
-    assert "measuring loader 0 (Costly, batch size 8, 1 worker)" in done.stderr and "Report:" in done.stdout
+    assert "measuring loader 0 (Costly, batch size 8, 1 worker)" in done.stderr and "thrown away" in done.stderr
+    assert "Report: found/report.html" in done.stdout
+    result = json.loads((tmp_path / "found" / "result.json").read_text())
+    assert result["schema"] == "loaderprobe/diagnosis" and result["batch_size"] == 8
+    shown = invoke("report", tmp_path / "found").stdout
+    assert shown.splitlines()[0] in done.stdout
 
 
-def test_a_script_that_raises_keeps_its_own_error(tmp_path: Path) -> None:
-    """And its exit code; why there is no verdict stands beside it."""
-    done = run(tmp_path, *training("raises", tmp_path))
-    assert done.returncode == 1 and "KeyError: 'planted'" in done.stderr
-    assert "no verdict: the script ended before a round was measured" in done.stderr
+def test_the_exit_code_is_that_of_the_command(tmp_path: Path) -> None:
+    """Where that is not 0."""
+    done = run(tmp_path, sys.executable, "-c", "raise SystemExit(7)")
+    assert done.returncode == 7 and "no verdict" in done.stderr
 
 
 def test_a_command_without_a_loader_says_so(tmp_path: Path) -> None:
