@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
-from loaderprobe.api.looped import LoopIterator, same_loader
+from loaderprobe.api.looped import LoopIterator, same_loader, seen_loader
 from loaderprobe.api.user_loader import Asked
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.loop_session import LoopSession
@@ -22,6 +22,8 @@ from loaderprobe.render import attachment_words as words
 from loaderprobe.system.written_files import WrittenFiles
 
 LEAST_BUDGET_S = 60.0
+MOST_LISTED = 200
+"""Files that the script made, in the record."""
 BUDGET_STEPS = 60
 """The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
 
@@ -49,14 +51,7 @@ class Seen:
 
     def record(self) -> SeenLoader:
         """For the report."""
-        return SeenLoader(
-            number=self.number,
-            dataset=type(self.loader.dataset).__name__,
-            batch_size=self.loader.batch_size,
-            workers=self.loader.num_workers,
-            batches=self.batches,
-            backward_passes=self.trained,
-        )
+        return seen_loader(self.number, self.loader, self.batches, self.trained)
 
 
 class Attachment:
@@ -65,8 +60,12 @@ class Attachment:
     `say(text)` is how it speaks, `found(diagnosis)` is called with the verdict. Hears of the script as an `Onlooker`.
     """
 
-    def __init__(self, request: AttachRequest, say: Callable[[str], None], found: Callable[[Diagnosis], None]) -> None:
-        self._request, self._say, self._found = request, say, found
+    def __init__(
+        self, request: AttachRequest, say: Callable[[str], None], found: Callable[[Diagnosis], None], launched: int = 1
+    ) -> None:
+        """`launched` is how many processes a launcher has started to train together."""
+        self._request, self._say, self._found, self._launched = request, say, found, launched
+        self._pid = os.getpid()
         self._all: list[Seen] = []
         self._current: list[Seen] = []
         """Loaders that gave batches since the last backward pass."""
@@ -74,9 +73,9 @@ class Attachment:
         self._chosen: Seen | None = None
         self._turns: Turns | None = None
         self._real: Any = None
-        self._over = self._finished = False
+        self._over = self._finished = self._keeping = False
         self._trained_in = 0
-        self._files = WrittenFiles(self._endangered, ours=self._measures)
+        self._files = WrittenFiles(self._endangered, ours=self._is_ours)
         self._why: WhyNot | None = None
         self._detail = self._hint = self._stopped_before = self._round = ""
 
@@ -84,9 +83,9 @@ class Attachment:
 
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """A loop over a loader begins: one of the script's, or one of the measurement itself."""
-        if self._finished:
+        if self._finished and self._here:
             raise Finished(0)
-        if self._over or self._measures():
+        if self._over or not self._here or self._measures():
             return original(loader)
         seen = self._seen(loader)
         if self._turns is not None:
@@ -119,6 +118,8 @@ class Attachment:
 
     def _takes(self, seen: Seen, real: Iterator[Any]) -> bool:
         """True when the batch that is asked for now comes from the measurement."""
+        if not self._here:
+            return False
         if self._finished:
             return True
         if self._over:
@@ -159,15 +160,25 @@ class Attachment:
 
     def _endangered(self, path: str) -> None:
         """A model that trained on the same batches over and over must not take the place of a real one."""
-        self._stopped_before = path
         self._say(words.stopped_before(path))
-        if threading.get_ident() == self._trained_in:
-            self.end()
+        if self._here:
+            self._stopped_before = path
+            if threading.get_ident() == self._trained_in:
+                self.end()
         raise Finished(0)
+
+    @property
+    def _here(self) -> bool:
+        """False in a process that was forked from the one that trains."""
+        return os.getpid() == self._pid
 
     def _measures(self) -> bool:
         """True while the measurement runs, and not the script."""
         return self._turns is not None and self._turns.inside
+
+    def _is_ours(self) -> bool:
+        """True while files are written by the measurement."""
+        return self._keeping or self._measures()
 
     # Which loader, and for how long.
 
@@ -209,16 +220,19 @@ class Attachment:
             return judge_loader(seen.loader, step, asked, self._heard, command=self._request.command)
 
         turns = self._turns = Turns(measure)
-        self._files.on = True
+        self._files.begin()
 
     def _prevented(self, seen: Seen) -> WhyNot | None:
         """What keeps this process from being measured."""
         if self._trained_in and threading.get_ident() != self._trained_in:
             return "other_thread"
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            self._detail = os.environ["WORLD_SIZE"]
+        from loaderprobe.loaders.attached import ranks_in_use
+
+        ranks = max(self._launched, ranks_in_use())
+        if ranks > 1:
+            self._detail = str(ranks)
             return "ranks"
-        return None if _claimed(Path(self._request.run)) else "another_process"
+        return None if claimed(Path(self._request.scratch)) else "another_process"
 
     def _heard(self, stage: str, done: int, total: int) -> None:
         """One line a round."""
@@ -240,21 +254,25 @@ class Attachment:
     def _refused(self, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened; later it ends."""
         self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
-        self._files.on = False
         self._say(words.not_measured(self.record()))
         if self._real is None:
             self._finished = True
             raise Finished(error.exit_code)
+        self._files.end()
         return next(self._real)
 
     def _conclude(self) -> None:
-        self._over = self._finished = True
-        self._files.on = False
+        self._over = self._finished = self._keeping = True
         found = self._turns.result if self._turns else None
-        if isinstance(found, Diagnosis):
-            self._found(found)
-        else:
-            self._why = "ended_early"
+        try:
+            if isinstance(found, Diagnosis):
+                self._found(found)
+            else:
+                self._why = "ended_early"
+        except LoaderprobeError as error:
+            self._why, self._detail, self._hint = "refused", error.message, error.hint
+        finally:
+            self._keeping = False
         if self._files.new:
             self._say(words.saved(tuple(self._files.new)))
 
@@ -262,18 +280,28 @@ class Attachment:
         """The script ends by itself: conclude from whole rounds, else keep the reason."""
         if self._over:
             return
-        self._over, self._files.on = True, False
+        self._over = True
         if self._turns is None:
+            if self._request.loader is not None and self._request.loader >= len(self._all):
+                self._why = "no_such_loader"
+                return
             trained = [seen for seen in self._all if seen.trained]
             beside = any(seen.thread != self._trained_in for seen in trained)
             self._why = "other_thread" if beside else "too_few_steps" if trained else "no_backward"
+            return
+        self._finished = True
+        if threading.get_ident() != self._trained_in:
+            self._why = "ended_early"
             return
         try:
             self._turns.give_up()
             self._conclude()
         except LoaderprobeError as error:
             self._why, self._detail, self._hint = "ended_early", error.message, error.hint
-            self._finished = True
+
+    def close(self) -> None:
+        """The script is over, or the block: its files are its own again."""
+        self._files.end()
 
     def record(self) -> Attached:
         """What this process did and saw, once it has ended."""
@@ -283,15 +311,15 @@ class Attachment:
             why_not=self._why,
             detail=self._detail,
             hint=self._hint,
-            saved=tuple(self._files.new),
+            saved=tuple(self._files.new)[:MOST_LISTED],
             endangered=self._stopped_before,
         )
 
 
-def _claimed(run: Path) -> bool:
+def claimed(scratch: Path) -> bool:
     """True for the first process of a command that asks."""
     try:
-        os.close(os.open(run / "claimed", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.close(os.open(scratch / "claimed", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return False
     return True

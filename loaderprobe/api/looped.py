@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from loaderprobe.records.attachment import SeenLoader
+
 
 class LoopIterator:
     """Gives what `batch(real)` returns; everything else is that of the real iterator."""
@@ -23,6 +25,18 @@ class LoopIterator:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
+
+
+def seen_loader(number: int, loader: Any, batches: int, backward_passes: int) -> SeenLoader:
+    """A DataLoader for the report."""
+    return SeenLoader(
+        number=number,
+        dataset=type(loader.dataset).__name__,
+        batch_size=loader.batch_size,
+        workers=loader.num_workers,
+        batches=batches,
+        backward_passes=backward_passes,
+    )
 
 
 def same_loader(known: Any, loader: Any) -> bool:

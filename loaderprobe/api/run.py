@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,7 +27,6 @@ from loaderprobe.store.results import RESULT, check_out, make_directory, write_r
 
 VARIABLE = "LOADERPROBE_RUN"
 STARTUP = Path(__file__).parent.parent / "startup"
-SEEN = "processes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,20 +48,20 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
     """
     run = Path(request.run)
     check_out(run)
-    make_directory(run / SEEN)
     path = os.pathsep.join([str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])])
-    asked = msgspec.json.encode(request).decode()
-    try:
-        process = subprocess.Popen([*command], env={**environment, "PYTHONPATH": path, VARIABLE: asked})
-    except OSError as error:
-        raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
-    with _signals_left_to(process):
-        code = process.wait()
+    with TemporaryDirectory(prefix="loaderprobe-") as scratch:
+        asked = msgspec.json.encode(replace(request, scratch=scratch)).decode()
+        try:
+            process = subprocess.Popen([*command], env={**environment, "PYTHONPATH": path, VARIABLE: asked})
+        except OSError as error:
+            raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
+        with _signals_left_to(process):
+            code = process.wait()
+        processes = tuple(
+            decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(Path(scratch).glob("*.json"))
+        )
     found = load_any(run) if (run / RESULT).exists() else None
     assert not isinstance(found, Run)
-    processes = tuple(
-        decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted((run / SEEN).glob("*.json"))
-    )
     return Ran(exit_code=code if code >= 0 else 128 - code, found=found, processes=processes)
 
 
@@ -89,13 +88,19 @@ def requested(text: str) -> AttachRequest:
 
 def keep(found: Documented, request: AttachRequest) -> None:
     """Write the result into the directory of the run."""
+    make_directory(Path(request.run))
     write_result(Path(request.run), found.files())
 
 
-def keep_seen(attachment: Attachment, request: AttachRequest) -> None:
-    """Write what this process saw."""
-    seen = attachment.record()
-    write_atomically(Path(request.run) / SEEN / f"{seen.pid}.json", encode("attached", seen))
+def keep_raw(found: Documented, request: AttachRequest) -> None:
+    """Write only `result.json`, which is quick, and from which `report` makes all the rest."""
+    make_directory(Path(request.run))
+    write_result(Path(request.run), {RESULT: found.json()})
+
+
+def keep_seen(seen: Attached, request: AttachRequest) -> None:
+    """Write what this process saw, for the command."""
+    write_atomically(Path(request.scratch) / f"{seen.pid}.json", encode("attached", seen))
 
 
 @dataclass(slots=True)
@@ -129,10 +134,11 @@ def attached(*, budget_s: float | None = None, cache: CacheState = "cold", after
     def keep_found(diagnosis: Diagnosis) -> None:
         found.diagnosis = diagnosis
 
-    with TemporaryDirectory(prefix="loaderprobe-") as run:
+    with TemporaryDirectory(prefix="loaderprobe-") as scratch:
         request = AttachRequest(
-            run=run, command="loaderprobe.attached()", budget_s=budget_s, cache=cache, after_steps=after_steps
-        )
+            run=scratch, scratch=scratch, command="loaderprobe.attached()", budget_s=budget_s, cache=cache,
+            after_steps=after_steps,
+        )  # fmt: skip
         attachment = Attachment(request, lambda text: None, keep_found)
         detach = attach(attachment)
         try:
@@ -142,6 +148,7 @@ def attached(*, budget_s: float | None = None, cache: CacheState = "cold", after
         finally:
             detach()
             attachment.end()
+            attachment.close()
             if found.diagnosis is None:
                 found.reason = not_measured(attachment.record())
 

@@ -37,6 +37,7 @@ OVERRUN_TIMES = 2.0
 OVERRUN_S = 10.0
 # A batch that does not come at all, with workers.
 PATIENCE_S = 60.0
+ENDED = "the script ended within a round"
 BROKEN_OFF = "batches or steps took so long that a round was broken off"
 HIDDEN = StorageLocation(
     path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=("the files are not known",)
@@ -153,12 +154,14 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
                 ) from error
             measured = session.measurement((), ())
             measured = replace(measured, notes=(*measured.notes, *own.notes(), *notes))
-    if ceiling_s:
+    # When the script ends, nothing can be started any more.
+    wanted = wanted and ENDED not in measured.notes
+    if wanted:
         on_stage("what the storage delivers", 0, 0)
     return UserMeasured(
         measurement=measured,
         files=learned.files,
-        ceiling=ceiling_of(measured, learned.files, cache) if ceiling_s else None,
+        ceiling=ceiling_of(measured, learned.files, cache) if wanted else None,
         keeps_samples=learned.keeps_samples,
     )
 
@@ -223,7 +226,7 @@ def _run(session: Session, own: Any, loader: Any) -> tuple[str, ...]:
         given_up = isinstance(error, GivenUp)
         if not _has_round(session):
             raise (BadValue("not even one round was measured") if given_up else error) from error
-        return ("the script ended within a round" if given_up else BROKEN_OFF,)
+        return (ENDED if given_up else BROKEN_OFF,)
     own.check()
     return ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,15 +13,17 @@ from typing import Any
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.documented import Documented
-from loaderprobe.api.looped import LoopIterator, same_loader
+from loaderprobe.api.looped import LoopIterator, same_loader, seen_loader
 from loaderprobe.api.origin import origin_now
 from loaderprobe.measure.observed import LoopStep, observed
+from loaderprobe.records.attachment import Attached, AttachRequest
 from loaderprobe.records.measurement import WorkerBatches
 from loaderprobe.records.verdict import Bound
 from loaderprobe.records.watch import WatchedInterval, WatchReport
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.watch import watch_columns, watch_document, watch_exhibits, watched_line
+from loaderprobe.stats import mean
 from loaderprobe.system.cpu import cores_available
 
 FIRST_S, LATER_S = 15.0, 60.0
@@ -66,8 +69,11 @@ class Watched:
 class Watcher:
     """Hears of a script as an `Onlooker`; `say(text)` is called once an interval."""
 
-    def __init__(self, command: str, say: Callable[[str], None]) -> None:
-        self._command, self._say = command, say
+    def __init__(
+        self, request: AttachRequest, say: Callable[[str], None], keep: Callable[[Watch], None] = lambda found: None
+    ) -> None:
+        """`keep(found)` is called with all so far once an interval is over."""
+        self._request, self._say, self._keep = request, say, keep
         self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-")
         self._all: list[Watched] = []
         self._current: Watched | None = None
@@ -76,7 +82,7 @@ class Watcher:
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """A loop over a loader begins."""
         seen = self._seen(loader)
-        return LoopIterator(seen.record.iterate(loader, original, seen.taken), partial(self._next, seen))
+        return LoopIterator(seen.record.iterate(loader, original), partial(self._next, seen))
 
     def _next(self, seen: Watched, real: Iterator[Any]) -> Any:
         begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
@@ -96,9 +102,11 @@ class Watcher:
     def _took(self, seen: Watched, begin_ns: int, ready_ns: int, cpu_ns: int) -> None:
         """It got a batch."""
         seen.began_ns = seen.began_ns or begin_ns
-        seen.steps.append(LoopStep(number=seen.taken, begin_ns=begin_ns, ready_ns=ready_ns, cpu_ns=cpu_ns))
+        seen.steps.append(LoopStep(begin_ns=begin_ns, ready_ns=ready_ns, cpu_ns=cpu_ns))
         seen.taken += 1
         self._current = seen
+        if not seen.trained and len(seen.steps) > JUDGED_STEPS:
+            del seen.steps[:-WARM_UP]
 
     def backward(self) -> None:
         """A backward pass belongs to the loader that gave the last batch."""
@@ -112,15 +120,26 @@ class Watcher:
         """The training is a real one, and may save."""
 
     def result(self) -> Watch | None:
-        """What was seen of the loader that trained most; None where none trained."""
+        """What was seen of the loader that trained most, to the end; None where none trained."""
         trained = max(self._all, key=lambda seen: seen.trained, default=None)
         if trained is None or not trained.trained:
             return None
         if len(trained.steps) > trained.since:
             self._interval(trained)
+        return self._so_far(trained)
+
+    def record(self) -> Attached:
+        """What this process saw, for the command."""
+        seen = tuple(
+            seen_loader(number, each.loader, each.taken, each.trained) for number, each in enumerate(self._all)
+        )
+        trained = any(each.trained for each in self._all)
+        return Attached(pid=os.getpid(), loaders=seen, why_not=None if trained else "no_backward")
+
+    def _so_far(self, trained: Watched) -> Watch:
         last = trained.steps[WARM_UP:] if trained.taken == len(trained.steps) else trained.steps
         return Watch(
-            origin=origin_now(self._command),
+            origin=origin_now(self._request.command),
             loader=type(trained.loader.dataset).__name__,
             workers=trained.loader.num_workers,
             batch_size=trained.loader.batch_size or 0,
@@ -156,10 +175,11 @@ class Watcher:
         seen.steps = seen.steps[-JUDGED_STEPS:]
         seen.since = len(seen.steps)
         self._say(watched_line(seen.intervals[-1]))
+        self._keep(self._so_far(seen))
         self._overhead_ns += time.thread_time_ns() - begin_ns
 
     def _records(self, seen: Watched, part: Sequence[LoopStep]) -> WorkerBatches:
-        found: WorkerBatches = seen.record.records(part[0].number if part else seen.taken)
+        found: WorkerBatches = seen.record.records(part[0].begin_ns if part else 0)
         return found
 
     def _bound(self, seen: Watched, part: Sequence[LoopStep], records: WorkerBatches) -> Bound | None:
@@ -186,19 +206,18 @@ def _on_gpu() -> bool:
 def _summed(part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None) -> WatchedInterval:
     """What some steps came to."""
     whole = [step for step in part if step.end_ns] or list(part)
-    images = dict(zip(records.batch, records.images, strict=True))
     wait = sum(step.ready_ns - step.begin_ns for step in whole)
     busy = sum(max(step.end_ns, step.ready_ns) - step.ready_ns for step in whole)
     wall = sum(records.wall_ns)
     end_ns = max(whole[-1].end_ns, whole[-1].ready_ns)
     seconds = (end_ns - whole[0].begin_ns) / 1e9
-    usual = images.get(whole[0].number, 0)
+    images = mean([float(each) for each in records.images]) if records.images else 0.0
     waiting = wall - sum(records.cpu_ns) - sum(records.run_delay_ns)
     return WatchedInterval(
         begin_s=(whole[0].begin_ns - began_ns) / 1e9,
         seconds=seconds,
         steps=len(whole),
-        images_per_s=sum(images.get(step.number, usual) for step in whole) / max(wait + busy, 1) * 1e9,
+        images_per_s=images * len(whole) / max(wait + busy, 1) * 1e9,
         input_wait_fraction=wait / max(wait + busy, 1),
         worker_cpu_fraction=sum(records.cpu_ns) / wall if wall else None,
         worker_blocked_fraction=max(0, waiting) / wall if wall else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,47 +14,62 @@ if TYPE_CHECKING:
 
 def attach_by_environment() -> None:
     """Look on from now on, measure when a loader trains, and keep what was found when the process ends."""
-    from loaderprobe.api.attachment import Attachment
-    from loaderprobe.api.run import VARIABLE, keep, keep_seen, requested
-    from loaderprobe.loaders.attached import attach
+    from loaderprobe.api.run import VARIABLE, requested
 
     request = requested(os.environ[VARIABLE])
     if request.watch:
         _watch(request)
-        return
-    attachment = Attachment(request, _say, lambda found: keep(found, request))
-    detach = attach(attachment)
-    owner = os.getpid()
+    else:
+        _measure(request)
+
+
+def _measure(request: AttachRequest) -> None:
+    from loaderprobe.api.attachment import Attachment
+    from loaderprobe.api.run import keep, keep_seen
+    from loaderprobe.loaders.attached import attach
+
+    attachment = Attachment(request, _say, lambda found: keep(found, request), _number("WORLD_SIZE", 1))
+    attach(attachment)
 
     def end() -> None:
-        # A process that was forked from this one is not the one that trains.
-        if os.getpid() == owner:
-            detach()
-            attachment.end()
-            keep_seen(attachment, request)
+        attachment.end()
+        keep_seen(attachment.record(), request)
 
-    atexit.register(end)
+    _at_the_end(end)
 
 
 def _watch(request: AttachRequest) -> None:
-    """Change nothing; keep what was seen, if anything trained, when the process ends."""
-    from loaderprobe.api.run import keep
+    """Change nothing; of ranks, the first is watched. What was seen is kept after each interval, all at the end."""
+    if _number("RANK", 0):
+        return
+    from loaderprobe.api.run import keep, keep_raw, keep_seen
     from loaderprobe.api.watch import Watcher
     from loaderprobe.loaders.attached import attach
 
-    watcher = Watcher(request.command, _say)
+    watcher = Watcher(request, _say, lambda found: keep_raw(found, request))
     detach = attach(watcher)
-    owner = os.getpid()
 
     def end() -> None:
-        if os.getpid() == owner:
-            detach()
-            found = watcher.result()
-            if found is not None:
-                keep(found, request)
-            watcher.close()
+        detach()
+        found = watcher.result()
+        if found is not None:
+            keep(found, request)
+        keep_seen(watcher.record(), request)
+        watcher.close()
 
-    atexit.register(end)
+    _at_the_end(end)
+
+
+def _at_the_end(call: Callable[[], None]) -> None:
+    """Of this process; one that is forked from it is not the one that trains."""
+    owner = os.getpid()
+    atexit.register(lambda: call() if os.getpid() == owner else None)
+
+
+def _number(variable: str, usual: int) -> int:
+    """What a launcher says in the environment."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else usual
 
 
 def _say(text: str) -> None:

@@ -67,7 +67,9 @@ def run(
     if watch and not (budget is None and loader is None and cache == "cold"):
         raise BadValue("--watch measures nothing: --budget, --cache and --loader have no effect", hint="leave them out")
     place = (usual_out("run") if out is None else out).absolute()
-    request = AttachRequest(run=str(place), command=typed(), budget_s=budget, cache=cache, loader=loader, watch=watch)
+    request = AttachRequest(
+        run=str(place), scratch="", command=typed(), budget_s=budget, cache=cache, loader=loader, watch=watch
+    )
     ran = run_command(python_of(words or []), request, os.environ)
     if ran.found is not None:
         width, color = width_and_color()

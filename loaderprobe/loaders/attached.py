@@ -7,16 +7,16 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, get_worker_info
 
-SAFETENSORS = "safetensors.torch"
 Iterate = Callable[[Any], Iterator[Any]]
 
 
@@ -46,16 +46,26 @@ def attach(onlooker: Onlooker, *, iterate: bool = True) -> Callable[[], None]:
     Without `iterate`, `DataLoader.__iter__` calls it already.
     """
     undo = ExitStack()
-    if iterate:
-        undo.callback(replace(DataLoader, "__iter__", iterating(onlooker)))
-    undo.callback(replace(torch.autograd, "backward", _before(onlooker.backward)))
-    undo.callback(replace(torch, "save", _saving(onlooker)))
-    if SAFETENSORS in sys.modules:
-        # What `save_file` calls, since scripts import that one by its name.
-        undo.callback(replace(sys.modules[SAFETENSORS], "serialize_file", _saving(onlooker)))
-    hook = register_optimizer_step_post_hook(lambda *_: onlooker.updated())
-    undo.callback(hook.remove)
+    try:
+        if iterate:
+            undo.callback(replace(DataLoader, "__iter__", iterating(onlooker)))
+        undo.callback(replace(torch.autograd, "backward", _before(onlooker.backward)))
+        for module in (torch, torch.jit):
+            undo.callback(replace(module, "save", _saving(onlooker)))
+        if find_spec("safetensors") is not None:
+            # What `save_file` calls, since scripts import that one by its name.
+            undo.callback(replace(import_module("safetensors.torch"), "serialize_file", _saving(onlooker)))
+        undo.callback(register_optimizer_step_post_hook(lambda *_: onlooker.updated()).remove)
+    except BaseException:
+        undo.close()
+        raise
     return undo.close
+
+
+def ranks_in_use() -> int:
+    """Processes that train together, as far as this one has joined them."""
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return int(torch.distributed.get_world_size()) if several else 1
 
 
 def iterating(onlooker: Onlooker) -> Callable[[Iterate], Iterate]:
@@ -97,13 +107,13 @@ def _before(call: Callable[[], None]) -> Callable[[Any], Any]:
 
 
 def _saving(onlooker: Onlooker) -> Callable[[Any], Any]:
-    """For `save(what, target, ...)`."""
+    """For `save(what, f)` and `serialize_file(what, filename)`, by place or by name."""
 
     def around(original: Any) -> Any:
         @functools.wraps(original)
-        def save(what: Any, target: Any, *given: Any, **named: Any) -> Any:
-            onlooker.saving(target)
-            return original(what, target, *given, **named)
+        def save(*given: Any, **named: Any) -> Any:
+            onlooker.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
+            return original(*given, **named)
 
         return save
 

@@ -15,6 +15,8 @@ from loaderprobe.loaders.worker_probe import WorkerProbe, WorkerSetup, watch_her
 from loaderprobe.records.measurement import WorkerBatches
 
 COLUMNS = tuple(name for name in WorkerBatches.__dataclass_fields__ if name != "lost")
+START = COLUMNS.index("start_ns")
+Row = tuple[int, ...]
 
 
 def no_files(_: Any) -> Sequence[Path]:
@@ -24,6 +26,14 @@ def no_files(_: Any) -> Sequence[Path]:
 
 class OnlookerProbe(WorkerProbe):
     """Lets an iterable end, and keeps no sample."""
+
+    _hooked: Any = None
+
+    def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        """Persistent workers get another fetcher with each epoch."""
+        if fetcher is not self._hooked:
+            self._hooked, self._collate = fetcher, None
+        return super().fetch(fetcher, original, index)
 
     def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         return original(index)
@@ -37,40 +47,59 @@ class OnlookerProbe(WorkerProbe):
 
 
 class WatchedLoader:
-    """The logs of all iterators that a script makes of one loader. Batches are counted over all of them."""
+    """What the workers of a loader record, over all iterators that a script makes of it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._logs: list[tuple[OpenLog, int]] = []
-        """Each with the number of its first batch."""
+        self._log: OpenLog | None = None
+        self._probe: WorkerProbe | None = None
+        self._made = 0
+        self._kept: list[Row] = []
+        """Rows of iterators that are over."""
+        self._since_ns = 0
 
-    def iterate(self, loader: DataLoader[Any], original: Callable[[Any], Iterator[Any]], taken: int) -> Iterator[Any]:
-        """The loader's own iterator, whose workers record; `taken` batches were taken so far."""
+    def iterate(self, loader: DataLoader[Any], original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        """The loader's own iterator, whose workers record."""
         settings = loader.__dict__
         if loader.num_workers and loader.persistent_workers and settings.get("_iterator") is not None:
             return original(loader)  # the same workers go on with the same log
-        log = FetchLog.create(self._folder / f"{len(self._logs)}.log", max(loader.num_workers, 1))
-        self._logs.append((log.open("r"), taken))
+        self._end()
+        self._made += 1
+        name = FetchLog.create(self._folder / f"{self._made}.log", max(loader.num_workers, 1))
+        self._log = name.open("r")
         if not loader.num_workers:
             real = original(loader)
-            watch_here(log, real, no_files, OnlookerProbe)
+            self._probe = watch_here(name, real, no_files, OnlookerProbe)
             return real
         own = loader.worker_init_fn
-        settings["worker_init_fn"] = WorkerSetup(log, no_files, own, probe=OnlookerProbe)
+        settings["worker_init_fn"] = WorkerSetup(name, no_files, own, probe=OnlookerProbe)
         try:
             return original(loader)
         finally:
             settings["worker_init_fn"] = own
 
-    def records(self, first: int) -> WorkerBatches:
-        """The cost of each batch from number `first` on."""
-        columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
-        for log, offset in self._logs:
-            read = log.read()
-            places = [place for place, batch in enumerate(read.batch) if batch + offset >= first]
-            for name in COLUMNS:
-                values = getattr(read, name)
-                shift = offset if name == "batch" else 0
-                columns[name] += [values[place] + shift for place in places]
-        found: dict[str, Any] = {name: tuple(values) for name, values in columns.items()}
-        return WorkerBatches(**found)
+    def records(self, since_ns: int) -> WorkerBatches:
+        """The cost of each batch that was begun since then, numbered in the order in which they were begun."""
+        self._since_ns = since_ns
+        self._kept = [row for row in self._kept if row[START] >= since_ns]
+        rows = sorted((*self._kept, *self._rows()), key=lambda row: row[START])
+        columns: dict[str, Any] = {
+            name: tuple(row[place] for row in rows) for place, name in enumerate(COLUMNS) if name != "batch"
+        }
+        return WorkerBatches(batch=tuple(range(len(rows))), **columns)
+
+    def _rows(self) -> list[Row]:
+        if self._log is None:
+            return []
+        read = self._log.read()
+        rows = zip(*(getattr(read, name) for name in COLUMNS), strict=True)
+        return [row for row in rows if row[START] >= self._since_ns]
+
+    def _end(self) -> None:
+        """Keep what is not summed yet of the last iterator, and close its log."""
+        self._kept += self._rows()
+        self._log = None
+        (self._folder / f"{self._made}.log").unlink(missing_ok=True)
+        if self._probe is not None:
+            self._probe.close()
+        self._probe = None

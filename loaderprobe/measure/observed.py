@@ -28,8 +28,6 @@ ONLY_WATCHED = "training was only watched: of all rates and speed-ups, only the 
 class LoopStep:
     """One `next()` of a loop, and what it did with its batch; ns of one clock."""
 
-    number: int
-    """Of the batch, over all iterators of its loader."""
     begin_ns: int
     ready_ns: int
     cpu_ns: int
@@ -46,12 +44,12 @@ def observed(
     size = len(whole) // ROUNDS // period * period
     if size < LEAST_STEPS:
         return None
-    wall = dict(zip(records.batch, records.wall_ns, strict=True))
+    wall_ns = mean([float(each) for each in records.wall_ns]) if records.wall_ns else None
     batch_size = max(1, round(median([float(each) for each in records.images]))) if records.images else 1
     segments: list[Segment] = []
     for number in range(ROUNDS):
         part = whole[number * size : (number + 1) * size]
-        segments += _round(part, number, batch_size, workers, wall)
+        segments += _round(part, number, batch_size, workers, wall_ns)
     return Measurement(
         config=RunConfig(
             data=content_hash([name]),
@@ -90,15 +88,19 @@ def _whole(steps: Sequence[LoopStep]) -> list[LoopStep]:
 
 
 def _round(
-    part: Sequence[LoopStep], number: int, batch_size: int, workers: int, wall: dict[int, int]
+    part: Sequence[LoopStep], number: int, batch_size: int, workers: int, wall_ns: float | None
 ) -> tuple[Segment, ...]:
+    """`wall_ns` is what a batch takes its worker, if that is known."""
     waits = [step.ready_ns - step.begin_ns for step in part]
     trains = [step.end_ns - step.ready_ns for step in part]
-    made = [wall[step.number] for step in part if step.number in wall] if workers else []
-    each_ns = round(mean([float(value) for value in made or waits]) / (workers if made else 1))
+    waited_ns = mean([float(value) for value in waits])
+    each_ns = round(wall_ns / workers if workers and wall_ns is not None else waited_ns)
     idle = [0] * len(part)
     cpu_ns = sum(step.cpu_ns for step in part)
-    shared: dict[str, Any] = {"number": number, "batch_size": batch_size, "first": part[0], "cpu_ns": cpu_ns}
+    shared: dict[str, Any] = {
+        "number": number, "batch_size": batch_size, "begin_ns": part[0].begin_ns, "first_batch": number * len(part),
+        "cpu_ns": cpu_ns,
+    }  # fmt: skip
     return (
         _segment("baseline", "training", waits, trains, **shared),
         _segment("baseline", "loader_only", [each_ns] * len(part), idle, **shared),
@@ -108,10 +110,10 @@ def _round(
 
 def _segment(
     mode: Mode, activity: Activity, waits: Sequence[int], trains: Sequence[int], *,
-    number: int, batch_size: int, first: LoopStep, cpu_ns: int,
+    number: int, batch_size: int, begin_ns: int, first_batch: int, cpu_ns: int,
 ) -> Segment:  # fmt: skip
     """Steps one after the other, without what lay between them."""
-    begin, ready, end, now = [], [], [], first.begin_ns
+    begin, ready, end, now = [], [], [], begin_ns
     for wait, train in zip(waits, trains, strict=True):
         begin.append(now)
         ready.append(now + wait)
@@ -121,7 +123,7 @@ def _segment(
         mode=mode,
         activity=activity,
         round=number,
-        first_batch=-1 if mode == "resident" else first.number,
+        first_batch=-1 if mode == "resident" else first_batch,
         batch_size=batch_size,
         begin_ns=tuple(begin),
         ready_ns=tuple(ready),

@@ -7,7 +7,16 @@ from typing import Literal
 
 from loaderprobe.records.config import CacheState
 
-WhyNot = Literal["no_backward", "too_few_steps", "other_thread", "ranks", "another_process", "refused", "ended_early"]
+WhyNot = Literal[
+    "no_backward",
+    "too_few_steps",
+    "no_such_loader",
+    "other_thread",
+    "ranks",
+    "another_process",
+    "refused",
+    "ended_early",
+]
 """Why a process that iterated a DataLoader has no verdict."""
 
 
@@ -17,6 +26,8 @@ class AttachRequest:
 
     run: str
     """Absolute path of the directory for the result."""
+    scratch: str
+    """Absolute path of a directory in which the processes leave word."""
     command: str
     """For the report."""
     budget_s: float | None

@@ -66,6 +66,7 @@ def _why_not(attached: Attached) -> tuple[str, str]:
             "loaderprobe run --loader NUMBER, if one of the loaders below trains",
         ),
         "too_few_steps": ("the script ended after too few training steps", "let it train for longer"),
+        "no_such_loader": ("there is no loader of that number", "one of the numbers below"),
         "other_thread": (
             "batches are taken in another thread than the one that trains",
             "loaderprobe.diagnose(loader, step) in Python",

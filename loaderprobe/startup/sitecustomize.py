@@ -45,10 +45,11 @@ def patch(module: ModuleType) -> None:
         module.DataLoader.__iter__ = original
         try:
             from loaderprobe.cli.attached import attach_by_environment
-        except ImportError as error:
-            sys.stderr.write(f"loaderprobe: not attached: it is not installed for {sys.executable} ({error})\n")
+
+            attach_by_environment()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the script goes on as if nothing had happened
+            sys.stderr.write(f"loaderprobe: not attached to {sys.executable}: {type(error).__name__}: {error}\n")
             return original(loader)
-        attach_by_environment()
         return module.DataLoader.__iter__(loader)
 
     module.DataLoader.__iter__ = iterate

@@ -16,33 +16,45 @@ CHECKPOINTS = frozenset(
 )  # fmt: skip
 """Endings of files that hold a trained model."""
 WRITING = os.O_WRONLY | os.O_RDWR
-MOST_LISTED = 200
 EVENTS = ("open", "os.remove", "os.rename", "shutil.rmtree")
+
+_watching: list[WrittenFiles] = []
+"""At most one: an audit hook cannot be removed, so there is one for all."""
 
 
 class WrittenFiles:
-    """While `on`, lists new files, and calls `endangered(path)` before a trained model that was there would be lost.
+    """From `begin` to `end`, lists new files, and calls `endangered(path)` before a trained model would be lost.
 
     What `endangered` raises stops the program's call. Files that appeared meanwhile are the program's to remove.
+    `ours()` is true while it is not the program that runs.
     """
 
     def __init__(self, endangered: Callable[[str], None], ours: Callable[[], bool] = lambda: False) -> None:
-        """`ours()` is true while it is not the program that runs."""
-        self.on = False
-        self._ours = ours
         self.new: dict[str, None] = {}
-        self._endangered = endangered
+        self._endangered, self._ours = endangered, ours
         self._inside = False
-        sys.addaudithook(self._heard)
+
+    def begin(self) -> None:
+        """Listen from now on."""
+        if not _hooked:
+            _hooked.append(True)
+            sys.addaudithook(_heard)
+        _watching[:] = [self]
+
+    def end(self) -> None:
+        """Listen no more."""
+        if self in _watching:
+            _watching.remove(self)
 
     def saving(self, target: Any) -> None:
         """A model is going to be saved there by code that raises no audit event."""
         path = _path(target)
-        if self.on and path:
+        if self in _watching and path:
             self._written(path, truncates=True)
 
-    def _heard(self, event: str, given: tuple[Any, ...]) -> None:
-        if not self.on or self._inside or event not in EVENTS or self._ours():
+    def heard(self, event: str, given: tuple[Any, ...]) -> None:
+        """An audit event."""
+        if self._inside or self._ours():
             return
         self._inside = True
         try:
@@ -51,23 +63,46 @@ class WrittenFiles:
             self._inside = False
 
     def _judge(self, event: str, given: tuple[Any, ...]) -> None:
-        path = _path(given[1] if event == "os.rename" else given[0])
-        if not path:
+        path = _path(given[0])
+        if event == "os.rename":
+            self._renamed(path, _path(given[1]))
+        elif not path:
             return
-        if event == "open":
+        elif event == "open":
             if isinstance(given[2], int) and given[2] & WRITING:
                 self._written(path, truncates=bool(given[2] & os.O_TRUNC))
-        elif event == "os.rename":
-            self._written(path, truncates=True)
-        elif path not in self.new and os.path.lexists(path) and _precious(path):
+        elif self._lost(path):
             self._endangered(path)
+
+    def _renamed(self, source: str, target: str) -> None:
+        if self._lost(source):
+            self._endangered(source)
+        if source and target:
+            self._written(target, truncates=True)
 
     def _written(self, path: str, *, truncates: bool) -> None:
         if not os.path.lexists(path):
-            if len(self.new) < MOST_LISTED:
-                self.new[path] = None
-        elif truncates and path not in self.new and _precious(path):
+            self.new[path] = None
+        elif truncates and self._lost(path):
             self._endangered(path)
+
+    def _lost(self, path: str) -> bool:
+        """True when a trained model from before would be lost with this file or directory."""
+        if not path or path in self.new or not os.path.lexists(path):
+            return False
+        found = Path(path)
+        if found.is_dir():
+            return any(str(each) not in self.new for each in found.rglob("*") if each.suffix in CHECKPOINTS)
+        beside = found.parent.iterdir() if found.parent.is_dir() else ()
+        return any(each.suffix in CHECKPOINTS and str(each) not in self.new for each in (found, *beside))
+
+
+_hooked: list[bool] = []
+
+
+def _heard(event: str, given: tuple[Any, ...]) -> None:
+    if _watching and event in EVENTS:
+        _watching[0].heard(event, given)
 
 
 def _path(value: Any) -> str:
@@ -75,13 +110,3 @@ def _path(value: Any) -> str:
     if not isinstance(value, str | bytes | os.PathLike):
         return ""
     return str(Path(os.fsdecode(value)).absolute())
-
-
-def _precious(path: str) -> bool:
-    """True for a trained model, for a directory with one in it, and for a file beside one."""
-    found = Path(path)
-    if found.suffix in CHECKPOINTS:
-        return True
-    if found.is_dir():
-        return any(each.suffix in CHECKPOINTS for each in found.rglob("*"))
-    return found.parent.is_dir() and any(each.suffix in CHECKPOINTS for each in found.parent.iterdir())

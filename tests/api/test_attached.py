@@ -66,6 +66,23 @@ def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
     assert hashlib.sha256(kept.read_bytes()).hexdigest() == before
 
 
+def test_nor_while_the_script_ends(tmp_path: Path) -> None:
+    """Many save in a `finally`, with the path by its name."""
+    kept = tmp_path / "last.pt"
+    torch.save({"weights": torch.ones(3)}, kept)
+    before = hashlib.sha256(kept.read_bytes()).hexdigest()
+    training = Training(tmp_path)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        try:
+            WAYS["plain"](training)
+        finally:
+            torch.save(training.model.state_dict(), f=tmp_path / "new.pt")
+            torch.save(training.model.state_dict(), f=kept)
+    assert found.diagnosis is not None, found.reason
+    assert hashlib.sha256(kept.read_bytes()).hexdigest() == before
+    assert (tmp_path / "new.pt").exists()
+
+
 @pytest.mark.parametrize(
     ("way", "says"),
     [
@@ -89,7 +106,7 @@ def test_errors_of_the_script_are_its_own(tmp_path: Path) -> None:
 
 def test_ranks_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of two cannot be stopped without the other."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("loaderprobe.loaders.attached.ranks_in_use", lambda: 2)
     with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
         WAYS["raises"](Training(tmp_path))
     assert "2 ranks" in found.reason

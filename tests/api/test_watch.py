@@ -14,6 +14,7 @@ from loaderprobe.api import watch
 from loaderprobe.api.results import load_any
 from loaderprobe.api.watch import Watch, Watcher
 from loaderprobe.loaders.attached import attach
+from loaderprobe.records.attachment import AttachRequest
 from tests.examples import training as example
 from tests.examples.training import Training
 
@@ -41,7 +42,7 @@ class Stream(IterableDataset[tuple[torch.Tensor, int]]):
 LOADERS: dict[str, dict[str, Any]] = {
     "serial": {"dataset": Noisy(), "shuffle": True},
     "workers": {"dataset": Noisy(), "shuffle": True, "num_workers": 1},
-    "persistent": {"dataset": Noisy(), "shuffle": True, "num_workers": 1, "persistent_workers": True},
+    "persistent": {"dataset": Noisy(), "shuffle": True, "num_workers": 2, "persistent_workers": True},
     "iterable": {"dataset": Stream(), "num_workers": 1},
 }
 
@@ -66,7 +67,7 @@ def losses(options: dict[str, Any]) -> tuple[list[float], torch.Tensor]:
 def watched(train: Any) -> tuple[Any, Watch | None, list[str]]:
     """What it returns, what was seen, and what was said."""
     said: list[str] = []
-    watcher = Watcher("train.py", said.append)
+    watcher = Watcher(AttachRequest(run="", scratch="", command="train.py", budget_s=None), said.append)
     detach = attach(watcher)
     try:
         returned = train()
@@ -83,6 +84,9 @@ def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
     (seen, state), found, _ = watched(lambda: losses(LOADERS[kind]))
     assert seen == usual[0] and torch.equal(state, usual[1])
     assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
+    (interval,) = found.intervals
+    usual_s = sum((317 / 40 if kind == "iterable" else 8) for _ in seen) / interval.images_per_s
+    assert usual_s == pytest.approx(interval.seconds, rel=0.5)
 
 
 def trained(sample_s: float, step_s: float, steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:

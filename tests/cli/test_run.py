@@ -51,7 +51,8 @@ def test_a_command_without_a_loader_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "true")
     assert done.returncode == 2 and "no torch DataLoader was iterated" in done.stderr
     done = run(tmp_path, "no-such-command-here", options=("--budget", "1"))
-    assert done.returncode == 5 and "not empty" in done.stderr
+    assert done.returncode == 3 and "cannot be started" in done.stderr
+    assert not (tmp_path / "found").exists()
 
 
 def test_ctrl_c_ends_the_script_and_the_command(tmp_path: Path) -> None:

@@ -20,10 +20,6 @@ def endangered(path: str) -> None:
     raise Stop(path)
 
 
-# An audit hook stays until the process ends.
-FILES = WrittenFiles(endangered)
-
-
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """A directory with a checkpoint from before."""
@@ -35,10 +31,10 @@ def kept(tmp_path: Path) -> Path:
 @pytest.fixture
 def watching(kept: Path) -> Iterator[WrittenFiles]:
     """Once the checkpoint is there."""
-    FILES.new.clear()
-    FILES.on = True
-    yield FILES
-    FILES.on = False
+    files = WrittenFiles(endangered)
+    files.begin()
+    yield files
+    files.end()
 
 
 @pytest.mark.parametrize(
@@ -49,6 +45,8 @@ def watching(kept: Path) -> Iterator[WrittenFiles]:
         lambda at: (at / "state.json").write_text("beside a checkpoint"),
         lambda at: shutil.rmtree(at),
         lambda at: os.replace(at / "state.json", at / "last.pt"),
+        lambda at: os.replace(at / "last.pt", at / "before.pt"),
+        lambda at: at.rename(at.with_name("elsewhere")),
     ],
 )
 def test_a_checkpoint_is_neither_written_over_nor_removed(watching: WrittenFiles, kept: Path, harm: object) -> None:
@@ -80,6 +78,18 @@ def test_new_files_are_listed_and_are_the_programs_own(watching: WrittenFiles, k
     (other / "log.txt").write_text("again")
     (other / "log.txt").read_text()
     assert not watching.new
+
+
+def test_a_new_checkpoint_may_be_rotated(watching: WrittenFiles, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """With its directory, by name or as a whole, however many there are."""
+    out = tmp_path_factory.mktemp("out")
+    for number in range(300):
+        (out / f"step-{number}").mkdir()
+        (out / f"step-{number}" / "model.pt").write_text("new")
+    os.replace(out / "step-299" / "model.pt", out / "step-299" / "best.pt")
+    (out / "step-299" / "best.pt").write_text("newer")
+    shutil.rmtree(out / "step-298")
+    shutil.rmtree(out / "step-299")
 
 
 def test_nothing_is_heard_while_it_is_off(kept: Path) -> None:
