@@ -135,6 +135,11 @@ class Rack:
     def __init__(self, names: Sequence[str], arguments: ComputeArguments) -> None:
         self.devices = {name: _device(name, arguments) for name in names}
         self.turns: deque[str] = deque(names)
+        self._untimed = True
+
+    def begin(self, names: Sequence[str]) -> None:
+        """A round begins, in which these train in turn."""
+        self.turns, self._untimed = deque(names), True
 
     def info(self) -> ComputeInfo:
         return self.devices[self.turns[0]].info()
@@ -148,7 +153,10 @@ class Rack:
 
     def finish(self) -> tuple[int, ...]:
         finished = self.devices[self.turns[0]].finish()
-        self.turns.rotate(-1)
+        # Each training segment begins with a step that is not timed, and that the device finishes for itself.
+        if not self._untimed:
+            self.turns.rotate(-1)
+        self._untimed = not self._untimed
         return finished
 
 
@@ -242,7 +250,7 @@ class Director:
     def _begin(self, part: Part, loader_only: Any, training: Any) -> Plan:
         assert self._rack
         self.parts.append(part)
-        self._rack.turns = deque(part.trained or self._accelerators)
+        self._rack.begin(part.trained or self._accelerators)
         return (*loader_only, *training)
 
     def verdict_of(self, name: str) -> Measurement:
