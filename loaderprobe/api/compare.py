@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.analyze.compare.comparable import check_names, differences, refuse_others
-from loaderprobe.analyze.compare.effects import drift_of
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import compare_rows
 from loaderprobe.api.compare_match import match
@@ -82,10 +81,7 @@ def compare(
     refuse_others(found, names)
     if not matched.pairs:
         raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
-    rows, whole = compare_rows(
-        matched.pairs, matters=matters, drift=drift_of((len(before), len(after))), step=matched.step,
-        averaged=matched.averaged,
-    )  # fmt: skip
+    rows, whole = compare_rows(matched.pairs, matters=matters, step=matched.step, averaged=matched.averaged)
     wanted = _gates(slower=fail_if_slower is not None, unclear=fail_if_unclear, verdict_changes=fail_if_verdict_changes)
     gates = judge_gates(wanted, rows, whole, matters=matters, missing=len(matched.only_before))
     return Comparison(

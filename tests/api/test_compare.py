@@ -88,6 +88,16 @@ def test_several_runs_a_side_show_how_runs_vary(tmp_path: Path) -> None:
     assert {row.word for row in single.rows} == {"slower"}
 
 
+def test_a_configuration_that_one_run_lacks_has_the_drift_of_single_runs(tmp_path: Path) -> None:
+    """The others are judged by three runs a side."""
+    a = [stored(tmp_path / f"a{number}") for number in range(3)]
+    b = [stored(tmp_path / f"b{number}", workers=range(3 - number // 2), slower=2) for number in range(3)]
+    found = loaderprobe.compare(a, b)
+    assert [row.reason for row in found.rows] == ["no_spread", "no_spread", "beyond_noise"]
+    ratio = found.rows[2].ratio
+    assert ratio and ratio.high / ratio.low > 1.05
+
+
 OTHER_CPU = replace(example_environment(), cpu_model="another", torch="2.10.0")
 
 
