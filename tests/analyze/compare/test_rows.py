@@ -92,9 +92,7 @@ def test_a_loss_that_no_row_shows_is_seen_in_all_together() -> None:
 def test_gates_name_what_fails_them() -> None:
     """Rows by their place; what is too noisy is counted; rows that B lacks are unclear."""
     changed = (row(QUIET), row(QUIET))
-    rows, whole = compare_rows(
-        [(row(QUIET), row(QUIET, factor=0.7)), (row(NOISY), row(NOISY)), changed], matters=0.05
-    )
+    rows, whole = compare_rows([(row(QUIET), row(QUIET, factor=0.7)), (row(NOISY), row(NOISY)), changed], matters=0.05)
     slower, unclear, verdicts = judge_gates(
         ["slower", "unclear", "verdict_changes"], rows, None, matters=0.05, missing=0
     )
