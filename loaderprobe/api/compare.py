@@ -83,7 +83,7 @@ def compare(
         raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
     rows, whole = compare_rows(matched.pairs, matters=matters, step=matched.step, averaged=matched.averaged)
     wanted = _gates(slower=fail_if_slower is not None, unclear=fail_if_unclear, verdict_changes=fail_if_verdict_changes)
-    gates = judge_gates(wanted, rows, whole, matters=matters, missing=len(matched.only_before))
+    gates = judge_gates(wanted, rows, whole, matters=matters, missing=len(matched.only_before), kind=kind)
     return Comparison(
         origin=origin_now(command),
         kind=kind,

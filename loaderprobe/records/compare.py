@@ -135,7 +135,7 @@ class Gate:
     blind: int = 0
     """Rows that were too noisy to fail it."""
     missing: int = 0
-    """Rows of A that B lacks, where they count."""
+    """Rows of A that B lacks, or that failed there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class Maker:
     def failed(self, losses: Sequence[float]) -> bool:
         """True where the gate of 5 % fails."""
         rows, whole = self.pair(losses)
-        return not judge_gates(["slower"], rows, whole, matters=MATTERS, missing=0)[0].passed
+        return not judge_gates(["slower"], rows, whole, matters=MATTERS, missing=0, kind="sweep")[0].passed
 
     def first_seen(self, loss: float) -> bool:
         """True where the first row is found slower."""

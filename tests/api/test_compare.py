@@ -137,6 +137,11 @@ def test_what_only_one_side_has_is_listed(tmp_path: Path) -> None:
     found = loaderprobe.compare(a, b, fail_if_unclear=True)
     assert len(found.rows) == 2 and [len(each) for each in (found.only_before, found.only_after)] == [1, 1]
     assert not found.passed and found.gates[0].missing == 1
+    slower = loaderprobe.compare(a, b, fail_if_slower="5%")
+    assert not slower.passed and "failed by 1 of A that B lacks or failed to measure" in " ".join(slower.text().split())
+    assert loaderprobe.compare(b, stored(tmp_path / "c", workers=range(5)), fail_if_slower="5%").passed
+    verdicts = loaderprobe.compare(a, b, fail_if_verdict_changes=True)
+    assert "--fail-if-verdict-changes: held, but 1 of A is not in B;" in " ".join(verdicts.text().split())
     assert "only in A: 500x375, 2 workers" in found.text() and "only in B: 500x375, 4 workers" in found.text()
 
 

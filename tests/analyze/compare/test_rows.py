@@ -11,7 +11,7 @@ from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import SideRow, compare_rows
 from loaderprobe.analyze.verdict.rates import interval
-from loaderprobe.records.compare import Compared, ShortVerdict, Subject, Unit
+from loaderprobe.records.compare import Compared, ResultKind, ShortVerdict, Subject, Unit
 
 QUIET = (99.0, 100.0, 101.0)
 NOISY = (70.0, 100.0, 130.0)
@@ -85,7 +85,7 @@ def test_a_loss_that_no_row_shows_is_seen_in_all_together() -> None:
     pairs = [(row((95.0, 100.0, 105.0)), row((85.5, 90.0, 94.5)))] * 12
     rows, whole = compare_rows(pairs, matters=0.05)
     assert {each.word for each in rows} == {"unclear"} and whole is not None and whole.word == "slower"
-    (gate,) = judge_gates(["slower"], rows, whole, matters=0.05, missing=0)
+    (gate,) = judge_gates(["slower"], rows, whole, matters=0.05, missing=0, kind="sweep")
     assert (gate.passed, gate.rows) == (False, (-1,))
 
 
@@ -94,13 +94,21 @@ def test_gates_name_what_fails_them() -> None:
     changed = (row(QUIET), row(QUIET))
     rows, whole = compare_rows([(row(QUIET), row(QUIET, factor=0.7)), (row(NOISY), row(NOISY)), changed], matters=0.05)
     slower, unclear, verdicts = judge_gates(
-        ["slower", "unclear", "verdict_changes"], rows, None, matters=0.05, missing=0
+        ["slower", "unclear", "verdict_changes"], rows, None, matters=0.05, missing=0, kind="sweep"
     )
     assert (slower.passed, slower.rows, slower.blind) == (False, (0,), 1)
     assert (unclear.passed, unclear.rows) == (False, (1,)) and verdicts.passed
     assert whole is not None
-    (missing,) = judge_gates(["unclear"], rows[2:], None, matters=0.05, missing=2)
+    (missing,) = judge_gates(["unclear"], rows[2:], None, matters=0.05, missing=2, kind="layers")
     assert (missing.passed, missing.missing, missing.rows) == (False, 2, ())
+
+
+@pytest.mark.parametrize(("kind", "holds"), [("sweep", False), ("bandwidth", True), ("layers", True)])
+def test_a_configuration_that_b_lacks_is_not_as_fast(kind: ResultKind, holds: bool) -> None:
+    """It may have failed; layers and phases may be others. Verdicts are compared where there are two."""
+    rows, _ = compare_rows([(row(QUIET), row(QUIET))], matters=0.05)
+    slower, verdicts = judge_gates(["slower", "verdict_changes"], rows, None, matters=0.05, missing=1, kind=kind)
+    assert (slower.passed, slower.missing) == (holds, 1) and verdicts.passed
 
 
 def test_only_firm_verdicts_change() -> None:
@@ -115,7 +123,7 @@ def test_only_firm_verdicts_change() -> None:
     pairs = [(STORAGE, compute), (STORAGE, OPEN), (either, compute), (STORAGE, STORAGE)]
     rows = judged(*((with_verdict(one), with_verdict(other)) for one, other in pairs))
     assert [each.verdict_changed for each in rows] == [True, False, False, False]
-    (gate,) = judge_gates(["verdict_changes"], rows, None, matters=0.05, missing=0)
+    (gate,) = judge_gates(["verdict_changes"], rows, None, matters=0.05, missing=0, kind="sweep")
     assert (gate.passed, gate.rows) == (False, (0,))
 
 
@@ -132,7 +140,7 @@ def test_null_sweeps_rarely_fail_and_planted_losses_mostly_do() -> None:
 
         pairs = [(side(1.0), side(shift * factor)) for _ in range(6)]
         rows, whole = compare_rows(pairs, matters=0.05)
-        return not judge_gates(["slower"], rows, whole, matters=0.05, missing=0)[0].passed
+        return not judge_gates(["slower"], rows, whole, matters=0.05, missing=0, kind="sweep")[0].passed
 
     assert sum(failed(1.0) for _ in range(100)) <= 5
     assert sum(failed(0.9) for _ in range(100)) >= 90
