@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loaderprobe.analyze.compare.comparable import check_names, differences, refuse_others
@@ -100,6 +100,11 @@ def compare(
     )
 
 
+def _named(side: str, runs: Sequence[Source]) -> list[tuple[str, Source]]:
+    """(A, or A1 and so on where there are several; the run)."""
+    return [(f"{side}{number}" if len(runs) > 1 else side, run) for number, run in enumerate(runs, 1)]
+
+
 def _gates(**asked: bool) -> list[GateName]:
     names: tuple[GateName, ...] = ("slower", "unclear", "verdict_changes")
     return [name for name in names if asked[name]]
@@ -116,6 +121,12 @@ def _differences(
     before: Sequence[Source], after: Sequence[Source], others: Sequence[Difference]
 ) -> tuple[Difference, ...]:
     """Of every result from the first, each field once."""
-    first = before[0]
-    found = [each for source in (*after, *before[1:]) for each in differences(first.facts, source.facts)]
+    first, *rest = [*_named("A", before), *_named("B", after)]
+    # Of a field that differs within A, too, the value of B is told.
+    ordered = sorted(rest, key=lambda pair: pair[0].startswith("A"))
+    found = [
+        replace(each, between=(first[0], name))
+        for name, source in ordered
+        for each in differences(first[1].facts, source.facts)
+    ]
     return tuple({each.field: each for each in reversed((*found, *others))}.values())[::-1]

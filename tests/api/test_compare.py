@@ -131,6 +131,23 @@ def test_what_is_unlike_is_refused_by_name_and_can_be_allowed(
         assert {each.field for each in found.differences} == fields and len(found.rows) == 3
 
 
+def test_runs_that_differ_within_a_side_are_named(tmp_path: Path) -> None:
+    """A1 and A2 by their numbers, never as A and B; in the table, what differs between the sides."""
+    other = replace(example_environment(), torch="2.10.0")
+    a = [stored(tmp_path / "a1"), stored(tmp_path / "a2", environment=other)]
+    b, torch_of_b = stored(tmp_path / "b"), stored(tmp_path / "b2", environment=other)
+    torch_now = example_environment().torch
+    with pytest.raises(NotComparable, match=rf"torch \(A1: {torch_now}; A2: 2.10.0\) differs"):
+        loaderprobe.compare(a, b)
+    text = " ".join(loaderprobe.compare(a, b, differ="torch").text().split())
+    assert f"torch: A1: {torch_now}; A2: 2.10.0" in text and "A B torch" not in text
+    with pytest.raises(NotComparable, match=rf"torch \(A: {torch_now}; B2: 2.10.0\) differs"):
+        loaderprobe.compare(a[0], [b, torch_of_b])
+    assert f"torch {torch_now} B2: 2.10.0" in " ".join(
+        loaderprobe.compare(a[0], [b, torch_of_b], differ="torch").text().split()
+    )
+
+
 def test_what_only_one_side_has_is_listed(tmp_path: Path) -> None:
     """And is unclear to a gate: what is not measured is not as fast."""
     a, b = stored(tmp_path / "a"), stored(tmp_path / "b", workers=(0, 1, 4))

@@ -105,7 +105,8 @@ def test_ctrl_c_ends_the_search_and_the_verdict(
     searching: bool, tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the first probe, or while the loader is judged: nothing more is measured, and the probes are kept."""
-    probes, judged = [], []
+    probes: list[BatchSizeProbe] = []
+    judged: list[int] = []
 
     def probe(self: TorchProber, size: int) -> BatchSizeProbe:
         if searching and probes:
