@@ -18,6 +18,7 @@ from loaderprobe.records.devices import (
     PlacementVerdict,
     SegmentName,
     StepParts,
+    Workload,
     WorkloadResult,
     WorkloadVerdict,
 )
@@ -39,7 +40,7 @@ def judge(result: WorkloadResult) -> WorkloadVerdict:
     workload = result.workload
     measured = [each for each in result.placements if each.failure is None and each.segments]
     epochs = {each.placement: _epoch(each, workload.samples) for each in measured}
-    placements = tuple(_placement(each, epochs) for each in measured)
+    placements = tuple(_placement(each, epochs, workload) for each in measured)
     ranked = sorted(placements, key=lambda each: each.epoch_s.value)
     close = [each.placement for each in ranked[1:] if ratio(each.epoch_s, ranked[0].epoch_s).low <= 1]
     return WorkloadVerdict(
@@ -84,10 +85,13 @@ def _above(ratios: Sequence[float]) -> bool:
     return interval(ratios).low > 1 or (len(ratios) >= ALL_ROUNDS and min(ratios) > 1)
 
 
-def _placement(result: PlacementResult, epochs: dict[Placement, Interval]) -> PlacementVerdict:
+def _placement(result: PlacementResult, epochs: dict[Placement, Interval], workload: Workload) -> PlacementVerdict:
     training = _rounds(result, "training")
     gains = _gains(result)
     cause, candidates = why(gains)
+    if cause == "compute" and workload.larger_batch is None:
+        # A larger batch, which was not tried, might be faster.
+        cause = "inconclusive"
     alone = epochs.get(Placement(device=result.placement.device))
     speedup = ratio(alone, epochs[result.placement]) if alone and result.placement.ranks > 1 else None
     return PlacementVerdict(

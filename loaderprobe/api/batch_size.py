@@ -23,7 +23,7 @@ from loaderprobe.measure.batch_size import search
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import BatchSizeStrategy
-from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, StrategyName
+from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
@@ -177,7 +177,7 @@ def tuned(
     tried = [each for each in probes if each.batch_size == stop.chosen and each.fits]
     at_chosen = together(tried) if tried else _after(prober, stop.chosen, progress)
     loaded = _is_loaded(batches, stop.chosen)
-    findings, why = _judged(prober, batches, stop.chosen, progress) if loaded else (None, None)
+    findings, why = _judged(prober, batches, stop, progress) if loaded else (None, None)
     return BatchSize(
         origin=origin_now(asked.command, *asked.paths),
         model=asked.name,
@@ -247,11 +247,15 @@ def _is_loaded(batches: Callable[[int], Any], size: int) -> bool:
 
 
 def _judged(
-    prober: TorchProber, batches: Callable[[int], Any], size: int, progress: OnStage
+    prober: TorchProber, batches: Callable[[int], Any], stop: BatchSizeStop, progress: OnStage
 ) -> tuple[Findings | None, Unavailable | None]:
-    """What limits a loader of that size, or why that is not known."""
+    """What limits a loader of the chosen size, or why that is not known: Ctrl-C ends this, too."""
+    if stop.code == "interrupted":
+        return None, Unavailable(code="interrupted")
     try:
-        found = diagnose(batches(size), prober.step, progress=progress)
+        found = diagnose(batches(stop.chosen), prober.step, progress=progress)
+    except KeyboardInterrupt:
+        return None, Unavailable(code="interrupted")
     except LoaderprobeError as error:
         return None, reported(error.message)
     names = Findings.__dataclass_fields__

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loaderprobe.analyze.compare.comparable import check_names, differences, refuse_others
-from loaderprobe.analyze.compare.effects import drift_of
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import compare_rows
 from loaderprobe.api.compare_match import match
@@ -82,12 +81,9 @@ def compare(
     refuse_others(found, names)
     if not matched.pairs:
         raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
-    rows, whole = compare_rows(
-        matched.pairs, matters=matters, drift=drift_of((len(before), len(after))), step=matched.step,
-        averaged=matched.averaged,
-    )  # fmt: skip
+    rows, whole = compare_rows(matched.pairs, matters=matters, step=matched.step, averaged=matched.averaged)
     wanted = _gates(slower=fail_if_slower is not None, unclear=fail_if_unclear, verdict_changes=fail_if_verdict_changes)
-    gates = judge_gates(wanted, rows, whole, matters=matters, missing=len(matched.only_before))
+    gates = judge_gates(wanted, rows, whole, matters=matters, missing=len(matched.only_before), kind=kind)
     return Comparison(
         origin=origin_now(command),
         kind=kind,
@@ -102,6 +98,11 @@ def compare(
         gates=gates,
         notes=matched.notes,
     )
+
+
+def _named(side: str, runs: Sequence[Source]) -> list[tuple[str, Source]]:
+    """(A, or A1 and so on where there are several; the run)."""
+    return [(f"{side}{number}" if len(runs) > 1 else side, run) for number, run in enumerate(runs, 1)]
 
 
 def _gates(**asked: bool) -> list[GateName]:
@@ -120,6 +121,12 @@ def _differences(
     before: Sequence[Source], after: Sequence[Source], others: Sequence[Difference]
 ) -> tuple[Difference, ...]:
     """Of every result from the first, each field once."""
-    first = before[0]
-    found = [each for source in (*after, *before[1:]) for each in differences(first.facts, source.facts)]
+    first, *rest = [*_named("A", before), *_named("B", after)]
+    # Of a field that differs within A, too, the value of B is told.
+    ordered = sorted(rest, key=lambda pair: pair[0].startswith("A"))
+    found = [
+        replace(each, between=(first[0], name))
+        for name, source in ordered
+        for each in differences(first[1].facts, source.facts)
+    ]
     return tuple({each.field: each for each in reversed((*found, *others))}.values())[::-1]

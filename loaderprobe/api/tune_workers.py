@@ -87,7 +87,8 @@ def tune_workers(
     `step(batch)` trains on one batch, and is really called, over and over; without it the loader alone is measured.
     Copies of the loader are driven, as by `diagnose`: the loader is left as it was. `budget_s` is wall seconds for
     everything. `cache` is the state of the files: `cold` or `warm`. `most` is the largest number of workers to
-    consider; without it, twice the cores that this process may use, or more where workers wait for storage.
+    consider; without it, twice the cores that this process may use, or more where workers wait for storage. Ctrl-C
+    ends the search with what was measured so far.
 
     Raises BadValue for what is no DataLoader; LoaderprobeError, with its cause, when the data set or the step raises.
     """
@@ -190,16 +191,17 @@ class _Tuner:
     begun_s: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
-        """Visit after visit. Raises the first error where no setting could be measured."""
-        while True:
-            planned = self._next()
-            if not isinstance(planned, Planned):
-                self.stop = planned
-                return
-            if self.visits and not self._time_for_another():
-                self.stop = "budget"
-                return
-            self._visit(planned)
+        """Visit after visit; Ctrl-C ends them. Raises the first error where no setting could be measured."""
+        try:
+            while isinstance(planned := self._next(), Planned):
+                if self.visits and not self._time_for_another():
+                    return
+                self._visit(planned)
+            self.stop = planned
+        except KeyboardInterrupt:
+            if not {visit.setting for visit in self.visits} - self.failures.keys():
+                raise
+            self.stop = "interrupted"
 
     def _next(self) -> Planned | StopCode:
         try:
@@ -222,11 +224,8 @@ class _Tuner:
     def _visit(self, planned: Planned) -> None:
         setting = planned.setting
         done = round(self._spent_s())
-        self.progress(
-            f"{words_of(setting)}{f', turn {planned.turn}' if planned.turn else ''}",
-            done,
-            max(done, round(self.budget_s)),
-        )
+        text = f"{words_of(setting)}{f', turn {planned.turn}' if planned.turn else ''}"
+        self.progress(text, done, max(done, round(self.budget_s)))
         try:
             measurement = measure_setting(
                 self.given, planned, self.compute, cache=self.cache, budget_s=self.budget_s / VISITS
@@ -273,7 +272,7 @@ class _Tuner:
             speedup=over(search.rates, chosen, own) if known and own is not None and own != chosen else None,
             limit=limit_of(search),
             stop=self.stop,
-            rows=rows_of(search, {each: (error.message, error.hint) for each, error in self.failures.items()}),
+            rows=rows_of(search, self.failures, stop=self.stop),
             visits=tuple(self.visits),
             grid_visits=search.grid_visits,
             loader_class=type(self.given.loader).__name__,

@@ -111,8 +111,7 @@ def batch_size(
         return found[0]
 
     code = show_and_keep(measure, kind="batch-size", out=out, json=json, markdown=md)
-    stop = getattr(found[0], "stop", None)
-    return EXIT_INTERRUPTED if stop is not None and stop.code == "interrupted" else code
+    return EXIT_INTERRUPTED if getattr(found[0], "interrupted", False) else code
 
 
 def _beforehand(paper: bool, strategy: str) -> str:

@@ -116,7 +116,7 @@ class RankSession:
         return DistributedDataParallel(self._model, device_ids=[self._device] if self._device.type == "cuda" else None)
 
     def _batches(self, batch_size: int) -> Iterator[Any]:
-        """This rank's share of batches of that size, epoch after epoch."""
+        """This rank's share of batches of that size, epoch after epoch. Raises BadValue where an epoch has none."""
         ranks, rank = self._group.size, self._group.rank
         sampler: DistributedSampler[Any] | None = (
             DistributedSampler(self._training.samples, ranks, rank, seed=self._order.seed) if ranks > 1 else None
@@ -125,6 +125,11 @@ class RankSession:
             self._training.samples, batch_size=batch_size // ranks, sampler=sampler, shuffle=sampler is None,
             drop_last=True, pin_memory=self._device.type == "cuda",
         )  # fmt: skip
+        if not len(loader):
+            raise BadValue(
+                f"an epoch of {self._order.workload.samples} samples has no batch of {batch_size}",
+                hint="raise --samples",
+            )
         epoch = 0
         while True:
             if sampler is not None:
@@ -140,7 +145,7 @@ class RankSession:
         if self._group.size > 1:
             names.append("no_exchange")
             self._segment("no_exchange", 0, 1)
-        if self._group.least(self._fits()) > 0:
+        if self._order.workload.larger_batch and self._group.least(self._fits()) > 0:
             names += ["larger_batch", "larger_no_exchange"] if self._group.size > 1 else ["larger_batch"]
             self._segment("larger_batch", 0, LARGER)
         return names

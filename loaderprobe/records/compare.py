@@ -116,12 +116,14 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A field in which the two sides differ."""
+    """A field in which the two sides differ, or two runs of A."""
 
     field: str
     group: Group
     before: str
     after: str
+    between: tuple[str, str] = ("A", "B")
+    """Whose values these are: of a side of several runs, which of them, like A1 and A3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,7 @@ class Gate:
     blind: int = 0
     """Rows that were too noisy to fail it."""
     missing: int = 0
-    """Rows of A that B lacks, where they count."""
+    """Rows of A that B lacks, or that failed there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

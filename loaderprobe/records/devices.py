@@ -72,6 +72,11 @@ class Workload:
     samples: int
     """Of an epoch."""
 
+    @property
+    def larger_batch(self) -> int | None:
+        """The size of the larger batch; None where an epoch has too few samples for one."""
+        return size if (size := LARGER * self.batch_size) <= self.samples else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSegment:

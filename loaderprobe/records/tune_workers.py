@@ -19,15 +19,17 @@ WITHIN = 0.98
 Waits = Literal["storage", "network", "lock", "wait"]
 LimitCode = Literal["compute", "cores", "storage", "network", "lock", "wait", "transport", "workers", "unknown"]
 """What limits the chosen setting. workers: the rate still rises at the most workers that were allowed."""
-StopCode = Literal["decided", "alike", "budget"]
+StopCode = Literal["decided", "alike", "budget", "interrupted"]
 """Why measuring ended. decided: no other setting can be better by more than 2 %. alike: noise hides differences that
-small. budget: time was up before."""
+small. budget: time was up before. interrupted: Ctrl-C came before."""
 RowState = Literal["chosen", "measured", "closed", "failed"]
-ClosedCode = Literal["compute", "cores", "linear", "forecast", "no_gain", "slower", "failed", "no_data", "budget"]
+ClosedCode = Literal[
+    "compute", "cores", "linear", "forecast", "no_gain", "slower", "failed", "no_data", "budget", "interrupted"
+]  # fmt: skip
 """Why a setting needed no measurement. compute, cores: a smaller one has reached this limit. linear: so few workers
 more cannot gain enough. forecast: the upper end of its forecast is too low. no_gain: a larger one already gained
 nothing. slower: one with more workers already was too slow. failed: fewer workers failed. no_data: the data set has
-shares for fewer workers. budget: time was up."""
+shares for fewer workers. budget: time was up. interrupted: Ctrl-C came before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

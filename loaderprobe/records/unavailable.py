@@ -49,6 +49,7 @@ UnavailableCode = Literal[
     "gaps_disagree",
     "window_too_short",
     "slower_without_profiler",
+    "interrupted",
     "reported",
 ]
 """What is in the way of a figure. The last is what a sampler, a probe or a failed configuration reported itself."""

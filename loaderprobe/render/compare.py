@@ -116,14 +116,23 @@ def _alone(found: ComparisonReport) -> Iterator[Part]:
 
 
 def _differences(found: ComparisonReport) -> tuple[Part, ...]:
-    if not found.differences:
-        return ()
-    lines = tuple((each.field, _value(each, each.before), _value(each, each.after)) for each in found.differences)
-    return (Table(head=("", "A", "B"), lines=lines, right=frozenset()),)
+    """A table of A and B; then what differs among the runs of A."""
+    lines, within = [], []
+    for each in found.differences:
+        first, other = (_value(each, place) for place in (0, 1))
+        if each.between[1].startswith("A"):
+            within.append(Item(subject=each.field, text=f"{first}; {other}"))
+        else:
+            lines.append((each.field, first, other))
+    table = [Table(head=("", "A", "B"), lines=tuple(lines), right=frozenset())] if lines else []
+    return (*table, *within)
 
 
-def _value(difference: Difference, text: str) -> str:
-    return format_bytes(float(text)) if difference.field == "memory_bytes" else text
+def _value(difference: Difference, place: int) -> str:
+    """Of A or B; with the name of the run where its side has several."""
+    text, name = (difference.before, difference.after)[place], difference.between[place]
+    shown = format_bytes(float(text)) if difference.field == "memory_bytes" else text
+    return shown if name in ("A", "B") else f"{name}: {shown}"
 
 
 def _side(name: str, side: ComparedSide) -> tuple[Part, ...]:

@@ -22,7 +22,7 @@ from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.layers import PART_WORDS
 from loaderprobe.render.wording import MISSING, counted, interval, label, percent, verdict_words
-from loaderprobe.units import significant
+from loaderprobe.units import join_words, significant
 
 NAMED = 3
 """Rows that a sentence names."""
@@ -254,12 +254,14 @@ def gate_words(found: ComparisonReport, gate: Gate) -> tuple[str, str]:
     if not gate.passed:
         rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
         names = names_of(found, [row.subject for row in rows if row])
-        lacking = [f"{gate.missing} of A that B lacks"] if gate.missing else []
+        lacking = [f"{gate.missing} of A that B lacks or failed to measure"] if gate.missing else []
         return name, f"failed by {'; '.join(_few([*lacking, *names]))}"
+    doubts = []
     if gate.blind:
-        blind = f"{gate.blind} of {len(found.rows)} rows were too noisy to show a loss of {size}"
-        return name, f"held, but {blind}; --fail-if-unclear fails then"
-    return name, "held"
+        doubts.append(f"{gate.blind} of {len(found.rows)} rows were too noisy to show a loss of {size}")
+    if gate.missing:
+        doubts.append(f"{gate.missing} of A {'is' if gate.missing == 1 else 'are'} not in B")
+    return name, f"held, but {join_words(doubts)}; --fail-if-unclear fails then" if doubts else "held"
 
 
 def note_words(found: ComparisonReport, note: CompareNote) -> str:

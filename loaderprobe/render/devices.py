@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.devices import (
+    LARGER,
     DevicesReport,
     ExperimentName,
     PlacementResult,
@@ -91,7 +92,7 @@ def _title(result: WorkloadResult) -> str:
 def _parts(result: WorkloadResult, verdict: WorkloadVerdict) -> tuple[Part, ...]:
     parts: list[Part] = []
     if verdict.placements:
-        parts += [_placements(verdict), *_experiments(verdict)]
+        parts += [_placements(verdict), *_experiments(verdict), *_not_tried(result)]
     for each in result.placements:
         if each.failure:
             parts.append(Item(subject=f"{shown_name(each.placement)} failed", text=failure_words(each.failure)))
@@ -132,6 +133,18 @@ def _experiments(verdict: WorkloadVerdict) -> list[Part]:
     lines = [(EXPERIMENT_WORDS[name], *(cell(each, name) for each in verdict.placements)) for name in made]
     right = frozenset(range(1, len(names) + 1))
     return [Table(head=("times as fast with", *names), lines=tuple(lines), right=right)]
+
+
+def _not_tried(result: WorkloadResult) -> list[Part]:
+    """Why there is no larger batch, where samples are too few."""
+    each = result.workload
+    if each.larger_batch:
+        return []
+    text = (
+        f"No larger batch was tried: an epoch of {each.samples} samples has none of {LARGER * each.batch_size}. For "
+        f"that, use --samples {LARGER * each.batch_size} or more."
+    )
+    return [Paragraph(text=text)]
 
 
 def _article(verdicts: Verdicts) -> Section:

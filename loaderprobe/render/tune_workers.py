@@ -40,6 +40,7 @@ CLOSED: dict[ClosedCode, str] = {
     "failed": "fewer failed",
     "no_data": "no data for them",
     "budget": "time was up",
+    "interrupted": "interrupted before",
 }
 FILES = {
     "cold": "Files were read cold, as in an epoch over more data than memory holds.",

@@ -14,6 +14,9 @@ WAIT_WORDS = {
     "wait": "something else than storage: sleep, a pipe, memory",
 }  # fmt: skip
 
+ENDED = ("budget", "interrupted")
+"""Why a search ended that had more to measure."""
+
 
 def words_of(setting: WorkersSetting) -> str:
     """`4 workers, prefetch factor 2`, or `Serial loader (num_workers=0)`."""
@@ -71,8 +74,11 @@ def _yours(own: WorkersSetting, chosen: WorkersSetting) -> str:
 def other_words(found: WorkersReport) -> list[str]:
     """What larger and smaller settings would change, as far as that is known."""
     sentences = []
-    late = [row.setting.workers for row in found.rows if row.closed == "budget"]
-    if late:
+    late = [row.setting.workers for row in found.rows if row.closed in ENDED]
+    if found.stop == "interrupted":
+        before = f" before {join_words([str(count) for count in late])} workers could be measured" if late else ""
+        sentences.append(f"The search was interrupted{before}: this is the best so far.")
+    elif late:
         noun = "worker" if late == [1] else "workers"
         sentences.append(
             f"The time was up before {join_words([str(count) for count in late])} {noun} could be measured: a larger "
@@ -95,7 +101,7 @@ def other_words(found: WorkersReport) -> list[str]:
 def _unclear(row: WorkersRow, found: WorkersReport) -> bool:
     """True where the spread leaves more than 2 % between a setting and the chosen one."""
     over = row.over_chosen
-    if over is None or found.stop == "decided" or not (row.paired or found.stop == "budget"):
+    if over is None or found.stop == "decided" or not (row.paired or found.stop in ENDED):
         return False
     return over.high > 1 / WITHIN if row.setting > found.chosen else over.high >= WITHIN
 

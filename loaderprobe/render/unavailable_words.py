@@ -71,6 +71,7 @@ _TEXTS = {
     "slower_without_profiler": (
         "the steps were {exact_share} slower without the profiler than with it, so its cost is not known"
     ),
+    "interrupted": "Ctrl-C came before it was judged",
     "reported": "{reason}",
 }
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loaderprobe.analyze.compare.effects import FEWEST_ROUNDS, NORMAL, REPEAT, Reading, drift_of
+from loaderprobe.analyze.compare.effects import FEWEST_ROUNDS, NORMAL, REPEAT, Reading
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import SideRow, compare_rows
 from loaderprobe.analyze.verdict.rates import interval
@@ -46,7 +46,7 @@ class Maker:
         """Compared; the second sweep lost these shares of its speed, a row each."""
         drift = self.draw.gauss(0, REPEAT / NORMAL)
         pairs = [(self._side(0.0), self._side(drift + math.log1p(-loss))) for loss in losses]
-        return compare_rows(pairs, matters=MATTERS, drift=drift_of((1, 1)))
+        return compare_rows(pairs, matters=MATTERS)
 
     def _side(self, log: float) -> SideRow:
         values = tuple(100 * math.exp(log + self.draw.choice(self.noise)) for _ in range(self.rounds))
@@ -56,7 +56,7 @@ class Maker:
     def failed(self, losses: Sequence[float]) -> bool:
         """True where the gate of 5 % fails."""
         rows, whole = self.pair(losses)
-        return not judge_gates(["slower"], rows, whole, matters=MATTERS, missing=0)[0].passed
+        return not judge_gates(["slower"], rows, whole, matters=MATTERS, missing=0, kind="sweep")[0].passed
 
     def first_seen(self, loss: float) -> bool:
         """True where the first row is found slower."""

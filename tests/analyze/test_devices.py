@@ -52,6 +52,14 @@ COMPUTE: Times = {"training": 10, "no_exchange": 9.9, "resident": 9.9, "larger_b
 EITHER: Times = {"training": 10, "no_exchange": 6, "resident": 6.03, "larger_batch": 39, "larger_no_exchange": 24}
 
 
+def test_the_device_is_no_limit_where_a_larger_batch_was_not_tried() -> None:
+    """With fewer samples than one holds, it might have been faster."""
+    few = Workload(model="mlp", data="mnist", shape=(1, 28, 28), batch_size=100, samples=399)
+    result = placed({name: ms for name, ms in COMPUTE.items() if not name.startswith("larger")})
+    judged = (judge(WorkloadResult(workload=each, placements=(result,))).placements[0] for each in (few, WORKLOAD))
+    assert [each.cause for each in judged] == ["inconclusive", "compute"]
+
+
 @pytest.mark.parametrize(
     ("times", "cause"),
     [(GRADIENTS, "gradients"), (INPUT, "input"), (BATCH, "batch"), (COMPUTE, "compute"), (EITHER, "either")],

@@ -88,6 +88,16 @@ def test_several_runs_a_side_show_how_runs_vary(tmp_path: Path) -> None:
     assert {row.word for row in single.rows} == {"slower"}
 
 
+def test_a_configuration_that_one_run_lacks_has_the_drift_of_single_runs(tmp_path: Path) -> None:
+    """The others are judged by three runs a side."""
+    a = [stored(tmp_path / f"a{number}") for number in range(3)]
+    b = [stored(tmp_path / f"b{number}", workers=range(3 - number // 2), slower=2) for number in range(3)]
+    found = loaderprobe.compare(a, b)
+    assert [row.reason for row in found.rows] == ["no_spread", "no_spread", "beyond_noise"]
+    ratio = found.rows[2].ratio
+    assert ratio and ratio.high / ratio.low > 1.05
+
+
 OTHER_CPU = replace(example_environment(), cpu_model="another", torch="2.10.0")
 
 
@@ -121,12 +131,34 @@ def test_what_is_unlike_is_refused_by_name_and_can_be_allowed(
         assert {each.field for each in found.differences} == fields and len(found.rows) == 3
 
 
+def test_runs_that_differ_within_a_side_are_named(tmp_path: Path) -> None:
+    """A1 and A2 by their numbers, never as A and B; in the table, what differs between the sides."""
+    other = replace(example_environment(), torch="2.10.0")
+    a = [stored(tmp_path / "a1"), stored(tmp_path / "a2", environment=other)]
+    b, torch_of_b = stored(tmp_path / "b"), stored(tmp_path / "b2", environment=other)
+    torch_now = example_environment().torch
+    with pytest.raises(NotComparable, match=rf"torch \(A1: {torch_now}; A2: 2.10.0\) differs"):
+        loaderprobe.compare(a, b)
+    text = " ".join(loaderprobe.compare(a, b, differ="torch").text().split())
+    assert f"torch: A1: {torch_now}; A2: 2.10.0" in text and "A B torch" not in text
+    with pytest.raises(NotComparable, match=rf"torch \(A: {torch_now}; B2: 2.10.0\) differs"):
+        loaderprobe.compare(a[0], [b, torch_of_b])
+    assert f"torch {torch_now} B2: 2.10.0" in " ".join(
+        loaderprobe.compare(a[0], [b, torch_of_b], differ="torch").text().split()
+    )
+
+
 def test_what_only_one_side_has_is_listed(tmp_path: Path) -> None:
     """And is unclear to a gate: what is not measured is not as fast."""
     a, b = stored(tmp_path / "a"), stored(tmp_path / "b", workers=(0, 1, 4))
     found = loaderprobe.compare(a, b, fail_if_unclear=True)
     assert len(found.rows) == 2 and [len(each) for each in (found.only_before, found.only_after)] == [1, 1]
     assert not found.passed and found.gates[0].missing == 1
+    slower = loaderprobe.compare(a, b, fail_if_slower="5%")
+    assert not slower.passed and "failed by 1 of A that B lacks or failed to measure" in " ".join(slower.text().split())
+    assert loaderprobe.compare(b, stored(tmp_path / "c", workers=range(5)), fail_if_slower="5%").passed
+    verdicts = loaderprobe.compare(a, b, fail_if_verdict_changes=True)
+    assert "--fail-if-verdict-changes: held, but 1 of A is not in B;" in " ".join(verdicts.text().split())
     assert "only in A: 500x375, 2 workers" in found.text() and "only in B: 500x375, 4 workers" in found.text()
 
 

@@ -56,6 +56,15 @@ def test_the_answer_says_which_is_fastest(found: loaderprobe.Devices) -> None:
     assert "<svg" in found.html() and list(found.to_frame()["on"]) == ["2xcpu"]
 
 
+def test_why_there_is_no_larger_batch(found: loaderprobe.Devices) -> None:
+    """Where an epoch has too few samples, with the number that is enough."""
+    result = found.results[0]
+    few = replace(result, workload=replace(result.workload, samples=31))
+    text = " ".join(replace(found, results=(few,)).text().split())
+    assert "No larger batch was tried: an epoch of 31 samples has none of 32. For that, use --samples 32 or" in text
+    assert "No larger batch" not in found.text()
+
+
 def test_a_result_is_read_again(found: loaderprobe.Devices, tmp_path: Path) -> None:
     """With its schema; verdicts are computed again."""
     found.save(tmp_path / "kept")

@@ -161,6 +161,35 @@ def test_too_little_shared_memory_ends_only_its_setting(
         loaderprobe.tune_workers(loader, budget_s=2.0, most=2)
 
 
+def _interrupted(after: int) -> Callable[..., Any]:
+    """Measures so many settings; then Ctrl-C comes."""
+    from loaderprobe.api.user_loader import measure_loader
+
+    left = [None] * after
+
+    def measure(*given: Any) -> Any:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return measure_loader(*given)
+
+    return measure
+
+
+def test_ctrl_c_keeps_what_was_measured(paths: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best so far, and what was not reached; without any, the interrupt goes on."""
+    loader = DataLoader(RawImages(paths), batch_size=4, num_workers=0)
+    monkeypatch.setattr("loaderprobe.api.tune_workers.measure_loader", _interrupted(1))
+    found = loaderprobe.tune_workers(loader, _step, budget_s=20.0, most=2)
+    assert (found.stop, len(found.visits), found.chosen) == ("interrupted", 1, SERIAL)
+    assert "this is the best so far" in _flat(found) and "time was up" not in _flat(found)
+    found.save(tmp_path / "out")
+    assert loaderprobe.WorkersTuning.load(tmp_path / "out").json() == found.json()
+    monkeypatch.setattr("loaderprobe.api.tune_workers.measure_loader", _interrupted(0))
+    with pytest.raises(KeyboardInterrupt):
+        loaderprobe.tune_workers(loader, _step, budget_s=20.0, most=2)
+
+
 def test_one_core_is_enough_to_search(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The serial loader and a few workers are considered."""
     monkeypatch.setattr("loaderprobe.api.tune_workers.cores_available", lambda: 1.0)

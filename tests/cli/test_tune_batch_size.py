@@ -13,8 +13,9 @@ import torch
 
 from loaderprobe.api.batch_size import BatchSize
 from loaderprobe.api.batch_size_paper import BatchSizePaper, paper_batch_sizes
+from loaderprobe.compute.batch_size import TorchProber
 from loaderprobe.errors import MissingPart
-from loaderprobe.records.batch_size import PAPER_PATTERNS, BatchSizeStop
+from loaderprobe.records.batch_size import PAPER_PATTERNS, BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.files import FileSet
 from tests.cli.invoke import invoke
 
@@ -97,6 +98,36 @@ def test_batches_of_a_folder_are_judged(tmp_path: Path, photographs: FileSet, mo
     found = BatchSize.load(tmp_path / "o")
     assert (sizes, found.data) == ([found.stop.chosen], str(photographs.root)) and found.limit != "compute"
     assert f"What limits training at batch {found.stop.chosen} is not known: there was no time." in done.stdout
+
+
+@pytest.mark.parametrize("searching", [True, False])
+def test_ctrl_c_ends_the_search_and_the_verdict(
+    searching: bool, tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first probe, or while the loader is judged: nothing more is measured, and the probes are kept."""
+    probes: list[BatchSizeProbe] = []
+    judged: list[int] = []
+
+    def probe(self: TorchProber, size: int) -> BatchSizeProbe:
+        if searching and probes:
+            raise KeyboardInterrupt
+        probes.append(probed(self, size))
+        return probes[-1]
+
+    def diagnosis(*_: object, **__: object) -> None:
+        judged.append(1)
+        raise KeyboardInterrupt
+
+    probed = TorchProber.probe
+    monkeypatch.setattr(TorchProber, "probe", probe)
+    monkeypatch.setattr("loaderprobe.api.batch_size.diagnose", diagnosis)
+    small = [each for each in SHORT if each not in ("--image-size", 32)]
+    done = invoke(*small, photographs.root, "--max", 2, "--out", tmp_path / "o", "--quiet")
+    assert done.exit_code == 130, done.stderr
+    found = BatchSize.load(tmp_path / "o")
+    assert found.probes == tuple(probes) and len(judged) == (not searching)
+    assert (found.stop.code == "interrupted") == searching
+    assert "is not known: Ctrl-C came before it was judged." in " ".join(done.stdout.split())
 
 
 def test_the_paper_is_repeated(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,26 @@ def test_the_workers_of_a_folder(tmp_path: Path, photographs: FileSet) -> None:
     assert "emulated accelerator" in invoke("report", out).stdout
     assert invoke("report", out, "--format", "md").stdout.startswith("# ")
     assert invoke("report", out, "--format", "html").stdout == (out / "report.html").read_text()
+
+
+def test_an_interrupted_search_is_shown_and_kept(
+    tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the exit code of an interruption."""
+    from loaderprobe.api.user_loader import measure_loader
+
+    visits: list[object] = []
+
+    def measure(*given: Any) -> Any:
+        if visits:
+            raise KeyboardInterrupt
+        visits.append(given)
+        return measure_loader(*given)
+
+    monkeypatch.setattr("loaderprobe.api.tune_workers.measure_loader", measure)
+    done = invoke("tune", "workers", photographs.root, *QUICK, "--budget", 20, "--out", tmp_path / "o")
+    assert done.exit_code == 130 and "The search was interrupted" in " ".join(done.stdout.split())
+    assert json.loads((tmp_path / "o" / "result.json").read_text())["stop"] == "interrupted"
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,15 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def workload(model: str = "mlp", data: DataKind = "mnist", shape: tuple[int, ...] = (1, 28, 28)) -> Workload:
-    return Workload(model=model, data=data, shape=shape, batch_size=4, samples=5000)
+def workload(
+    model: str = "mlp", data: DataKind = "mnist", shape: tuple[int, ...] = (1, 28, 28), samples: int = 5000
+) -> Workload:
+    return Workload(model=model, data=data, shape=shape, batch_size=4, samples=samples)
 
 
-def run(training: Training, scratch: Path, steps: int | None = 2) -> RankRecord:
+def run(training: Training, scratch: Path, steps: int | None = 2, samples: int = 5000) -> RankRecord:
     order = RankOrder(
-        workload=workload(), placement=Placement(device="cpu"), threads=1, rounds=3, steps=steps, seed=1,
+        workload=workload(samples=samples), placement=Placement(device="cpu"), threads=1, rounds=3, steps=steps, seed=1,
         timeout_s=60.0, scratch=str(scratch),
     )  # fmt: skip
     return RankSession(order, training, 0, MarksFile(order.marks(0)), SystemClock()).run()
@@ -52,6 +54,17 @@ def test_a_rank_alone_exchanges_nothing(tmp_path: Path) -> None:
     }  # fmt: skip
     marks = Marks.read(tmp_path / "rank-0-marks")
     assert (marks.done, marks.total) == (9, 9) and marks.count > 2 * sum(each.steps for each in found.segments)
+
+
+def test_an_epoch_without_a_larger_batch_has_none(tmp_path: Path) -> None:
+    """One sample less than four batches, and the experiment is left out; where the data hold less than was said, it is
+    an error, not an endless wait."""
+    found = run(training_of(workload(samples=15), lenet5, 0), tmp_path, samples=15)
+    assert {each.name for each in found.segments} == {"resident", "training"}
+    found = run(training_of(workload(samples=16), lenet5, 0), tmp_path, samples=16)
+    assert {each.name for each in found.segments} == {"larger_batch", "resident", "training"}
+    with pytest.raises(BadValue, match="an epoch of 16 samples has no batch of 16"):
+        run(training_of(workload(samples=15), lenet5, 0), tmp_path, samples=16)
 
 
 def test_segments_take_their_usual_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def test_a_gate_says_what_fails_it_and_what_it_could_not_see() -> None:
     failed = Gate(name="unclear", passed=False, rows=(1,), missing=2)
     text = text_of(report(compared(), compared(0.8, workers=2), gates=(held, failed)))
     assert "--fail-if-slower 5%: held, but 1 of 2 rows were too noisy to show a loss of 5 %" in text
-    assert "--fail-if-unclear: failed by 2 of A that B lacks; 500x375, 2 workers" in text
+    assert "--fail-if-unclear: failed by 2 of A that B lacks or failed to measure; 500x375, 2 workers" in text
 
 
 def test_every_note_has_words() -> None:

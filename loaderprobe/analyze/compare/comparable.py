@@ -93,7 +93,9 @@ def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
     others = [each for each in found if not allowed(each, names)]
     if not others:
         return
-    said = ", ".join(f"{each.field} (A: {each.before}; B: {each.after})" for each in others)
+    said = ", ".join(
+        f"{each.field} ({each.between[0]}: {each.before}; {each.between[1]}: {each.after})" for each in others
+    )
     verb = "differ" if len(others) > 1 else "differs"
     options = ",".join(dict.fromkeys((*sorted(names), *(each.group for each in others))))
     raise NotComparable(

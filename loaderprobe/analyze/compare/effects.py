@@ -153,5 +153,5 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def drift_of(runs: tuple[int, int]) -> float:
-    """The variance between runs that is added; 0 where each side has enough runs to show it."""
+    """The variance between runs that is added to a row; 0 where enough runs of each side have that row."""
     return 0.0 if min(runs) >= FEWEST_RUNS else (REPEAT / NORMAL) ** 2

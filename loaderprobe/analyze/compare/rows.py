@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.compare.effects import ALPHA, Effect, Reading, Sample, effect, holm, mean_effect, sample
+from loaderprobe.analyze.compare.effects import ALPHA, Effect, Reading, drift_of, effect, holm, mean_effect, sample
 from loaderprobe.analyze.verdict.rates import interval
 from loaderprobe.records.compare import Compared, Ratio, ReasonCode, ShortVerdict, Subject, Unit, Word
 from loaderprobe.records.verdict import Interval
@@ -39,14 +39,15 @@ Pair = tuple[SideRow, SideRow]
 
 
 def compare_rows(
-    pairs: Sequence[Pair], *, matters: float, drift: float, step: Pair | None = None, averaged: Sequence[int] = ()
+    pairs: Sequence[Pair], *, matters: float, step: Pair | None = None, averaged: Sequence[int] = ()
 ) -> tuple[tuple[Compared, ...], Compared | None]:
     """Every pair as a row, and the whole: the pair `step`, else the mean of the rows, of those in `averaged` if any.
 
-    `matters` is the size of a change that matters, as a share of the speed of A; `drift` the variance between runs.
+    `matters` is the size of a change that matters, as a share of the speed of A. A row that fewer runs have than there
+    are on its side is compared as what it is: the drift between runs counts, unless its own runs show it.
     """
-    effects = [_effect(pair, drift) for pair in pairs]
-    whole = _effect(step, drift) if step else _whole(effects, averaged)
+    effects = [_effect(pair) for pair in pairs]
+    whole = _effect(step) if step else _whole(effects, averaged)
     known = [each for each in (*effects, whole) if each is not None]
     adjusted = iter(holm([each.p for each in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
@@ -58,15 +59,12 @@ def compare_rows(
     return tuple(rows), judge.mean(whole, next(adjusted)) if whole else None
 
 
-def _effect(pair: Pair, drift: float) -> Effect | None:
+def _effect(pair: Pair) -> Effect | None:
     before, after = (sample(side.readings) for side in pair)
-    if before is None or after is None or not _varies(before, after, drift):
+    drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
+    if before is None or after is None or drift + before.variance + after.variance == 0:
         return None
     return effect(before, after, times=pair[0].unit == "ms", drift=drift)
-
-
-def _varies(before: Sample, after: Sample, drift: float) -> bool:
-    return drift > 0 or before.variance + after.variance > 0
 
 
 def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect | None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from loaderprobe.analyze.tune.standing import over, pairs
 from loaderprobe.analyze.tune.workers import WorkersSearch, setting_of
-from loaderprobe.records.tune_workers import LimitCode, WorkersRow, WorkersSetting
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records.tune_workers import ClosedCode, LimitCode, StopCode, WorkersRow, WorkersSetting
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import half_width, median
 
@@ -16,13 +17,17 @@ OF_COMPUTE, OF_CORES, OF_THREAD = 0.93, 0.9, 0.85
 BLOCKED = 0.5
 
 
-def rows_of(search: WorkersSearch, failures: Mapping[WorkersSetting, tuple[str, str]]) -> tuple[WorkersRow, ...]:
-    """One row for each setting that was measured, failed (with error and hint), or was ruled out; in their order."""
+def rows_of(
+    search: WorkersSearch, failures: Mapping[WorkersSetting, LoaderprobeError], *, stop: StopCode
+) -> tuple[WorkersRow, ...]:
+    """One row for each setting that was measured, failed, or was ruled out; in their order."""
+    left: ClosedCode = "interrupted" if stop == "interrupted" else "budget"
     measured = [_measured(search, each) for each in search.rates]
     failed = [
-        WorkersRow(setting=each, state="failed", failure=text, hint=hint) for each, (text, hint) in failures.items()
+        WorkersRow(setting=each, state="failed", failure=error.message, hint=error.hint)
+        for each, error in failures.items()
     ]
-    closed = [_closed(search, count) for count in search.unseen]
+    closed = [_closed(search, count, left) for count in search.unseen]
     return tuple(sorted((*measured, *failed, *closed), key=lambda row: row.setting))
 
 
@@ -38,9 +43,9 @@ def _measured(search: WorkersSearch, setting: WorkersSetting) -> WorkersRow:
     )
 
 
-def _closed(search: WorkersSearch, count: int) -> WorkersRow:
+def _closed(search: WorkersSearch, count: int, left: ClosedCode) -> WorkersRow:
     most, _ = search.at_most(count)
-    code = search.closed(count) or "budget"
+    code = search.closed(count) or left
     known = code in ("compute", "cores", "linear", "forecast") and math.isfinite(most)
     chosen = over(search.rates, search.best, search.choice).value
     return WorkersRow(setting=setting_of(count), state="closed", closed=code, at_most=most * chosen if known else None)

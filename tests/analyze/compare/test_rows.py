@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from loaderprobe.analyze.compare.effects import Reading, drift_of
+from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import SideRow, compare_rows
 from loaderprobe.analyze.verdict.rates import interval
-from loaderprobe.records.compare import Compared, ShortVerdict, Subject, Unit
+from loaderprobe.records.compare import Compared, ResultKind, ShortVerdict, Subject, Unit
 
 QUIET = (99.0, 100.0, 101.0)
 NOISY = (70.0, 100.0, 130.0)
@@ -26,8 +26,8 @@ def row(values: Sequence[float], *, factor: float = 1.0, unit: Unit = "images/s"
     return SideRow(subject=Subject(kind="configuration"), unit=unit, readings=(reading,) * runs)
 
 
-def judged(*pairs: tuple[SideRow, SideRow], drift: float = 0.0) -> tuple[Compared, ...]:
-    return compare_rows(pairs, matters=0.05, drift=drift)[0]
+def judged(*pairs: tuple[SideRow, SideRow]) -> tuple[Compared, ...]:
+    return compare_rows(pairs, matters=0.05)[0]
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,21 @@ def test_milliseconds_are_turned_round() -> None:
     assert found.word == "faster" and found.ratio and found.ratio.value == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("runs", [(1, 3), (3, 2)])
+def test_a_row_of_few_runs_drifts(runs: tuple[int, int]) -> None:
+    """Rounds of one run or two say nothing of how runs vary, however many other rows have."""
+    fewer = (row(QUIET, runs=runs[0]), row(QUIET, runs=runs[1]))
+    rounds = (row(QUIET, runs=3), row(QUIET, factor=0.99, runs=3))
+    (found, steady) = judged(fewer, rounds)
+    assert found.ratio and found.ratio.high - found.ratio.low > 2 * 0.03
+    assert steady.ratio is None and steady.reason == "no_spread"
+
+
 def test_among_many_rows_a_chance_change_is_none() -> None:
     """A loss that stands alone as proved is expected by chance in one of 40 rows; the whole is then the same."""
     loss = (row(QUIET), row((91.0, 93.0, 96.0)))
     assert judged(loss)[0].word == "slower"
-    rows, whole = compare_rows([loss, *[(row(QUIET), row(QUIET))] * 39], matters=0.05, drift=0.0)
+    rows, whole = compare_rows([loss, *[(row(QUIET), row(QUIET))] * 39], matters=0.05)
     assert (rows[0].word, rows[0].reason) == ("unclear", "one_of_many")
     assert {each.word for each in rows[1:]} == {"same"}
     assert whole is not None and whole.word == "same" and whole.subject.kind == "all"
@@ -73,26 +83,32 @@ def test_among_many_rows_a_chance_change_is_none() -> None:
 def test_a_loss_that_no_row_shows_is_seen_in_all_together() -> None:
     """Twelve noisy rows of a run that lost 10 %: none is clear, the mean is."""
     pairs = [(row((95.0, 100.0, 105.0)), row((85.5, 90.0, 94.5)))] * 12
-    rows, whole = compare_rows(pairs, matters=0.05, drift=drift_of((1, 1)))
+    rows, whole = compare_rows(pairs, matters=0.05)
     assert {each.word for each in rows} == {"unclear"} and whole is not None and whole.word == "slower"
-    (gate,) = judge_gates(["slower"], rows, whole, matters=0.05, missing=0)
+    (gate,) = judge_gates(["slower"], rows, whole, matters=0.05, missing=0, kind="sweep")
     assert (gate.passed, gate.rows) == (False, (-1,))
 
 
 def test_gates_name_what_fails_them() -> None:
     """Rows by their place; what is too noisy is counted; rows that B lacks are unclear."""
     changed = (row(QUIET), row(QUIET))
-    rows, whole = compare_rows(
-        [(row(QUIET), row(QUIET, factor=0.7)), (row(NOISY), row(NOISY)), changed], matters=0.05, drift=0.0
-    )
+    rows, whole = compare_rows([(row(QUIET), row(QUIET, factor=0.7)), (row(NOISY), row(NOISY)), changed], matters=0.05)
     slower, unclear, verdicts = judge_gates(
-        ["slower", "unclear", "verdict_changes"], rows, None, matters=0.05, missing=0
+        ["slower", "unclear", "verdict_changes"], rows, None, matters=0.05, missing=0, kind="sweep"
     )
     assert (slower.passed, slower.rows, slower.blind) == (False, (0,), 1)
     assert (unclear.passed, unclear.rows) == (False, (1,)) and verdicts.passed
     assert whole is not None
-    (missing,) = judge_gates(["unclear"], rows[2:], None, matters=0.05, missing=2)
+    (missing,) = judge_gates(["unclear"], rows[2:], None, matters=0.05, missing=2, kind="layers")
     assert (missing.passed, missing.missing, missing.rows) == (False, 2, ())
+
+
+@pytest.mark.parametrize(("kind", "holds"), [("sweep", False), ("bandwidth", True), ("layers", True)])
+def test_a_configuration_that_b_lacks_is_not_as_fast(kind: ResultKind, holds: bool) -> None:
+    """It may have failed; layers and phases may be others. Verdicts are compared where there are two."""
+    rows, _ = compare_rows([(row(QUIET), row(QUIET))], matters=0.05)
+    slower, verdicts = judge_gates(["slower", "verdict_changes"], rows, None, matters=0.05, missing=1, kind=kind)
+    assert (slower.passed, slower.missing) == (holds, 1) and verdicts.passed
 
 
 def test_only_firm_verdicts_change() -> None:
@@ -107,7 +123,7 @@ def test_only_firm_verdicts_change() -> None:
     pairs = [(STORAGE, compute), (STORAGE, OPEN), (either, compute), (STORAGE, STORAGE)]
     rows = judged(*((with_verdict(one), with_verdict(other)) for one, other in pairs))
     assert [each.verdict_changed for each in rows] == [True, False, False, False]
-    (gate,) = judge_gates(["verdict_changes"], rows, None, matters=0.05, missing=0)
+    (gate,) = judge_gates(["verdict_changes"], rows, None, matters=0.05, missing=0, kind="sweep")
     assert (gate.passed, gate.rows) == (False, (0,))
 
 
@@ -123,8 +139,8 @@ def test_null_sweeps_rarely_fail_and_planted_losses_mostly_do() -> None:
             return row([100 * factor * draw.lognormvariate(0, 0.02) for _ in range(5)])
 
         pairs = [(side(1.0), side(shift * factor)) for _ in range(6)]
-        rows, whole = compare_rows(pairs, matters=0.05, drift=drift_of((1, 1)))
-        return not judge_gates(["slower"], rows, whole, matters=0.05, missing=0)[0].passed
+        rows, whole = compare_rows(pairs, matters=0.05)
+        return not judge_gates(["slower"], rows, whole, matters=0.05, missing=0, kind="sweep")[0].passed
 
     assert sum(failed(1.0) for _ in range(100)) <= 5
     assert sum(failed(0.9) for _ in range(100)) >= 90

@@ -8,6 +8,7 @@ import pytest
 
 from loaderprobe.analyze.tune.workers import Planned, WorkersAsked, next_visit
 from loaderprobe.analyze.tune.workers_rows import limit_of, rows_of
+from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.tune_workers import WITHIN, WorkersForecast, WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval
 from tests.analyze.tune.scripted import Scripted, searched
@@ -55,7 +56,7 @@ def test_what_is_ruled_out_is_not_measured() -> None:
     for name in ("compute, of a quick loader", "8 cores"):
         found = searched(replace(LOADERS[name], noise=0.0), 0)
         most = max(each.workers for each in found.search.rates)
-        rows = {row.setting.workers: row for row in rows_of(found.search, {})}
+        rows = {row.setting.workers: row for row in rows_of(found.search, {}, stop="decided")}
         closed = [row for count, row in rows.items() if count > most]
         assert closed and all(row.closed in ("compute", "cores") for row in closed), name
         assert limit_of(found.search) == ("compute" if "compute" in name else "cores")
@@ -114,7 +115,8 @@ def test_workers_that_die_end_only_their_setting() -> None:
     found = searched(replace(LOADERS["latency of storage"], dies_from=6), 0)
     assert found.search.choice.workers == 4
     assert {each.workers for each in found.search.failed} <= {6, 8}
-    rows = rows_of(found.search, dict.fromkeys(found.search.failed, ("a loader worker was killed", "free memory")))
+    error = LoaderprobeError("a loader worker was killed", hint="free memory")
+    rows = rows_of(found.search, dict.fromkeys(found.search.failed, error), stop="decided")
     failed = next(row for row in rows if row.state == "failed")
     assert (failed.failure, failed.hint) == ("a loader worker was killed", "free memory")
     assert all(row.state in ("failed", "closed") for row in rows if row.setting.workers > failed.setting.workers)
