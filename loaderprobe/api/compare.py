@@ -122,7 +122,7 @@ def _differences(
 ) -> tuple[Difference, ...]:
     """Of every result from the first, each field once."""
     first, *rest = [*_named("A", before), *_named("B", after)]
-    # Of a field that differs within A, too, the value of B is told.
+    # Of a field that differs within A, too, the value of B is given.
     ordered = sorted(rest, key=lambda pair: pair[0].startswith("A"))
     found = [
         replace(each, between=(first[0], name))

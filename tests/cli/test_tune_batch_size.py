@@ -158,10 +158,11 @@ def test_the_paper_is_repeated(tmp_path: Path) -> None:
         (("tune", "batch-size", "--paper", "--model", "vgg16"), 2, "--paper has models"),
     ],
 )
-def test_trouble_has_a_code_and_a_reason(options: tuple[object, ...], code: int, says: str) -> None:
+def test_trouble_has_a_code_and_a_reason(options: tuple[object, ...], code: int, says: str, tmp_path: Path) -> None:
     """Before anything is kept."""
-    done = invoke(*options, "--quiet", "--json", "--out", "/nonexistent/never")
+    done = invoke(*options, "--quiet", "--json", "--out", tmp_path / "never")
     assert (done.exit_code, done.stdout) == (code, "") and says in " ".join(done.stderr.split())
+    assert not (tmp_path / "never").exists()
 
 
 def test_an_interrupted_search_keeps_what_it_has(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
