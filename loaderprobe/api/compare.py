@@ -59,7 +59,7 @@ def compare(
     fail_if_verdict_changes: bool = False,
     command: str = "loaderprobe.compare(...)",
 ) -> Comparison:
-    """Compare two sweeps, two results of `bandwidth`, or two of `layers`: results themselves, or their paths.
+    """Compare two sweeps, or two results of `bandwidth`, `layers` or `run`: results themselves, or their paths.
 
     A side may be several runs of the same thing; from three on, the runs themselves show how they vary. `differ`
     names what was meant to differ: `machine`, `software`, `storage`, `data`, `options`, `state`, or single fields such
@@ -74,7 +74,7 @@ def compare(
     matters = MATTERS if fail_if_slower is None else _size(fail_if_slower)
     before, after = sources(a), sources(b)
     kind = kind_of(before, after)
-    if fail_if_verdict_changes and kind != "sweep":
+    if fail_if_verdict_changes and kind not in ("sweep", "diagnosis"):
         raise BadValue(f"results of {kind} have no verdicts", hint="leave --fail-if-verdict-changes out")
     matched = match(kind, before, after, names)
     found = _differences(before, after, matched.differences)
@@ -122,7 +122,7 @@ def _differences(
 ) -> tuple[Difference, ...]:
     """Of every result from the first, each field once."""
     first, *rest = [*_named("A", before), *_named("B", after)]
-    # Of a field that differs within A, too, the value of B is given.
+    # Of a field that differs within A, too, the value of B is shown.
     ordered = sorted(rest, key=lambda pair: pair[0].startswith("A"))
     found = [
         replace(each, between=(first[0], name))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from loaderprobe.analyze.compare.bandwidths import bandwidth_notes, bandwidth_rows, in_ladder
+from loaderprobe.analyze.compare.diagnoses import diagnosis_row
 from loaderprobe.analyze.compare.layers import layer_rows, step_row
 from loaderprobe.analyze.compare.rows import Pair, SideRow
 from loaderprobe.analyze.compare.sweeps import (
@@ -38,7 +39,9 @@ class Matched:
 
 def match(kind: ResultKind, before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> Matched:
     """The rows of both sides; `names` are those of what may differ."""
-    return {"sweep": _sweeps, "bandwidth": _bandwidths, "layers": _layers}[kind](before, after, names)
+    return {
+        "sweep": _sweeps, "bandwidth": _bandwidths, "layers": _layers, "diagnosis": _diagnoses,
+    }[kind](before, after, names)  # fmt: skip
 
 
 def _sweeps(before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> Matched:
@@ -66,6 +69,11 @@ def _layers(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]
     sides = [present(each.layers for each in side) for side in (before, after)]
     found = _matched(*(layer_rows(side) for side in sides))
     return replace(found, step=(step_row(sides[0]), step_row(sides[1])))
+
+
+def _diagnoses(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
+    one, two = (diagnosis_row(present(each.diagnosed for each in side)) for side in (before, after))
+    return Matched(pairs=((one, two),), only_before=(), only_after=(), differences=())
 
 
 def _matched(mine: Mapping[Key, SideRow], other: Mapping[Key, SideRow]) -> Matched:

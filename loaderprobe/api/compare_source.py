@@ -10,8 +10,10 @@ from typing import TypeVar, cast
 
 from loaderprobe.analyze.compare.bandwidths import bandwidth_facts
 from loaderprobe.analyze.compare.comparable import Facts, environment_facts
+from loaderprobe.analyze.compare.diagnoses import Diagnosed, diagnosis_facts
 from loaderprobe.analyze.compare.layers import layers_facts
 from loaderprobe.analyze.compare.sweeps import Found
+from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run
 from loaderprobe.api.results import load_any, type_of
@@ -23,10 +25,12 @@ from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 
-Result = Run | BandwidthReport | LayersReport | str | PathLike[str]
+Result = Run | BandwidthReport | LayersReport | Diagnosis | str | PathLike[str]
 """What can be compared: a result, or the path of its directory or file."""
 T = TypeVar("T")
-_KINDS: dict[ResultKind, str] = {"sweep": "a sweep", "bandwidth": "a result of bandwidth", "layers": "one of layers"}
+_KINDS: dict[ResultKind, str] = {
+    "sweep": "a sweep", "bandwidth": "a result of bandwidth", "layers": "one of layers", "diagnosis": "one of run",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +47,12 @@ class Source:
     found: tuple[Found, ...] = ()
     bandwidth: BandwidthReport | None = None
     layers: LayersReport | None = None
+    diagnosed: Diagnosed | None = None
 
 
 def sources(results: Result | Iterable[Result]) -> list[Source]:
     """One side, of one result or several. Raises BadValue for what cannot be read or compared."""
-    one = isinstance(results, str | PathLike | Run | BandwidthReport | LayersReport)
+    one = isinstance(results, str | PathLike | Run | BandwidthReport | LayersReport | Diagnosis)
     found = [_source(each) for each in cast(Iterable[Result], [results] if one else results)]
     if not found:
         raise BadValue("a side of the comparison has no result", hint="give a run or its directory")
@@ -86,6 +91,8 @@ def _source(result: Result) -> Source:
         return _of_bandwidth(result, result.path)
     if isinstance(result, LayersReport):
         return _of_layers(result, result.model)
+    if isinstance(result, Diagnosis):
+        return _of_diagnosis(result, "a diagnosis")
     path = Path(result)
     if path.is_file() and schema_in(path) == BANDWIDTH_SCHEMA:
         return _of_bandwidth(read_bandwidth(path), str(path))
@@ -94,7 +101,9 @@ def _source(result: Result) -> Source:
         return _of_run(loaded)
     if isinstance(loaded, LayersReport):
         return _of_layers(loaded, str(path))
-    taken = "give runs of sweep, JSON of bandwidth, or results of layers"
+    if isinstance(loaded, Diagnosis):
+        return _of_diagnosis(loaded, str(path))
+    taken = "give runs of sweep, JSON of bandwidth, or results of layers or run"
     raise BadValue(f"{path} holds a result that does not compare", hint=taken)
 
 
@@ -125,4 +134,12 @@ def _of_layers(report: LayersReport, path: str) -> Source:
     return Source(
         kind="layers", path=path, created_utc=report.origin.created_utc, command=report.origin.command,
         environment=report.origin.environment, facts=layers_facts(report), roots=(), layers=report,
+    )  # fmt: skip
+
+
+def _of_diagnosis(found: Diagnosis, path: str) -> Source:
+    return Source(
+        kind="diagnosis", path=path, created_utc=found.origin.created_utc, command=found.origin.command,
+        environment=found.origin.environment, facts=diagnosis_facts(found), roots=(),
+        diagnosed=Diagnosed(findings=found, measurement=found.measurement),
     )  # fmt: skip

@@ -27,7 +27,7 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="A B",
-            help="Two runs of sweep, two files of bandwidth --json, or two results of layers.",
+            help="Two runs of sweep, two files of bandwidth --json, or two results of layers or of run.",
             show_default=False,
         ),
     ],

@@ -49,9 +49,10 @@ class MemoryBudget:
             reset_peak()
 
     def end(self, batch_size: int) -> int:
-        """The most that a probe of this size took."""
+        """The most that a probe of this size took: at least what does not depend on it. 0 where it cannot be read."""
         peak = torch.cuda.max_memory_reserved(self._device) if self._on_gpu else peak_bytes()
-        most = max(0, peak - self._base)
+        # Memory that was free within the process before does not show.
+        most = max(self._fixed, peak - self._base) if peak else 0
         self._known[batch_size] = max(most, self._known.get(batch_size, 0))
         return most
 

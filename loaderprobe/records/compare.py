@@ -17,14 +17,16 @@ COMPARE_VERSION = 1
 MATTERS = 0.05
 """A smaller change does not matter, unless asked: what loaderprobe calls a speed-up elsewhere, too."""
 
-ResultKind = Literal["sweep", "bandwidth", "layers"]
+ResultKind = Literal["sweep", "bandwidth", "layers", "diagnosis"]
 Word = Literal["slower", "faster", "same", "unclear"]
 ReasonCode = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
 """beyond_noise: slower or faster. within_size: the same. Of what is unclear: too_noisy: the interval holds both no
 change and one that matters. one_of_many: such a change is expected by chance among so many rows. near_size: there is
 a change, but whether it matters is open. no_spread: nothing shows how much a side varies."""
-SubjectKind = Literal["configuration", "phase", "open", "stat", "part", "layer", "step", "all"]
-Unit = Literal["images/s", "bytes/s", "1/s", "ms", ""]
+SubjectKind = Literal[
+    "configuration", "phase", "open", "stat", "part", "layer", "step", "training", "loader", "all"
+]  # fmt: skip
+Unit = Literal["images/s", "samples/s", "bytes/s", "1/s", "ms", ""]
 Group = Literal["machine", "software", "storage", "data", "options", "state"]
 GateName = Literal["slower", "unclear", "verdict_changes"]
 NoteCode = Literal["other_reads", "few_rounds", "probe_limited"]

@@ -26,10 +26,13 @@ from loaderprobe.units import join_words, significant
 
 NAMED = 3
 """Rows that a sentence names."""
-NOUNS: dict[ResultKind, str] = {"sweep": "configuration", "bandwidth": "phase", "layers": "layer or part"}
+NOUNS: dict[ResultKind, str] = {
+    "sweep": "configuration", "bandwidth": "phase", "layers": "layer or part", "diagnosis": "loader",
+}  # fmt: skip
 PHASES: dict[str, str] = {"files": "files", "direct": "direct reads", "sequential": "sequential reads"}
 SCALES: dict[Unit, tuple[float, str]] = {
-    "images/s": (1.0, "images/s"), "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"), "ms": (1.0, "ms"), "": (1.0, ""),
+    "images/s": (1.0, "images/s"), "samples/s": (1.0, "samples/s"),
+    "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"), "ms": (1.0, "ms"), "": (1.0, ""),
 }  # fmt: skip
 THOUSANDS_FROM = 1e4
 """Operations/s."""
@@ -62,6 +65,8 @@ def device_of(subject: Subject) -> str:
 def _name(subject: Subject, among: Sequence[ConfigurationRow], device: bool) -> str:
     if subject.kind == "step":
         return "the whole step"
+    if subject.kind in ("training", "loader"):
+        return "training" if subject.kind == "training" else "the loader alone"
     if subject.kind == "part":
         return f"all of {PART_WORDS.get(subject.name, subject.name)}"  # type: ignore[call-overload]
     if subject.kind == "layer":
@@ -162,7 +167,7 @@ def answers(found: ComparisonReport) -> list[tuple[str, bool]]:
     changed = [*_verdicts(found), *_changed(found, "slower"), *_changed(found, "faster")]
     first = [*whole, *changed] if found.kind == "layers" else [*changed, *whole]
     rest = [*_unclear(found), *_same(found)]
-    if found.kind == "sweep" and not _verdicts(found):
+    if found.kind in ("sweep", "diagnosis") and not _verdicts(found):
         rest.append("No verdict changed.")
     # A single row that did not change has no answer but the rest.
     return [*((text, True) for text in first), *((text, not first) for text in rest)]
@@ -220,7 +225,7 @@ def settles(found: ComparisonReport, rows: Sequence[Compared]) -> str:
     needed = [row.rounds_needed for row in rows if row.rounds_needed is not None]
     size = matters_words(found)
     runs = "Three runs a side would show more (A1 A2 A3 --with B1 --with B2 --with B3)."
-    if found.kind == "bandwidth" or not needed:
+    if found.kind in ("bandwidth", "diagnosis") or not needed:
         return runs
     what = "--rounds" if found.kind == "sweep" else "--steps"
     return f"With {what} {max(needed)}, {len(needed)} of them would show a change of {size}. {runs}"

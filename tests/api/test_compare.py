@@ -12,6 +12,8 @@ import pytest
 import torch
 
 import loaderprobe
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.api.diagnose import DataSeen, conclude
 from loaderprobe.errors import BadValue, DamagedRun, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.config import SweepSpec
@@ -254,6 +256,35 @@ def test_measured_layers_have_their_steps(nets: tuple[loaderprobe.Layers, loader
     assert pool.ratio and pool.ratio.value > 1.5
     assert found.whole and found.whole.rounds == (8, 8) and found.whole.before
     assert all(len(layer.forward.steps) == 8 for layer in nets[0].layers)
+
+
+def diagnosed(path: Path, truth: Truth, **changes: Any) -> loaderprobe.Diagnosis:
+    """What `run` would keep of a script's loader; kept in `path`."""
+    raw = measured(truth, 2)
+    seen = DataSeen(hidden=None, size_bytes=1e9, root="")
+    found = replace(conclude(raw, verdict(raw), seen, with_step=True, command="loaderprobe run"), **changes)
+    found.save(path)
+    return found
+
+
+def test_two_results_of_run_have_one_row(tmp_path: Path) -> None:
+    """The rate of training, from its rounds, and the verdict before and after; other workers must be meant."""
+    slow = diagnosed(tmp_path / "a", Truth(bytes_per_s=2e6, compute=900.0))
+    quick = diagnosed(tmp_path / "b", Truth(compute=50.0), files_were=slow.files_were)
+    found = loaderprobe.compare(tmp_path / "a", tmp_path / "b", fail_if_verdict_changes=True)
+    (row,) = found.rows
+    assert (row.subject.kind, row.unit, row.word) == ("training", "images/s", "faster")
+    assert row.rounds == (slow.rounds, quick.rounds) and row.before == slow.images_per_s
+    assert row.verdict_changed and not found.passed
+    text = " ".join(found.text().split())
+    assert text.startswith("B against A, 1 loader: 1 faster 1 verdict changed: training: input: storage → compute.")
+    assert loaderprobe.compare(slow, quick).rows == found.rows
+    assert not loaderprobe.compare(quick, slow, fail_if_slower="5%").passed
+    assert "No verdict changed." in loaderprobe.compare(slow, slow).text() and found.html()
+    with pytest.raises(NotComparable, match=r"workers \(A: 2; B: 8\) differs"):
+        loaderprobe.compare(slow, replace(quick, workers=8))
+    with pytest.raises(BadValue, match="different kinds"):
+        loaderprobe.compare(slow, stored(tmp_path / "c"))
 
 
 def test_kinds_do_not_mix(tmp_path: Path, nets: tuple[loaderprobe.Layers, loaderprobe.Layers]) -> None:

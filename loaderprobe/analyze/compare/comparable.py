@@ -16,6 +16,7 @@ GROUPS: dict[str, Group] = {
     "loaderprobe": "software", "python": "software", "torch": "software", "torchvision": "software",
     "kernel": "software", "driver": "software",
     "storage": "storage", "data": "data", "files_were": "state",
+    "judged": "options", "counted": "options",
     "device": "options", "engine": "options", "drop_caches": "options", "scratch": "options",
 }  # fmt: skip
 """The group of each field; options of a configuration are `options`."""
