@@ -6,18 +6,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
-from loaderprobe.api.looped import LoopIterator, same_loader, seen_loader
+from loaderprobe.api.looped import LoopIterator
+from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.api.user_loader import Asked
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.loop_session import LoopSession
 from loaderprobe.measure.turns import Turns
-from loaderprobe.records.attachment import Attached, AttachRequest, SeenLoader, WhyNot
+from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
 from loaderprobe.render import attachment_words as words
 from loaderprobe.system.written_files import WrittenFiles
 
@@ -32,28 +32,6 @@ class Finished(SystemExit):
     """The measurement is over, and the script ends: raised where its loop asks for the next batch."""
 
 
-@dataclass(eq=False, slots=True)
-class Seen:
-    """One loader of the script, in all its epochs."""
-
-    number: int
-    loader: Any
-    batches: int = 0
-    trained: int = 0
-    """Backward passes after its batches."""
-    wait_ns: int = 0
-    began_ns: int = 0
-    """When the first batch was asked for."""
-    period: int = 1
-    """Batches between two updates of the model."""
-    since_update: int = 0
-    thread: int = 0
-
-    def record(self) -> SeenLoader:
-        """For the report."""
-        return seen_loader(self.number, self.loader, self.batches, self.trained)
-
-
 class Attachment:
     """Looks on until a loader has trained for some steps, then measures it with the loop as the step.
 
@@ -66,15 +44,11 @@ class Attachment:
         """`launched` is how many processes a launcher has started to train together."""
         self._request, self._say, self._found, self._launched = request, say, found, launched
         self._pid = os.getpid()
-        self._all: list[Seen] = []
-        self._current: list[Seen] = []
-        """Loaders that gave batches since the last backward pass."""
-        self._fresh = True
+        self._loaders = SeenLoaders()
         self._chosen: Seen | None = None
         self._turns: Turns | None = None
         self._real: Any = None
         self._over = self._finished = self._keeping = False
-        self._trained_in = 0
         self._files = WrittenFiles(self._endangered, ours=self._is_ours)
         self._why: WhyNot | None = None
         self._detail = self._hint = self._stopped_before = self._round = ""
@@ -87,7 +61,7 @@ class Attachment:
             raise Finished(0)
         if self._over or not self._here or self._measures():
             return original(loader)
-        seen = self._seen(loader)
+        seen = self._loaders.seen(loader)
         if self._turns is not None:
             if seen is self._chosen:
                 self._turns.interrupt(words.NEXT_EPOCH)
@@ -101,20 +75,8 @@ class Attachment:
             return self._turn()
         begin_ns = time.perf_counter_ns()
         batch = next(real)
-        self._took(seen, begin_ns, time.perf_counter_ns())
+        self._loaders.took(seen, begin_ns, time.perf_counter_ns())
         return batch
-
-    def _took(self, seen: Seen, begin_ns: int, ready_ns: int) -> None:
-        """The script took a batch as usual."""
-        if not self._fresh:
-            self._current, self._fresh = [], True
-        if seen not in self._current:
-            self._current.append(seen)
-        seen.began_ns = seen.began_ns or begin_ns
-        seen.batches += 1
-        seen.since_update += 1
-        seen.wait_ns += ready_ns - begin_ns
-        seen.thread = threading.get_ident()
 
     def _takes(self, seen: Seen, real: Iterator[Any]) -> bool:
         """True when the batch that is asked for now comes from the measurement."""
@@ -124,7 +86,7 @@ class Attachment:
             return True
         if self._over:
             return False
-        if self._turns is None and seen is self._choice():
+        if self._turns is None and seen is self._loaders.choice(self._request.loader, self._request.after_steps):
             self._begin(seen, real)
         return self._turns is not None and seen is self._chosen
 
@@ -143,16 +105,12 @@ class Attachment:
         return batch
 
     def backward(self) -> None:
-        """A backward pass belongs to the loaders that gave batches since the last one."""
-        self._fresh, self._trained_in = False, threading.get_ident()
-        for seen in self._current:
-            seen.trained += 1
+        """A backward pass began."""
+        self._loaders.backward()
 
     def updated(self) -> None:
         """An optimizer made a step."""
-        for seen in self._current:
-            if seen.since_update:
-                seen.period, seen.since_update = seen.since_update, 0
+        self._loaders.updated()
 
     def saving(self, target: Any) -> None:
         """A model is going to be saved."""
@@ -163,7 +121,7 @@ class Attachment:
         self._say(words.stopped_before(path))
         if self._here:
             self._stopped_before = path
-            if threading.get_ident() == self._trained_in:
+            if threading.get_ident() == self._loaders.trained_in:
                 self.end()
         raise Finished(0)
 
@@ -182,34 +140,15 @@ class Attachment:
 
     # Which loader, and for how long.
 
-    def _seen(self, loader: Any) -> Seen:
-        """A loader made again for each epoch is the same one."""
-        for seen in self._all:
-            if same_loader(seen.loader, loader):
-                seen.loader = loader
-                return seen
-        self._all.append(Seen(len(self._all), loader))
-        return self._all[-1]
-
-    def _choice(self) -> Seen | None:
-        """Of the loaders that a training step takes from, the one that it waits for most."""
-        asked, after = self._request.loader, self._request.after_steps
-        if asked is not None:
-            return next((seen for seen in self._all if seen.number == asked and seen.batches >= after), None)
-        if self._fresh or not self._current or min(seen.trained for seen in self._current) < after:
-            return None
-        return max(self._current, key=lambda seen: seen.wait_ns)
-
     def _begin(self, seen: Seen, real: Iterator[Any]) -> None:
-        if why := self._prevented(seen):
+        if why := self._prevented():
             self._over, self._why = True, why
             self._say(words.not_measured(self.record()))
             return
         self._chosen, self._real = seen, real
         step_s = (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
         budget_s = self._request.budget_s or max(LEAST_BUDGET_S, BUDGET_STEPS * step_s)
-        others = [each.record() for each in self._current if each is not seen]
-        self._say(words.begins(seen.record(), budget_s, others))
+        self._say(words.begins(seen.record(), budget_s, self._loaders.beside(seen)))
 
         def measure(step: Callable[[Any], None]) -> Diagnosis:
             asked = Asked(
@@ -222,9 +161,9 @@ class Attachment:
         turns = self._turns = Turns(measure)
         self._files.begin()
 
-    def _prevented(self, seen: Seen) -> WhyNot | None:
+    def _prevented(self) -> WhyNot | None:
         """What keeps this process from being measured."""
-        if self._trained_in and threading.get_ident() != self._trained_in:
+        if self._loaders.trained_in not in (0, threading.get_ident()):
             return "other_thread"
         from loaderprobe.loaders.attached import ranks_in_use
 
@@ -282,15 +221,10 @@ class Attachment:
             return
         self._over = True
         if self._turns is None:
-            if self._request.loader is not None and self._request.loader >= len(self._all):
-                self._why = "no_such_loader"
-                return
-            trained = [seen for seen in self._all if seen.trained]
-            beside = any(seen.thread != self._trained_in for seen in trained)
-            self._why = "other_thread" if beside else "too_few_steps" if trained else "no_backward"
+            self._why = self._loaders.why_none(self._request.loader)
             return
         self._finished = True
-        if threading.get_ident() != self._trained_in:
+        if threading.get_ident() != self._loaders.trained_in:
             self._why = "ended_early"
             return
         try:
@@ -307,7 +241,7 @@ class Attachment:
         """What this process did and saw, once it has ended."""
         return Attached(
             pid=os.getpid(),
-            loaders=tuple(seen.record() for seen in self._all),
+            loaders=self._loaders.records(),
             why_not=self._why,
             detail=self._detail,
             hint=self._hint,

@@ -85,10 +85,14 @@ class Watcher:
         return LoopIterator(seen.record.iterate(loader, original), partial(self._next, seen))
 
     def _next(self, seen: Watched, real: Iterator[Any]) -> Any:
+        entered = time.thread_time_ns()
+        self._ended(seen, time.perf_counter_ns())
+        # What closing an interval takes is no waiting for input.
         begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
-        self._ended(seen, begin_ns)
         batch = next(real)
-        self._took(seen, begin_ns, time.perf_counter_ns(), time.thread_time_ns() - cpu_ns)
+        ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
+        self._took(seen, begin_ns, ready_ns, cpu_after - cpu_ns)
+        self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
         return batch
 
     def _ended(self, seen: Watched, now_ns: int) -> None:
@@ -168,7 +172,6 @@ class Watcher:
 
     def _interval(self, seen: Watched) -> None:
         """Close an interval, and keep only as many steps as the verdict is on."""
-        begin_ns = time.thread_time_ns()
         part = seen.steps[seen.since :]
         records = self._records(seen, part)
         seen.intervals.append(_summed(part, records, seen.began_ns, self._bound(seen, part, records)))
@@ -176,7 +179,6 @@ class Watcher:
         seen.since = len(seen.steps)
         self._say(watched_line(seen.intervals[-1]))
         self._keep(self._so_far(seen))
-        self._overhead_ns += time.thread_time_ns() - begin_ns
 
     def _records(self, seen: Watched, part: Sequence[LoopStep]) -> WorkerBatches:
         found: WorkerBatches = seen.record.records(part[0].begin_ns if part else 0)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from loaderprobe.cli.panels import COMPUTE, OUTPUT
+from loaderprobe.cli.panels import COMPUTE, MEASURING, OUTPUT
 
 MODELS = "resnet18, resnet50, resnet152, vgg16, lenet5, mlp, lstm, or package.module:factory (explain plug-ins)."
 
@@ -19,6 +19,13 @@ BatchSize = Annotated[
     int | None,
     typer.Option(min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU", rich_help_panel=COMPUTE),
 ]
+AnyBatchSize = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
+    ),
+]
+Cache = Annotated[Literal["cold", "warm"], typer.Option(help="State of the page cache.", rich_help_panel=MEASURING)]
 ImageSize = Annotated[int, typer.Option(min=1, max=4096, help="Pixels a side of the images.", rich_help_panel=COMPUTE)]
 Out = Annotated[
     Path | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -37,9 +37,7 @@ def run(
             rich_help_panel=MEASURING,
         ),
     ] = None,
-    cache: Annotated[
-        Literal["cold", "warm"], typer.Option(help="State of the page cache.", rich_help_panel=MEASURING)
-    ] = "cold",
+    cache: options.Cache = "cold",
     loader: Annotated[
         int | None,
         typer.Option(

@@ -74,12 +74,7 @@ def sweep(
             rich_help_panel=COMPUTE,
         ),
     ] = "auto",
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
-        ),
-    ] = None,
+    batch_size: options.AnyBatchSize = None,
     model: options.Model = "resnet50",
     precision: Annotated[
         Literal["auto", "bf16", "fp16", "fp32", "tf32"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -35,15 +35,8 @@ def workers(
             rich_help_panel=COMPUTE,
         ),
     ] = "auto",
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
-        ),
-    ] = None,
-    cache: Annotated[
-        Literal["cold", "warm"], typer.Option(help="State of the page cache.", rich_help_panel=MEASURING)
-    ] = "cold",
+    batch_size: options.AnyBatchSize = None,
+    cache: options.Cache = "cold",
     budget: Annotated[float, typer.Option(min=1, help="Seconds for everything.", rich_help_panel=MEASURING)] = 90.0,
     out: options.Out = None,
     md: options.Markdown = False,

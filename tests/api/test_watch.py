@@ -85,6 +85,7 @@ def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
     assert seen == usual[0] and torch.equal(state, usual[1])
     assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
     (interval,) = found.intervals
+    assert 0 < found.overhead_s < interval.seconds
     usual_s = sum((317 / 40 if kind == "iterable" else 8) for _ in seen) / interval.images_per_s
     assert usual_s == pytest.approx(interval.seconds, rel=0.5)
 

@@ -1,0 +1,105 @@
+"""The DataLoaders of a training script, and which trains: a backward pass belongs to those that gave batches."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from loaderprobe.api.looped import same_loader, seen_loader
+from loaderprobe.records.attachment import SeenLoader, WhyNot
+
+
+@dataclass(eq=False, slots=True)
+class Seen:
+    """One loader of the script, in all its epochs."""
+
+    number: int
+    loader: Any
+    batches: int = 0
+    trained: int = 0
+    """Backward passes after its batches."""
+    wait_ns: int = 0
+    began_ns: int = 0
+    """When the first batch was asked for."""
+    period: int = 1
+    """Batches between two updates of the model."""
+    since_update: int = 0
+    thread: int = 0
+
+    def record(self) -> SeenLoader:
+        """For the report."""
+        return seen_loader(self.number, self.loader, self.batches, self.trained)
+
+
+class SeenLoaders:
+    """Hears of batches, backward passes and updates."""
+
+    def __init__(self) -> None:
+        self._all: list[Seen] = []
+        self._current: list[Seen] = []
+        """Those that gave batches since the last backward pass."""
+        self._fresh = True
+        self.trained_in = 0
+        """The thread of the last backward pass; 0 before the first."""
+
+    def seen(self, loader: Any) -> Seen:
+        """This loader; one made again for each epoch is the same one."""
+        for seen in self._all:
+            if same_loader(seen.loader, loader):
+                seen.loader = loader
+                return seen
+        self._all.append(Seen(len(self._all), loader))
+        return self._all[-1]
+
+    def took(self, seen: Seen, begin_ns: int, ready_ns: int) -> None:
+        """The script took a batch."""
+        if not self._fresh:
+            self._current, self._fresh = [], True
+        if seen not in self._current:
+            self._current.append(seen)
+        seen.began_ns = seen.began_ns or begin_ns
+        seen.batches += 1
+        seen.since_update += 1
+        seen.wait_ns += ready_ns - begin_ns
+        seen.thread = threading.get_ident()
+
+    def backward(self) -> None:
+        """A backward pass began."""
+        self._fresh, self.trained_in = False, threading.get_ident()
+        for seen in self._current:
+            seen.trained += 1
+
+    def updated(self) -> None:
+        """An optimizer made a step."""
+        for seen in self._current:
+            if seen.since_update:
+                seen.period, seen.since_update = seen.since_update, 0
+
+    def choice(self, asked: int | None, after_steps: int) -> Seen | None:
+        """Of the loaders that a training step takes from, the one that it waits for most; or the number `asked` for.
+
+        None until it has given `after_steps` batches.
+        """
+        if asked is not None:
+            return next((seen for seen in self._all if seen.number == asked and seen.batches >= after_steps), None)
+        if self._fresh or not self._current or min(seen.trained for seen in self._current) < after_steps:
+            return None
+        return max(self._current, key=lambda seen: seen.wait_ns)
+
+    def beside(self, chosen: Seen) -> list[SeenLoader]:
+        """The others that a step takes from."""
+        return [each.record() for each in self._current if each is not chosen]
+
+    def why_none(self, asked: int | None) -> WhyNot:
+        """Why none was chosen by the end of the script."""
+        if asked is not None and asked >= len(self._all):
+            return "no_such_loader"
+        trained = [seen for seen in self._all if seen.trained]
+        if any(seen.thread != self.trained_in for seen in trained):
+            return "other_thread"
+        return "too_few_steps" if trained else "no_backward"
+
+    def records(self) -> tuple[SeenLoader, ...]:
+        """For the report."""
+        return tuple(seen.record() for seen in self._all)
