@@ -122,5 +122,5 @@ def _line(points: Sequence[dict[str, Any]], title: str, unit: str, color: str) -
 
     axis = share_axis(unit) if unit.startswith("share") else alt.Axis(title=unit)
     scale = alt.Scale(domain=[0, 1]) if unit.startswith("share") else alt.Scale(zero=True)
-    chart = alt.Chart(data(points)).mark_line(color=color, point=True)
+    chart = alt.Chart(data(points)).mark_line(color=color, point={"color": color})
     return svg([chart.encode(x=alt.X("x:Q", title="seconds"), y=alt.Y("y:Q", axis=axis, scale=scale))], title, 210)
