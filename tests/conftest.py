@@ -20,6 +20,7 @@ from loaderprobe.measure.order import Order
 from loaderprobe.measure.runner import run_configuration
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.store import run_directory
 from loaderprobe.testing import example_config
 from tests.planted.fixtures import latency_disk, plant_disk, single_server_disk, token_bucket_disk
 from tests.skips import summary
@@ -49,6 +50,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section(f"{len(reasons)} skipped")
         for line in summary(reasons):
             terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that is held is refused at once."""
+    monkeypatch.setattr(run_directory, "LETTING_GO_S", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,8 @@ from loaderprobe.store.codec import decode, encode, read, write_atomically, writ
 
 R = TypeVar("R", Measurement, RunFailure)
 PARTS = ("files", "ceilings", "measurements", "failures")
+LETTING_GO_S = 2.0
+"""How long the workers of a process that was killed may take to let its lock go."""
 _NAME = re.compile("[0-9a-f]{16}")
 """Keys and fingerprints, which name files."""
 
@@ -205,7 +207,7 @@ def lock_directory(path: Path) -> Iterator[None]:
     """Hold `path/.lock`; it is released when this process ends, however it ends. Raises Locked."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(path / ".lock", timeout=0):
+        with filelock.FileLock(path / ".lock", timeout=LETTING_GO_S):
             yield
     except filelock.Timeout as error:
         raise Locked(f"another loaderprobe is writing {path}", hint="wait for it to end, or use --out") from error

@@ -22,6 +22,7 @@ HOLD = (
 )
 
 
+@pytest.mark.usefixtures("impatient")
 def test_another_process_is_refused_until_the_holder_is_gone(tmp_path: Path) -> None:
     """The lock of a process that was killed is free: no user has to remove a file."""
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
@@ -34,6 +35,24 @@ def test_another_process_is_refused_until_the_holder_is_gone(tmp_path: Path) -> 
         holder.kill()
     with lock_directory(tmp_path):
         pass
+
+
+def test_a_lock_is_free_once_the_workers_of_a_killed_process_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers inherit the lock and die a moment later than the process that was killed."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+
+        def while_waiting(_: float) -> None:
+            holder.kill()
+            holder.wait()
+
+        monkeypatch.setattr("filelock._api.time.sleep", while_waiting)
+        with lock_directory(tmp_path):
+            assert holder.returncode
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

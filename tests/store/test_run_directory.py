@@ -99,6 +99,7 @@ def test_strange_and_damaged_files_are_refused_by_name(run: RunDirectory, data: 
     assert "run.json" in caught.value.message
 
 
+@pytest.mark.usefixtures("impatient")
 def test_only_one_process_holds_a_run(run: RunDirectory) -> None:
     """The second is refused at once, and may have it afterwards."""
     with run.lock(), pytest.raises(Locked), lock_directory(run.path):

@@ -163,6 +163,7 @@ def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> No
     assert {name: tree(directory)[name] for name in others} == dict.fromkeys(others, b"mine")
 
 
+@pytest.mark.usefixtures("impatient")
 def test_two_at_once_are_refused(tmp_path: Path, make: Make) -> None:
     """While one process writes a set, another refuses and does nothing."""
     with lock_directory(tmp_path / "64x48"), pytest.raises(Locked):
