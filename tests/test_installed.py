@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.records.files import FileSet
+from tests.cli.invoke import invoke
 from tests.conftest import Run
 from tests.test_documents import FENCE, GUIDE
 
@@ -78,7 +80,7 @@ def test_the_guides_package_is_measured(loaderprobe: Run, tmp_path: Path, photog
     ],
 )
 def test_a_package_that_is_wrong_is_named(
-    name: str, value: str, code: int, says: str, loaderprobe: Run, tmp_path: Path
+    name: str, value: str, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that raises, lacks a module or a method, or takes our name: with its exit code, before anything is made."""
     modules = {
@@ -87,10 +89,13 @@ def test_a_package_that_is_wrong_is_named(
         "odd_parts/lacks.py": "class Loader:\n    batches = __enter__ = __exit__ = lambda *_: None",
     }
     install(tmp_path / "site", "odd", {"loaderprobe.loaders": {name: value}}, modules)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    for module in ("odd_parts", *(f"odd_parts.{each}" for each in ("raises", "lacks"))):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     made = tmp_path / "made"
     options = ("--loader", name, "--compute", "emulated:100", "--data-dir", made, "--out", made)
-    done = sweep(loaderprobe, tmp_path / "site", *options)
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    done = invoke("sweep", *options, *SMALL)
+    assert (done.exit_code, done.stdout) == (code, ""), done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert not made.exists()

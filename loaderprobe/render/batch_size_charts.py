@@ -8,7 +8,18 @@ from typing import Any
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport
 from loaderprobe.render.batch_size_words import BUSY_WORDS, smallest_unfit
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.plan_drawing import BLUE, GREY, RED, data, log_axis, log_scale, names, share_axis, svg
+from loaderprobe.render.plan_drawing import (
+    BLUE,
+    GREY,
+    RED,
+    data,
+    log_axis,
+    log_scale,
+    names,
+    share_axis,
+    svg,
+    unchecked,
+)
 from loaderprobe.render.wording import percent
 from loaderprobe.units import significant
 
@@ -19,6 +30,7 @@ ABOVE = 1.2
 Point = dict[str, Any]
 
 
+@unchecked()
 def batch_size_exhibits(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> dict[str, tuple[Exhibit, ...]]:
     """Three charts, or two without utilization, in the section of the sizes."""
     fitting = [each for each in sizes if each.fits]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -113,10 +114,20 @@ def apart(levels: Sequence[float], domain: tuple[float, float], height: int, *, 
     return [math.exp(each) if log else each for each in places]
 
 
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Do not check what is drawn against the schema of Vega-Lite, which takes longer than drawing it."""
+    from altair.utils import schemapi
+
+    with schemapi.debug_mode(False):
+        yield
+
+
 def svg(layers: Sequence[Any], title: str, height: int) -> str:
     """The layers as one SVG element that scales with the page."""
     import altair as alt
     import vl_convert
+    from altair.utils import schemapi
 
     styled = (
         alt.layer(*layers)
@@ -135,6 +146,6 @@ def svg(layers: Sequence[Any], title: str, height: int) -> str:
             gridColor=GRID, domainColor="#9AA0A6", tickColor="#9AA0A6",
         )
     )  # fmt: skip
-    made: str = vl_convert.vegalite_to_svg(styled.to_dict())
+    made: str = vl_convert.vegalite_to_svg(styled.to_dict(validate=schemapi.DEBUG_MODE))
     # Only a file of its own needs the namespaces.
     return re.sub(r' xmlns(:\w+)?="[^"]*"', "", made, count=2)

@@ -8,6 +8,7 @@ from loaderprobe.records.plan import PlanReport, Supply
 from loaderprobe.render import plan_charts as charts
 from loaderprobe.render.document import Table
 from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.plan_drawing import unchecked
 from loaderprobe.render.plan_words import RESOURCE, amount, grouped, storage_name
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_duration, format_rate, join_words, significant
@@ -17,6 +18,7 @@ STEPS = (-3, -2, -1, 0, 1, 2)
 """Powers of two around the accelerators that are planned for."""
 
 
+@unchecked()
 def exhibits(plan: PlanReport) -> dict[str, tuple[Exhibit, ...]]:
     """By the name of the section of the plan that they belong to."""
     found = {

@@ -8,7 +8,7 @@ from typing import Any
 from loaderprobe.records.watch import WatchedInterval, WatchReport
 from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.plan_drawing import BLUE, RED, data, share_axis, svg
+from loaderprobe.render.plan_drawing import BLUE, RED, data, share_axis, svg, unchecked
 from loaderprobe.render.verdict_words import heading, sentence
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, significant
@@ -65,6 +65,7 @@ def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
     return columns
 
 
+@unchecked()
 def watch_exhibits(found: WatchReport) -> dict[str, tuple[Exhibit, ...]]:
     """Rate and waiting over time, from two intervals on."""
     if len(found.intervals) < 2:

@@ -14,6 +14,7 @@ from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.plan_curves import RampStep
 from loaderprobe.records.plan_reason import PlanReason, reported
 from loaderprobe.render.plan_drawing import apart, log_axis
+from loaderprobe.render.plan_exhibits import exhibits
 from loaderprobe.render.plan_page import plan_page, plan_section
 from tests.examples.plan import MADE, SOURCE, example_asked, example_plan, example_storage, example_workload
 from tests.render.test_html import EVIL, Page
@@ -54,6 +55,12 @@ def test_page_is_whole_and_loads_nothing(html: str, page: Page) -> None:
     assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
     assert "http" not in html and "@import" not in html and "url(" not in html
     assert not re.search(r"\b(None|nan|inf)\b", page.text)
+
+
+def test_charts_fit_the_schema_of_vega_lite() -> None:
+    """Which pages do not check, since that takes longer than drawing: here altair checks every part."""
+    checked = exhibits.__wrapped__(whole_plan())  # type: ignore[attr-defined]  # what the decorator wraps
+    assert checked == exhibits(whole_plan())
 
 
 def test_answer_stands_first(page: Page) -> None:
