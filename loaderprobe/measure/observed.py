@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from loaderprobe.measure.recorder import Recorder
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Missing, Mode, Segment, WorkerBatches
 from loaderprobe.stats import mean, median
 
 ROUNDS = 3
@@ -22,6 +22,10 @@ LEAST_STEPS = 8
 NO_STEP_TIMES = 10
 """What takes so many times the usual step is a validation or a checkpoint."""
 ONLY_WATCHED = "training was only watched: of all rates and speed-ups, only the rate of training is measured"
+
+STEPS = ComputeInfo(
+    name="step", device="CPU", synchronous=True, specified_images_per_s=None, source="the script's own steps"
+)
 
 
 @dataclass(slots=True)
@@ -46,12 +50,8 @@ def observed(
         return None
     wall_ns = mean([float(each) for each in records.wall_ns]) if records.wall_ns else None
     batch_size = max(1, round(median([float(each) for each in records.images]))) if records.images else 1
-    segments: list[Segment] = []
-    for number in range(ROUNDS):
-        part = whole[number * size : (number + 1) * size]
-        segments += _round(part, number, batch_size, workers, wall_ns)
-    return Measurement(
-        config=RunConfig(
+    recorder = Recorder(
+        RunConfig(
             data=content_hash([name]),
             resolution=name,
             loader=LoaderSpec(name="own", workers=workers, prefetch_factor=prefetch_factor),
@@ -59,22 +59,23 @@ def observed(
             cache="as-found",
             rounds=ROUNDS,
         ),
-        compute=ComputeInfo(
-            name="step", device="CPU", synchronous=True, specified_images_per_s=None, source="the script's own steps"
-        ),
-        started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        first_batch_s=max(0.0, (steps[0].ready_ns - steps[0].begin_ns) / 1e9),
-        segments=tuple(segments),
+        access="none",
+    )
+    recorder.begin(steps[0].begin_ns)
+    recorder.got_first_batch(steps[0].ready_ns)
+    recorder.notes.append(ONLY_WATCHED)
+    for number in range(ROUNDS):
+        part = whole[number * size : (number + 1) * size]
+        recorder.segments += _round(part, number, batch_size, workers, wall_ns)
+    return recorder.measurement(
+        whole[-1].end_ns,
+        compute=STEPS,
         worker_batches=records,
-        series=(),
-        missing=(),
+        waits=Missing(name="waits", reason="the workers were not sampled"),
+        modes=("baseline",),
         cores_available=cores,
         storage_counts_reads=True,
         storage_kind="unknown",
-        access="none",
-        modes=("baseline",),
-        notes=(ONLY_WATCHED,),
-        wall_s=(whole[-1].end_ns - whole[0].begin_ns) / 1e9,
     )
 
 
