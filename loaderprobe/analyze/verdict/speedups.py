@@ -34,18 +34,9 @@ from loaderprobe.stats import median
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
-    base = base_mode(measurement)
-    judged = segments_of(measurement, base, judged_activity(measurement))
-    # Where the loader did not run alone, what its batches cost is what they cost in training.
-    made = segments_of(measurement, base, "loader_only") or judged
-    cost = attributed_cost(measurement, made)
-    overhead_s = parent_overhead_s(made) if measurement.config.loader.workers else 0.0
-    limits = _limits(measurement, made, overhead_s, ceiling)
-    waiting = cost.waiting if cost else None
-    costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in made}
-    seen = _Seen.of(measurement, costs, limits, overhead_s)
-    of_rounds = {number: each for number, each in costs.items() if number in seen.loader}
-    parts = Parts(measurement=measurement, loader=seen.loader, costs=of_rounds, limits=limits)
+    base, seen = base_mode(measurement), _Seen.of(measurement, ceiling)
+    waiting = seen.cost.waiting if seen.cost else None
+    parts = Parts(measurement=measurement, loader=seen.loader, costs=seen.costs, limits=seen.limits)
     taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
     trained = in_training(measurement, base, seen.loader, seen.end_to_end)
@@ -53,7 +44,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated else "measured"
     ratios = _all_ratios(seen, known, trained)
-    unlimited = math.isinf(limits.storage_images_per_s) or measurement.access != "files"
+    unlimited = math.isinf(seen.limits.storage_images_per_s) or measurement.access != "files"
     asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited
     return Experiments(
         base=base,
@@ -66,8 +57,8 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         end_to_end=seen.end_to_end,
         predicted=seen.predicted,
         free_input_speedup=seen.free_input_speedup,
-        cost=cost,
-        overhead_s=overhead_s,
+        cost=seen.cost,
+        overhead_s=seen.overhead_s,
         batch_size=measurement.config.compute.batch_size,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in ("preprocessing", "transport") if asked and how.get(n) == "estimated"),
@@ -78,7 +69,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         loader_over_training=seen.loader_over_training,
         estimated_parts=seen.estimated,
         input_at_most=input_at_most(measurement, base),
-        training_cores=cores_in_training(measurement, judged),
+        training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
         waiting=waiting,
         ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
         met_warm=_met_warm(measurement, taken),
@@ -96,33 +87,40 @@ class _Seen:
     """Of compute."""
     end_to_end: dict[int, float]
     loops: dict[int, Loop]
+    cost: WorkerCost | None
+    """Of the loader's batches in all rounds."""
+    costs: dict[int, WorkerCost | None]
+    limits: estimate.Limits
+    overhead_s: float
     estimated: frozenset[str]
     """Of `loader` and `compute`."""
 
     @classmethod
-    def of(
-        cls,
-        measurement: Measurement,
-        costs: Mapping[int, WorkerCost | None],
-        limits: estimate.Limits,
-        overhead_s: float,
-    ) -> _Seen:
-        base, estimated = base_mode(measurement), set()
-        loader = rates_by_round(measurement, base, "loader_only")
-        compute = _compute_rates(measurement)
-        trained = segments_of(measurement, base, "training")
-        if not loader:
-            estimated.add("loader")
-            loader = loader_rates(trained, costs, limits)
-            if not compute and measurement.compute.synchronous:
-                estimated.add("compute")
-                compute = compute_rates(trained)
+    def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> _Seen:
+        base = base_mode(measurement)
+        judged = segments_of(measurement, base, judged_activity(measurement))
+        loader_only = segments_of(measurement, base, "loader_only")
+        # Where the loader did not run alone, its batches cost what they cost in training.
+        made = loader_only or judged
+        cost = attributed_cost(measurement, made)
+        waiting = cost.waiting if cost else None
+        costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in made}
+        overhead_s = parent_overhead_s(made) if measurement.config.loader.workers else 0.0
+        limits = _limits(measurement, made, overhead_s, ceiling)
+        loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
+        compute, estimated = _compute_rates(measurement), [] if loader_only else ["loader"]
+        if estimated and not compute and measurement.compute.synchronous:
+            compute, estimated = compute_rates(judged), ["loader", "compute"]
         alone = _in_rounds(compute, loader)
         return cls(
             loader=loader,
             alone=alone,
             end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
             loops={number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()},
+            cost=cost,
+            costs={number: each for number, each in costs.items() if number in loader},
+            limits=limits,
+            overhead_s=overhead_s,
             estimated=frozenset(estimated),
         )
 
