@@ -66,7 +66,7 @@ NOT_COVERED = (
 )
 COLD_OPENS = (
     "Cold opens",
-    "a sweep drops only file data before a read; cached directory entries make opens look cheap: bandwidth PATH "
+    "sweep and run drop only file data before a read; cached directory entries make opens look cheap: bandwidth PATH "
     "--drop-caches measures opens/s cold",
 )
 

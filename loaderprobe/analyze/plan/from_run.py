@@ -33,7 +33,7 @@ def workload_of_run(
     file_bytes = by_files or from_storage or given
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
-    as_read = file_bytes is from_storage
+    as_read = file_bytes is from_storage and given is None
     read = FilesRead(
         file_bytes=file_bytes,
         requests_per_file=requests([file_bytes.value], exact=False),
