@@ -13,6 +13,7 @@ from loaderprobe.api.assembly import alternatives, join_parts, make_compute, mak
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.forkserver import ForkServer, serve
 from loaderprobe.measure.order import Order
+from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import OnStage, Session
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import OnGpu
@@ -48,14 +49,12 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         gpu = compute.uuid() if isinstance(compute, OnGpu) else None
         samplers = stack.enter_context(sampling(clock, location.devices, loader.workers, gpu))
         session = Session(
-            config=config,
+            recorder=Recorder(config, alternatives=others, earlier=order.earlier),
             files=order.files,
             parts=join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples),
             on_stage=on_stage,
             budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,
             thorough=order.thorough,
-            alternatives=others,
-            earlier=order.earlier,
         )
         session.run()
         if order.earlier is None or order.earlier.timeline is None:

@@ -17,6 +17,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.learning import Learned, Learning
 from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import OnStage, Session
 from loaderprobe.measure.turns import GivenUp
 from loaderprobe.protocols import ComputeArguments, MakeCompute, NextRound, PageCache
@@ -202,14 +203,16 @@ def _location(files: LoaderFiles) -> StorageLocation:
 
 def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, learned: Learned) -> Session:
     return asked.session(
-        config=with_options(config, compute=parts.compute.info().name),
+        recorder=Recorder(
+            with_options(config, compute=parts.compute.info().name),
+            access=learned.access,
+            first_lap=learned.lap,
+            images=learned.images,
+        ),
         files=None if isinstance(learned.files, UnknownFiles) else learned.files,
-        access=learned.access,
         taken=learned.taken,
         pool=learned.pool,
-        images=learned.images,
         held=learned.held,
-        first_lap=learned.lap,
         parts=parts,
         on_stage=on_stage,
         thorough=asked.thorough,

@@ -70,7 +70,7 @@ class LoopSession(Session):
         """What was timed does not count, what was taken does. Short epochs make short segments."""
         self.parts.compute.finish()
         self.taken = self._begun_with + self._counted.count
-        self._notes.append(AGAIN)
+        self.recorder.notes.append(AGAIN)
         if undisturbed:
             most = max(LEAST_STEPS, undisturbed - 2)
             self._pace = replace(self._pace, max_batches=min(most, self._pace.max_batches or most))

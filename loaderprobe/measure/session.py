@@ -1,34 +1,23 @@
-"""One configuration in one process: rounds of shuffled modes inside one iterator give a `Measurement`."""
+"""One configuration in one process: what is run, round after round, inside one iterator; a `Recorder` keeps it."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
-from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, joined
+from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations
 from loaderprobe.measure.pace import BLOCKED_SHARE, OVERHEAD, Pace, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.readiness import Readiness
+from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.segments import Steps, blocked_share, flush, load_only, train, train_resident
-from loaderprobe.measure.window import NOT_ASKED, WINDOW_WARM_UP, record_window, seconds_wanted
+from loaderprobe.measure.window import WINDOW_WARM_UP, record_window, seconds_wanted
 from loaderprobe.protocols import Files, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
-from loaderprobe.records.measurement import (
-    Access,
-    Activity,
-    Alternative,
-    FirstLap,
-    Measurement,
-    Missing,
-    Mode,
-    Segment,
-    Series,
-)
-from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.measurement import Activity, Measurement, Missing, Mode, Segment, Series
 
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
 WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
@@ -42,40 +31,32 @@ OnStage = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Session:
-    """Runs one configuration. `on_stage(name, done, total)` is called before every segment."""
+    """Runs one configuration, and feeds the recorder. `on_stage(name, done, total)` is called before every segment."""
 
-    config: RunConfig
+    recorder: Recorder
     files: Files | PartFiles | None
     """None when the data set hides its files."""
     parts: Parts
     on_stage: OnStage
     budget_s: float | None = None
     thorough: bool = False
-    access: Access = "files"
     taken: int = 0
     """Number of batches taken from the loader so far."""
     pool: int = 0
     """Batches before the same are repeated; 0 where the files give it."""
     held: tuple[Any, ...] = ()
     """Batches for steps without the loader; if empty, the first batch."""
-    first_lap: FirstLap | None = None
-    alternatives: tuple[Alternative, ...] = ()
-    images: bool = True
-    """False when batches hold no images."""
-    earlier: Measurement | None = None
-    """What was measured of this configuration before, which is continued."""
     _batches: Iterator[Any] = field(init=False)
-    _segments: list[Segment] = field(init=False, default_factory=list)
     _durations: Durations = field(init=False)
-    _notes: list[str] = field(init=False, default_factory=list)
     _pace: Pace = field(init=False)
     _resident: list[Any] = field(init=False, default_factory=list)
     _stand_in: Sequence[Any] = field(init=False, default=())
     _ready: Readiness = field(init=False)
-    _started_utc: str = field(init=False)
-    _started_ns: int = field(init=False)
-    _first_batch_s: float = field(init=False, default=0.0)
-    _timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
+
+    @property
+    def config(self) -> RunConfig:
+        """What is run."""
+        return self.recorder.config
 
     @property
     def base_mode(self) -> Mode:
@@ -90,29 +71,30 @@ class Session:
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
         self._begin()
-        before = 1 + max(each.round for each in self.earlier.segments) if self.earlier else 0
+        before, segments = self.recorder.rounds_before, self.recorder.segments
         shuffle = random.Random(self.config.seed + before)
         for number in range(MOST_ROUNDS - before):
             plan = self._affordable(self._plan())
             if not plan or (number and not self._new_batches_for(plan)):
                 return
-            total = max(self.config.rounds * len(plan), len(self._segments) + len(plan))
+            total = max(self.config.rounds * len(plan), len(segments) + len(plan))
             for mode, activity in shuffle.sample(plan, len(plan)):
-                self.on_stage(f"round {before + number + 1}: {mode} {activity}", len(self._segments), total)
+                self.on_stage(f"round {before + number + 1}: {mode} {activity}", len(segments), total)
                 begun_ns = self.parts.clock.now_ns()
-                self._segments.append(self._segment(mode, activity, number))
+                segments.append(self._segment(mode, activity, number))
                 self._durations.add((mode, activity), (self.parts.clock.now_ns() - begun_ns) / 1e9)
 
     def profile(self) -> None:
         """Record the GPU in a profiler window outside all segments; or keep the reason why not."""
-        self._timeline = record_window(
+        segments = self.recorder.segments
+        self.recorder.timeline = record_window(
             self.parts.compute,
             self.config,
-            self._segments,
+            segments,
             self._feed,
             flushed=self._to_flush,
             left_s=None if self.budget_s is None else self.budget_s - self._spent_s(),
-            on_stage=lambda name: self.on_stage(name, len(self._segments), len(self._segments)),
+            on_stage=lambda name: self.on_stage(name, len(segments), len(segments)),
         )
 
     def _feed(self, count: int) -> Iterator[Any]:
@@ -131,31 +113,19 @@ class Session:
 
     def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
         """The measurement so far, with what was measured before. Call it before the loader is left."""
-        waits = self.parts.waits()
-        unseen = [each for each in (self._timeline, waits) if isinstance(each, Missing)]
-        found = Measurement(
-            config=self.config,
-            compute=self.parts.compute.info(),
-            started_utc=self._started_utc,
-            first_batch_s=self._first_batch_s,
-            segments=tuple(self._segments),
-            worker_batches=self.parts.loader.records(),
-            series=tuple(series),
-            missing=(*missing, *unseen),
-            cores_available=self.parts.cores_available,
-            storage_counts_reads=self.parts.location.counts_reads,
-            storage_kind=self.parts.location.kind,
-            access=self.access,
-            first_lap=self.first_lap,
-            waits=None if isinstance(waits, Missing) else waits,
-            images=self.images,
+        parts = self.parts
+        return self.recorder.measurement(
+            parts.clock.now_ns(),
+            compute=parts.compute.info(),
+            worker_batches=parts.loader.records(),
+            waits=parts.waits(),
             modes=self._ready.modes(),
-            alternatives=self.alternatives,
-            timeline=None if isinstance(self._timeline, Missing) else self._timeline,
-            notes=tuple(dict.fromkeys(self._notes)),
-            wall_s=self._spent_s(),
+            cores_available=parts.cores_available,
+            storage_counts_reads=parts.location.counts_reads,
+            storage_kind=parts.location.kind,
+            series=series,
+            missing=missing,
         )
-        return joined(self.earlier, found) if self.earlier else found
 
     def _plan(self) -> list[tuple[Mode, Activity]]:
         """The segments of the next round; none when no possible segment would change the verdict."""
@@ -168,39 +138,41 @@ class Session:
         cold = sum(mode not in ("warm", "resident") for mode, _ in plan)
         short = self._ready.exhausted(cold, self._pace, self._to_flush + 1)
         if short:
-            self._notes.append("every batch of the data set was made once, so there was no further round")
+            self.recorder.notes.append("every batch of the data set was made once, so there was no further round")
         return not short
 
     def _spent_s(self) -> float:
-        return (self.parts.clock.now_ns() - self._started_ns) / 1e9
+        return self.recorder.seconds(self.parts.clock.now_ns())
 
     def _affordable(self, plan: list[tuple[Mode, Activity]]) -> list[tuple[Mode, Activity]]:
         """As much of the next round as the budget has time for, at durations so far; the very first always fits."""
-        if self.budget_s is None or not plan or not (self._segments or self.earlier):
+        segments = self.recorder.segments
+        if self.budget_s is None or not plan or not (segments or self.recorder.earlier):
             return plan
-        window_s = seconds_wanted(self.parts.compute, self.config, self._segments, self._to_flush)
+        window_s = seconds_wanted(self.parts.compute, self.config, segments, self._to_flush)
         fitting = self._durations.fitting(plan, self.budget_s - self._spent_s() - window_s)
         if len(fitting) < len(plan):
-            self._notes.append(CUT_SHORT if fitting else NO_TIME)
+            self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
         return fitting
 
     def _begin(self) -> None:
-        clock = self.parts.clock
-        self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
-        self._started_ns = clock.now_ns()
+        clock, earlier = self.parts.clock, self.recorder.earlier
+        self.recorder.begin(clock.now_ns())
         # Further rounds are no slower than those before, which took no more than this.
-        limits = (self.budget_s, self.earlier.wall_s if self.earlier else None)
+        limits = (self.budget_s, earlier.wall_s if earlier else None)
         budget_s = min((each for each in limits if each is not None), default=None)
         self._pace = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
         usual_s = OVERHEAD * self._pace.max_s
-        self._durations = Durations.of(self.earlier) if self.earlier else Durations(usual_s=usual_s)
-        parts = self.parts.loader, self.parts.cache
-        self._ready = Readiness(self.config, self.files, self.access, *parts, self._drop, self.pool, self._notes)
+        self._durations = Durations.of(earlier) if earlier else Durations(usual_s=usual_s)
+        recorder, loader, cache = self.recorder, self.parts.loader, self.parts.cache
+        self._ready = Readiness(
+            self.config, self.files, recorder.access, loader, cache, self._drop, self.pool, recorder.notes
+        )
         self.on_stage("first batch", 0, 0)
         self._batches = self.parts.loader.batches()
         first = next(self._batches)
         self.taken += 1
-        self._first_batch_s = (clock.now_ns() - self._started_ns) / 1e9
+        self.recorder.got_first_batch(clock.now_ns())
         self._stand_in = held = self.held or (first,)
         if self.parts.compute.info().specified_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)

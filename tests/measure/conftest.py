@@ -10,6 +10,7 @@ import pytest
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import Session
 from loaderprobe.protocols import Compute, Files
 from loaderprobe.records.config import RunConfig
@@ -48,9 +49,10 @@ def scripted_session(
     service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache,
     **options: Any,
 ) -> Session:  # fmt: skip
-    """A session of these parts; `options` are those of the session."""
+    """A session of these parts; `options` are those of the session, and `earlier` of its recorder."""
     parts = scripted_parts(service, clock, compute, config, files, cache)
-    return Session(config=config, files=files, parts=parts, on_stage=lambda *_: None, **options)
+    recorder = Recorder(config, earlier=options.pop("earlier", None))
+    return Session(recorder=recorder, files=files, parts=parts, on_stage=lambda *_: None, **options)
 
 
 @pytest.fixture(scope="session")

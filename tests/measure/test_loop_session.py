@@ -9,6 +9,7 @@ import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.loop_session import AGAIN, ATTEMPTS, MOST_RESIDENT, LoopSession
+from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.turns import Turns
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import FakeClock, FakePageCache, Service, example_config, example_files
@@ -49,7 +50,7 @@ def trained(interrupted: Callable[[int], bool], period: int = 1) -> Measurement:
     def measure(step: Callable[[Any], None]) -> Measurement:
         parts = scripted_parts(Service(cpu_s=0.002), clock, LoopCompute(clock, step), config, files, FakePageCache())
         session = LoopSession(
-            config=config, files=files, parts=parts, on_stage=lambda *_: None, turns=turns, period=period
+            recorder=Recorder(config), files=files, parts=parts, on_stage=lambda *_: None, turns=turns, period=period
         )
         session.run()
         return session.measurement((), ())

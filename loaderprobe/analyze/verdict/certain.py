@@ -50,24 +50,26 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     """
     lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
     most = max(found.input_at_most.values(), default=math.inf)
-    alone = found.measured_input_speedup
+    alone = found.compute_over_training
     if found.met_warm or "storage" in found.missing or found.in_training or alone is None:
         return ()
     if lead < CERTAIN_LEAD or most >= WORTH or alone > MOST_UNEXPLAINED:
         return ()
+    estimated = " (estimated)" if found.estimated_parts else ""
     return (
-        _evidence("loader alone over training, at least", lead, CERTAIN_LEAD),
+        _evidence(f"loader alone over training, at least{estimated}", lead, CERTAIN_LEAD),
         _evidence("speed-up if all input were free, at most, from times within training", most, WORTH),
-        _evidence("compute alone over training", alone, MOST_UNEXPLAINED),
+        _evidence(f"compute alone over training{estimated}", alone, MOST_UNEXPLAINED),
     )
 
 
 def with_certainty(judgement: Judgement, found: Experiments) -> Judgement:
     """Compute-bound where the rule names no cause and nothing but compute is left."""
     evidence = compute_is_certain(found)
-    if judgement.cause not in ("inconclusive", "either") or not evidence or found.free_compute_speedup is None:
+    if judgement.cause not in ("inconclusive", "either") or not evidence or found.loader_over_training is None:
         return judgement
-    facts: dict[str, float | str] = {"resource": "compute", "speedup": found.free_compute_speedup, "how": "measured"}
+    facts: dict[str, float | str] = {"resource": "compute", "speedup": found.loader_over_training}
+    facts["how"] = found.how["compute"]
     reason = Reason(code="largest_speedup", facts=facts)
     return Judgement(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))
 
