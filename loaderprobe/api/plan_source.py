@@ -12,6 +12,7 @@ from loaderprobe.analyze.plan.from_sweep import cold_and_fastest, workload_of
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.api.load import Run, load
+from loaderprobe.api.stored import damaged_ceiling
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue, DamagedRun
@@ -133,4 +134,4 @@ def _ceiling(run: RunDirectory, fingerprint: str) -> StorageCeiling | None:
     try:
         return run.ceiling(fingerprint)
     except DamagedRun as error:
-        return StorageCeiling(data=fingerprint, phases=(), missing=f"{error.file} {error.reason}")
+        return damaged_ceiling(fingerprint, run.damaged(error))

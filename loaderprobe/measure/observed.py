@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loaderprobe.measure.parts import UNSEEN
 from loaderprobe.measure.recorder import Recorder
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Missing, Mode, Segment, WorkerBatches
+from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.records.note import Note
 from loaderprobe.stats import mean, median
 
 ROUNDS = 3
@@ -21,7 +23,6 @@ LEAST_STEPS = 8
 """Of a round."""
 NO_STEP_TIMES = 10
 """What takes so many times the usual step is a validation or a checkpoint."""
-ONLY_WATCHED = "training was only watched: of all rates and speed-ups, only the rate of training is measured"
 
 STEPS = ComputeInfo(
     name="step", device="CPU", synchronous=True, specified_images_per_s=None, source="the script's own steps"
@@ -63,7 +64,7 @@ def observed(
     )
     recorder.begin(steps[0].begin_ns)
     recorder.got_first_batch(steps[0].ready_ns)
-    recorder.notes.append(ONLY_WATCHED)
+    recorder.notes.append(Note(code="only_watched"))
     for number in range(ROUNDS):
         part = whole[number * size : (number + 1) * size]
         recorder.segments += _round(part, number, batch_size, workers, wall_ns)
@@ -71,7 +72,7 @@ def observed(
         whole[-1].end_ns,
         compute=STEPS,
         worker_batches=records,
-        waits=Missing(name="waits", reason="the workers were not sampled"),
+        waits=UNSEEN,
         modes=("baseline",),
         cores_available=cores,
         storage_counts_reads=True,

@@ -14,6 +14,7 @@ from loaderprobe.records.plan import (
     Supply,
     SupplyLimit,
 )
+from loaderprobe.render.note_words import note_words
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -253,6 +254,17 @@ def usable(supply: Supply) -> list[tuple[SupplyLimit, str]]:
     return [(limit, RESOURCE[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
 
 
+def source(quantity: Quantity) -> str:
+    """Where a quantity comes from; one that was given, from its option."""
+    return _OPTIONS.get(quantity.source, quantity.source) if quantity.label == "given" else quantity.source
+
+
+_OPTIONS = {
+    "storage": "--storage", "nic": "--nic", "images": "--images", "mean_size": "--mean-size",
+    "utilization": "--utilization", "use": "--use",
+}  # fmt: skip
+
+
 def storage_name(supply: Supply) -> str:
     """What a sentence calls it."""
     return f"the storage {supply.name}" if supply.label == "measured" else supply.name
@@ -260,7 +272,7 @@ def storage_name(supply: Supply) -> str:
 
 def supply_notes(supply: Supply, nodes: int) -> list[str]:
     """What is to be known of a storage beside its limits."""
-    told = list(supply.notes)
+    told = [note_words(note) for note in supply.notes]
     if supply.label == "measured" and supply.feeds is not None and nodes > 1:
         told.insert(
             0,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import MOST_PREDICTION_ERROR, WORTH, Judgement
@@ -55,10 +56,13 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
         return ()
     if lead < CERTAIN_LEAD or most >= WORTH or alone > MOST_UNEXPLAINED:
         return ()
-    return (
-        _evidence("loader alone over training, at least", lead, CERTAIN_LEAD),
-        _evidence("speed-up if all input were free, at most, from times within training", most, WORTH),
-        _evidence("compute alone over training", alone, MOST_UNEXPLAINED),
+    return evidence_of(
+        [
+            ("loader_over_training", lead, CERTAIN_LEAD),
+            ("free_input_at_most", most, WORTH),
+            ("compute_over_training", alone, MOST_UNEXPLAINED),
+        ],
+        unit="x",
     )
 
 
@@ -70,7 +74,3 @@ def with_certainty(judgement: Judgement, found: Experiments) -> Judgement:
     facts: dict[str, float | str] = {"resource": "compute", "speedup": found.free_compute_speedup, "how": "measured"}
     reason = Reason(code="largest_speedup", facts=facts)
     return Judgement(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))
-
-
-def _evidence(metric: str, value: float, threshold: float) -> Evidence:
-    return Evidence(metric=metric, value=value, threshold=threshold, unit="x")
