@@ -21,6 +21,7 @@ KEPT = {
     ("analyze/plan/storage.py", ""): "where quantities come from",
     ("analyze/plan/workload.py", ""): "where quantities come from",
     ("analyze/plan/from_sweep.py", ""): "where quantities come from",
+    ("analyze/plan/from_run.py", ""): "where quantities come from, and the message of an error",
     ("analyze/plan/from_bandwidth.py", ""): "where quantities come from",
     ("samplers/cores.py", ""): "where readings come from",
     ("samplers/gpm.py", ""): "where readings come from",

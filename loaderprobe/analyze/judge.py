@@ -108,6 +108,7 @@ def _rate_facts(measurement: Measurement, found: Experiments) -> dict[str, float
         "loader_images_per_s": loader,
         "device": "emulated" if measurement.compute.specified_images_per_s is not None else "measured",
     }
+    facts |= {f"{each}_how": "estimated" for each in found.estimated_parts}
     if found.compute:
         facts |= {"compute_images_per_s": found.compute, "utilization": training / found.compute}
     return facts

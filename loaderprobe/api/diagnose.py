@@ -21,6 +21,7 @@ from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
+from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.files import LoaderFiles, PartFiles, UnknownFiles
@@ -47,11 +48,15 @@ class Diagnosis(Documented, Findings):
 
     measurement: Measurement
     """The raw times and counters that everything else follows from."""
+    ceiling: StorageCeiling | None = None
+    """What the storage under the files delivers; None where that was not needed, and in results of older versions."""
+    dataset_samples: int | None = None
+    """In the whole data set; None where it has no length, and in results of older versions."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The findings, without the measurement, as plain dicts, lists, strings and numbers."""
+        """The findings, without what was measured, as plain dicts, lists, strings and numbers."""
         plain: dict[str, Any] = json.loads(self.json())
-        del plain["measurement"]
+        del plain["measurement"], plain["ceiling"]
         return plain
 
     def document(self) -> Document:
@@ -121,9 +126,8 @@ def judge_loader(
 
     found = measure_loader(loader, compute_of(step), asked, progress or (lambda stage, done, total: None))
     judged = verdict(found.measurement, found.ceiling)
-    return conclude(
-        found.measurement, judged, DataSeen.of(unwrap(loader).loader, found.files), step is not None, command
-    )
+    data = DataSeen.of(unwrap(loader).loader, found.files)
+    return replace(conclude(found.measurement, judged, data, step is not None, command), ceiling=found.ceiling)
 
 
 def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
@@ -144,24 +148,28 @@ class DataSeen:
     hidden: UnknownFiles | None
     """Why its files are not known."""
     size_bytes: float | None
-    """Of all files; None when its length is not known."""
+    """Of all files; None when that is not known."""
     root: str
     """Where all the files seen are, if that is no place for everything; else empty."""
+    samples: int | None = None
+    """None when its length is not known."""
 
     @classmethod
     def of(cls, loader: Any, files: LoaderFiles) -> DataSeen:
         """From what was learned of the files of some batches."""
+        try:
+            samples = len(loader.dataset)
+        except (TypeError, NotImplementedError):
+            samples = None  # an iterable need not know its length
         if isinstance(files, UnknownFiles):
-            return cls(hidden=files, size_bytes=None, root="")
+            return cls(hidden=files, samples=samples, size_bytes=None, root="")
         if isinstance(files, PartFiles):
             # Files that are opened only later are not among them.
-            return cls(hidden=None, size_bytes=None, root="")
-        try:
-            size = files.total_bytes / files.count * len(loader.dataset)
-        except (TypeError, NotImplementedError):
-            size = None  # an iterable need not know its length
+            return cls(hidden=None, samples=samples, size_bytes=None, root="")
+        size = None if samples is None else files.total_bytes / files.count * samples
         root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
-        return cls(hidden=None, size_bytes=size, root=str(root) if len(root.parts) >= LEAST_DEPTH else "")
+        place = str(root) if len(root.parts) >= LEAST_DEPTH else ""
+        return cls(hidden=None, samples=samples, size_bytes=size, root=place)
 
     @property
     def fits(self) -> bool:
@@ -213,6 +221,7 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
         measurement=measured,
+        dataset_samples=data.samples,
     )
 
 

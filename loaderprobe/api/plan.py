@@ -13,6 +13,7 @@ from loaderprobe.analyze.plan.offers import catalogue_offer, given_offer
 from loaderprobe.analyze.plan.plan import Made, make_plan
 from loaderprobe.analyze.plan.supply import Offer
 from loaderprobe.api import plan_values as values
+from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.frames import frame
 from loaderprobe.api.load import Run
 from loaderprobe.api.plan_source import find
@@ -69,7 +70,7 @@ class Plan(Shown, PlanReport):
 
 
 def plan(
-    run: Run | BandwidthReport | PathLike,
+    run: Run | BandwidthReport | Diagnosis | PathLike,
     *,
     accelerators: int | str = 8,
     kind: str | float | None = None,
@@ -86,7 +87,7 @@ def plan(
     epochs: int | str = 90,
     growth: float | str = 1,
 ) -> Plan:
-    """Plan storage for `accelerators` from a stored sweep or a bandwidth result, or the path of either.
+    """Plan storage for `accelerators` from a stored sweep, a result of `run` or `bandwidth`, or the path of one.
 
     `kind` is `measured`, the name of an accelerator, or its images/s; without it, the run's fastest. `utilization`
     (0.9) is the share of their rate that the accelerators shall reach, `use` (0.8) the share of a storage's limits
@@ -113,10 +114,10 @@ def plan(
         today=today.date().isoformat(),
     )
     offers = offers_of([storage] if isinstance(storage, str) else list(storage), today.date())
-    found = find(run, data, None if kind is None else str(kind))
+    file_bytes = None if mean_size is None else values.size(mean_size, "--mean-size")
+    found = find(run, data, None if kind is None else str(kind), file_bytes)
     workload = found.workload.changed(
-        images=None if images is None else values.count(images, "--images", most=values.MOST),
-        file_bytes=None if mean_size is None else values.size(mean_size, "--mean-size"),
+        images=None if images is None else values.count(images, "--images", most=values.MOST), file_bytes=file_bytes
     )
     _check_cache(asked.cache, workload.images is None)
     made = Made(loaderprobe=__version__, created_utc=today.isoformat(timespec="seconds"))

@@ -1,26 +1,33 @@
-"""What a plan is made from: the configuration of a sweep that fits, or a bandwidth result."""
+"""What a plan is made from: the configuration of a sweep that fits, a result of `run`, or one of `bandwidth`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
+from loaderprobe.analyze.plan.from_run import workload_of_run
 from loaderprobe.analyze.plan.from_sweep import cold_and_fastest, workload_of
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import Workload
-from loaderprobe.api.load import Run, load
+from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.api.documented import Documented
+from loaderprobe.api.load import Run
+from loaderprobe.api.results import load_any, type_of
 from loaderprobe.api.stored import damaged_ceiling
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
-from loaderprobe.errors import BadValue, DamagedRun
+from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import PlanSource, Quantity
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.store.results import read_bandwidth
+from loaderprobe.records.watch import WatchReport
+from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.units import join_words
 
@@ -42,16 +49,38 @@ class Found:
     source: PlanSource
 
 
-def find(run: Run | BandwidthReport | PathLike, data: str | None, kind: str | None) -> Found:
-    """The workload in a run or in a bandwidth result. Raises BadValue where there is none that fits."""
+def find(
+    run: Run | BandwidthReport | Diagnosis | PathLike, data: str | None, kind: str | None, mean_size: float | None
+) -> Found:
+    """The workload in a result. Raises BadValue where there is none that fits."""
     if isinstance(run, BandwidthReport):
         return _of_bandwidth(run, run.path, data, kind)
     if isinstance(run, Run):
         return _of_sweep(run, data, kind)
+    if isinstance(run, Diagnosis):
+        return _of_diagnosis(run, "a diagnosis", data, kind, mean_size)
     path = Path(run)
-    if path.is_dir():
-        return _of_sweep(load(path), data, kind)
-    return _of_bandwidth(read_bandwidth(path), str(path), data, kind)
+    loaded = load_any(path) if path.is_dir() else _in_file(path)
+    if isinstance(loaded, BandwidthReport):
+        return _of_bandwidth(loaded, str(path), data, kind)
+    if isinstance(loaded, Run):
+        return _of_sweep(loaded, data, kind)
+    if isinstance(loaded, Diagnosis):
+        return _of_diagnosis(loaded, str(path), data, kind, mean_size)
+    if isinstance(loaded, WatchReport):
+        raise BadValue(
+            f"{path} holds a training that was only watched: what an image costs was not measured",
+            hint="loaderprobe run without --watch",
+        )
+    raise BadValue(f"{path} holds a result that nothing is planned from", hint="give one of sweep, run or bandwidth")
+
+
+def _in_file(path: Path) -> Documented | BandwidthReport:
+    with suppress(LoaderprobeError):  # what is wrong with the file is said below
+        if type_of(schema_in(path)):
+            found: Documented = read_result(path, type_of)
+            return found
+    return read_bandwidth(path)
 
 
 def accelerator_of(kind: str) -> Accelerator:
@@ -72,6 +101,22 @@ def _of_bandwidth(report: BandwidthReport, path: str, data: str | None, kind: st
     source = PlanSource(
         kind="bandwidth", path=path, data=report.path, other_data=(), accelerator=name, configuration=""
     )
+    return Found(workload=workload, source=source)
+
+
+def _of_diagnosis(found: Diagnosis, path: str, data: str | None, kind: str | None, mean_size: float | None) -> Found:
+    if data is not None:
+        raise BadValue("a result of run has one data set", hint="leave --data out")
+    other = None if kind in (None, MEASURED) else accelerator_of(str(kind))
+    measured = found.measurement
+    judged = verdict(measured, found.ceiling)
+    workload = workload_of_run(
+        measured, judged, found.ceiling, samples=found.dataset_samples, other=other, mean_size=mean_size
+    )
+    source = PlanSource(
+        kind="run", path=path, data=measured.config.resolution, other_data=(), accelerator=workload.accelerator,
+        configuration=measured.config.title(),
+    )  # fmt: skip
     return Found(workload=workload, source=source)
 
 

@@ -86,27 +86,27 @@ class Watcher:
 
     def _next(self, seen: Watched, real: Iterator[Any]) -> Any:
         entered = time.thread_time_ns()
-        self._ended(seen, time.perf_counter_ns())
+        self._ended(seen, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
         begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
         batch = next(real)
         ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
-        self._took(seen, begin_ns, ready_ns, cpu_after - cpu_ns)
+        self._took(seen, LoopStep(begin_ns=begin_ns, ready_ns=ready_ns, begin_cpu_ns=cpu_ns, ready_cpu_ns=cpu_after))
         self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
         return batch
 
-    def _ended(self, seen: Watched, now_ns: int) -> None:
+    def _ended(self, seen: Watched, now_ns: int, cpu_ns: int) -> None:
         """The loop asks for its next batch: its step is over."""
         if seen.steps and not seen.steps[-1].end_ns:
-            seen.steps[-1].end_ns = now_ns
+            seen.steps[-1].end_ns, seen.steps[-1].end_cpu_ns = now_ns, cpu_ns
             length_s = FIRST_S if not seen.intervals else LATER_S
             if seen.trained and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
                 self._interval(seen)
 
-    def _took(self, seen: Watched, begin_ns: int, ready_ns: int, cpu_ns: int) -> None:
+    def _took(self, seen: Watched, step: LoopStep) -> None:
         """It got a batch."""
-        seen.began_ns = seen.began_ns or begin_ns
-        seen.steps.append(LoopStep(begin_ns=begin_ns, ready_ns=ready_ns, cpu_ns=cpu_ns))
+        seen.began_ns = seen.began_ns or step.begin_ns
+        seen.steps.append(step)
         seen.taken += 1
         self._current = seen
         if not seen.trained and len(seen.steps) > JUDGED_STEPS:

@@ -21,7 +21,9 @@ ONE_NODE = 8
 def plan(
     run: Annotated[
         Path | None,
-        typer.Argument(help="Directory of a sweep, or a file with the JSON of bandwidth.", show_default=False),
+        typer.Argument(
+            help="Directory of a sweep or of run, or a file with the JSON of bandwidth.", show_default=False
+        ),
     ] = None,
     data: Annotated[
         str | None,

@@ -88,6 +88,8 @@ class Segment:
     """CPU time of the training thread over the segment."""
     process_cpu_ns: int | None = None
     """CPU time of all threads of the training process over the segment; None in runs of older versions."""
+    receive_cpu_ns: int | None = None
+    """CPU time of the training thread in `next()` alone; None where that was not taken apart."""
     delivered_bytes: int | None
     """Bytes of the files of this segment's batches; None when the loader hides its files."""
     distinct_bytes: int | None = None
@@ -114,7 +116,8 @@ class Segment:
 
 _LEAST_OF_SEGMENT = {
     "round": 0, "first_batch": -1, "batch_size": 1, "begin_ns": 0, "finished_ns": 0, "device_begin_ns": 0,
-    "thread_cpu_ns": 0, "process_cpu_ns": 0, "delivered_bytes": 0, "distinct_bytes": 0, "resident_before": 0.0,
+    "thread_cpu_ns": 0, "process_cpu_ns": 0, "receive_cpu_ns": 0, "delivered_bytes": 0, "distinct_bytes": 0,
+    "resident_before": 0.0,
 }  # fmt: skip
 
 

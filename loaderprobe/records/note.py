@@ -59,7 +59,16 @@ ProbeNote = Literal[
     "repeats_faster",
 ]
 """Of a bandwidth probe or one of its phases."""
-PlanNote = Literal["opens_short", "opens_unsettled", "no_images", "not_published", "others_read", "rate_unsettled"]
+PlanNote = Literal[
+    "opens_short",
+    "opens_unsettled",
+    "no_images",
+    "not_published",
+    "others_read",
+    "rate_unsettled",
+    "bytes_as_read",
+    "samples_as_images",
+]
 """Of a storage plan or one of its supplies."""
 NoteCode = Literal[SessionNote, PlaceNote, ProbeNote, PlanNote, "reported"]
 """What it says. The last: a text from elsewhere, such as a catalogue or an older version."""

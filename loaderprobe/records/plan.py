@@ -88,9 +88,10 @@ class Asked:
 class PlanSource:
     """What the plan was made from."""
 
-    kind: Literal["sweep", "bandwidth"]
+    kind: Literal["sweep", "run", "bandwidth"]
     path: str
     data: str
+    """Its folder; of a run only its name."""
     other_data: tuple[str, ...]
     """Other data sets of the run, which could have been chosen."""
     accelerator: str

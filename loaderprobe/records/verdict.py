@@ -153,7 +153,7 @@ class Evidence:
     threshold: float | None
     unit: str
     how: How | None = None
-    """Of a speed-up."""
+    """Of a speed-up, and of what is estimated."""
     sentence: str = field(default="", compare=False)
     """The metric in words; `render` adds it where the evidence leaves the program."""
 

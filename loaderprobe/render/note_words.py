@@ -77,6 +77,8 @@ _TEXTS: dict[NoteCode, str] = {
     "not_published": "not published: {limits}",
     "others_read": "other processes read {bytes_per_s} from it meanwhile",
     "rate_unsettled": "the rate had not settled",
+    "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
+    "samples_as_images": "batches hold no images: each sample is taken for one",
     "reported": "{text}",
 }
 _WHY_LEFT_OUT = {

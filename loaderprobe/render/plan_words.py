@@ -67,7 +67,7 @@ NOT_COVERED = (
 )
 COLD_OPENS = (
     "Cold opens",
-    "a sweep drops only file data before a read; cached directory entries make opens look cheap: bandwidth PATH "
+    "sweep and run drop only file data before a read; cached directory entries make opens look cheap: bandwidth PATH "
     "--drop-caches measures opens/s cold",
 )
 
@@ -293,5 +293,8 @@ def from_words(plan: PlanReport) -> str:
     """What the plan was made from."""
     source = plan.source
     others = f" (also in the run: {join_words(source.other_data)}; --data)" if source.other_data else ""
-    made = f"{source.configuration} of {source.path}" if source.kind == "sweep" else f"bandwidth result {source.path}"
-    return f"From {made}; files under {source.data}{others}. Nothing was measured for it."
+    made = (
+        f"bandwidth result {source.path}" if source.kind == "bandwidth" else f"{source.configuration} of {source.path}"
+    )
+    where = "of" if source.kind == "run" else "under"
+    return f"From {made}; files {where} {source.data}{others}. Nothing was measured for it."

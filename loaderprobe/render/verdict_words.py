@@ -77,7 +77,9 @@ class Facts:
     @property
     def device(self) -> str:
         """What training is compared with; an emulated device always says so."""
-        return "the emulated accelerator" if self.text("device") == "emulated" else "compute alone"
+        if self.text("device") == "emulated":
+            return "the emulated accelerator"
+        return f"compute alone{_ESTIMATED['estimated' if self.has('compute_how') else 'measured']}"
 
     @property
     def runs(self) -> str:
@@ -196,7 +198,8 @@ def _largest_speedup(facts: Facts) -> str:
         it = "it" if not facts.alone else "the loader"
         return f"{facts.runs}; {FREE[resource]} would make {it} {facts.times('speedup', 'how')}"
     if not facts.has("input"):
-        return f"{facts.runs}; the loader alone is {facts.number('speedup')} times as fast as training"
+        times = f"{facts.number('speedup')} times as fast as training"
+        return f"{facts.runs}; the loader alone is {times}{_ESTIMATED[facts.how('how')]}"
     device = f"A faster device would make it up to {facts.times('speedup', 'how')}"
     resource = facts.text("input")
     free = FREE.get(resource, f"no wait for {NOUN[resource]}")

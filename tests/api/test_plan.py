@@ -10,7 +10,11 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.bandwidth import Bandwidth
+from loaderprobe.api.diagnose import DataSeen, conclude
+from loaderprobe.api.origin import origin_now
+from loaderprobe.api.watch import Watch
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, StorageCeiling
 from loaderprobe.records.measurement import Measurement
@@ -19,6 +23,8 @@ from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_location
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
 from tests.said import said
 from tests.stored import SMALL_FILES, full_run
@@ -307,3 +313,39 @@ def test_the_ladder_and_the_rulers_are_in_the_plan() -> None:
     assert [ruler.name for ruler in found.rulers] == ["SuperPOD good", "SuperPOD better", "SuperPOD best"]
     assert [supply.name for supply in found.supplies] == ["measured here", "s3-express"]
     assert found.html().startswith("<!doctype html>")
+
+
+def test_a_result_of_run_is_planned_from_its_directory_its_file_and_as_it_is(tmp_path: Path) -> None:
+    """Its device, its files and its storage; the whole data set has the samples that it had."""
+    raw = measured(Truth(bytes_per_s=20e6, compute=900.0), 2)
+    data = DataSeen(hidden=None, size_bytes=1e9, root="/data/photos", samples=10_000)
+    ceiling = StorageCeiling(data="", phases=(example_phase(2, 20e6),))
+    found = replace(conclude(raw, verdict(raw), data, with_step=True), ceiling=ceiling)
+    found.save(tmp_path / "found")
+    plan = loaderprobe.plan(tmp_path / "found", accelerators=4)
+    assert plan.supplies[0].first_limit == "bandwidth" and plan.epochs.seconds is not None
+    ledger = {entry.name: entry.quantity for entry in plan.ledger}
+    assert (ledger["rate"].value, ledger["images"].value, ledger["file_bytes"].value) == (900, 10_000, 100_000)
+    for other in (found, tmp_path / "found" / "result.json"):
+        assert loaderprobe.plan(other, accelerators=4).needs == plan.needs
+    assert f"of {tmp_path}/found; files of 500x375" in " ".join(plan.text(width=400).split())
+    half = loaderprobe.plan(found, kind=450, mean_size="50kB").need("read_bytes")
+    whole = loaderprobe.plan(found).need("read_bytes")
+    assert half and whole and half.at_most.value == pytest.approx(whole.at_most.value / 4, rel=0.05)
+    with pytest.raises(BadValue, match="one data set"):
+        loaderprobe.plan(found, data="500x375")
+
+
+def test_other_results_are_refused_by_what_they_are(tmp_path: Path) -> None:
+    """A training that was only watched; a comparison."""
+    Watch(
+        origin=origin_now("run"), loader="Photos", workers=2, batch_size=8, intervals=(), bound=None, on_gpu=False,
+        overhead_s=0.0,
+    ).save(tmp_path / "watched")  # fmt: skip
+    with pytest.raises(BadValue, match="only watched") as caught:
+        loaderprobe.plan(tmp_path / "watched")
+    assert "without --watch" in caught.value.hint
+    run = full_run(tmp_path / "run").path
+    loaderprobe.compare(run, run).save(tmp_path / "compared")
+    with pytest.raises(BadValue, match="nothing is planned from"):
+        loaderprobe.plan(tmp_path / "compared")

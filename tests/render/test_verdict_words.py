@@ -84,9 +84,14 @@ def test_sentences_are_short_and_whole(each: Bound) -> None:
             "2.29 times as fast (estimated).",
         ),
         (
-            largest("compute", device="measured", utilization=0.99, speedup=3.31),
+            largest("compute", device="measured", utilization=0.99, speedup=3.31, how="measured"),
             "Compute-bound: training reaches 99 % of compute alone; the loader alone is 3.31 times as fast as "
             "training.",
+        ),
+        (
+            largest("compute", device="measured", utilization=0.99, speedup=3.31, compute_how="estimated"),
+            "Compute-bound: training reaches 99 % of compute alone (estimated); the loader alone is 3.31 times as fast "
+            "as training (estimated).",
         ),
         (
             bound("inconclusive", "outside_noise_band", predicted_share=0.69, noise_band=0.1),

@@ -65,7 +65,7 @@ class Point:
 def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
     """The figures of one measurement, or why it carries no forecast."""
     prediction_error, tolerance = prediction_error_of(found)
-    if prediction_error is None or not found.compute:
+    if prediction_error is None or not found.compute or found.estimated_parts:
         return Refusal(code="no_complete_round")
     if abs(prediction_error) > tolerance or not 1 / MISFIT <= 1 + prediction_error <= MISFIT:
         return Refusal(code="outside_noise_band", facts={"predicted_share": 1 + prediction_error})

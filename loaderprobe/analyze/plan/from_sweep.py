@@ -1,10 +1,11 @@
-"""A workload from one measured configuration of a sweep."""
+"""A workload from one measured configuration: of a sweep, whose files are known one by one, or of a result of `run`."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from loaderprobe.analyze.plan.quantities import known
@@ -43,9 +44,37 @@ def workload_of(
     """
     if not files.mean_size_bytes > 0:
         raise BadValue(f"the files of {files.label} are empty: they need nothing of storage")
+    read = FilesRead(
+        file_bytes=_file_bytes(files),
+        requests_per_file=requests(files.size_bytes, exact=True),
+        amplification=amplification_of(verdict),
+        images=known(files.images_found, "images", "measured", "files found"),
+    )
+    return measured_workload(measurement, verdict, read, ceiling, other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesRead:
+    """What is known of the files of images."""
+
+    file_bytes: Quantity
+    requests_per_file: Quantity
+    amplification: Quantity
+    images: Quantity | None
+    """In the whole data set; None where it was not counted."""
+
+
+def measured_workload(
+    measurement: Measurement,
+    verdict: Verdict,
+    files: FilesRead,
+    ceiling: StorageCeiling | None,
+    other: tuple[str, Quantity] | None,
+) -> Workload:
+    """The same from files of which only figures are known. Raises BadValue where the rate of compute is not known."""
     refused: dict[PlanPart, PlanReason] = {}
     rate = other[1] if other else _rate(measurement, verdict)
-    storage = storage_of(measurement, files, ceiling)
+    storage = storage_of(measurement, files.file_bytes.value, ceiling)
     if isinstance(storage, PlanReason):
         refused["measured_storage"] = storage
     own = storage if isinstance(storage, MeasuredStorage) else None
@@ -63,10 +92,10 @@ def workload_of(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
         compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
         rate=rate,
-        file_bytes=_file_bytes(files),
-        requests_per_file=requests(files.size_bytes, exact=True),
-        amplification=_amplification(verdict),
-        images=known(files.images_found, "images", "measured", "files found"),
+        file_bytes=files.file_bytes,
+        requests_per_file=files.requests_per_file,
+        amplification=files.amplification,
+        images=files.images,
         cpu_s=cpu_s,
         other_s=other_s,
         wait_s=wait_s,
@@ -101,7 +130,8 @@ def _file_bytes(files: FileSet) -> Quantity:
     return known(files.mean_size_bytes, "B", "measured", f"{used} of {found} files", half=half)
 
 
-def _amplification(verdict: Verdict) -> Quantity:
+def amplification_of(verdict: Verdict) -> Quantity:
+    """Bytes from storage over bytes of the files; 1 is assumed where they were not counted."""
     if verdict.read_amplification is None:
         return known(1.0, "x", "assumed", "bytes from storage were not counted")
     return known(verdict.read_amplification, "x", "measured", "storage bytes over bytes delivered")

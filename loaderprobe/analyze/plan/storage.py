@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import MeasuredStorage
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling, fastest
-from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity
@@ -22,16 +21,16 @@ RISING = 1.05
 
 
 def storage_of(
-    measurement: Measurement, files: FileSet, ceiling: StorageCeiling | None
+    measurement: Measurement, file_bytes: float, ceiling: StorageCeiling | None
 ) -> MeasuredStorage | PlanReason:
-    """What the ceiling of a sweep says, or why it says nothing."""
+    """What the measured ceiling says, over files of this mean size; or why it says nothing."""
     if measurement.storage_kind == "memory":
         return PlanReason(code="files_in_memory")
     if ceiling is None or not ceiling.phases:
         if ceiling is None or ceiling.missing is None:
             return PlanReason(code="ceiling_not_measured")
         return PlanReason(code="unavailable", facts=ceiling.missing.because)
-    return best_of(ceiling.phases, files.mean_size_bytes)
+    return best_of(ceiling.phases, file_bytes)
 
 
 def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStorage | PlanReason:

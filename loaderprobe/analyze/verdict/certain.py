@@ -14,7 +14,7 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import MOST_PREDICTION_ERROR, WORTH, Judgement
 from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
-from loaderprobe.records.verdict import Evidence, Reason
+from loaderprobe.records.verdict import Evidence, How, Reason
 
 # Rounds differ by a factor of 2 at most on a busy machine: rates of single segments so far apart keep their order.
 CERTAIN_LEAD = 5.0
@@ -51,26 +51,25 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     """
     lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
     most = max(found.input_at_most.values(), default=math.inf)
-    alone = found.measured_input_speedup
+    alone = found.compute_over_training
     if found.met_warm or "storage" in found.missing or found.in_training or alone is None:
         return ()
     if lead < CERTAIN_LEAD or most >= WORTH or alone > MOST_UNEXPLAINED:
         return ()
-    return evidence_of(
-        [
-            ("loader_over_training", lead, CERTAIN_LEAD),
-            ("free_input_at_most", most, WORTH),
-            ("compute_over_training", alone, MOST_UNEXPLAINED),
-        ],
-        unit="x",
+    how: How | None = "estimated" if found.estimated_parts else None
+    return (
+        *evidence_of([("loader_over_training", lead, CERTAIN_LEAD)], unit="x", how=how),
+        *evidence_of([("free_input_at_most", most, WORTH)], unit="x"),
+        *evidence_of([("compute_over_training", alone, MOST_UNEXPLAINED)], unit="x", how=how),
     )
 
 
 def with_certainty(judgement: Judgement, found: Experiments) -> Judgement:
     """Compute-bound where the rule names no cause and nothing but compute is left."""
     evidence = compute_is_certain(found)
-    if judgement.cause not in ("inconclusive", "either") or not evidence or found.free_compute_speedup is None:
+    if judgement.cause not in ("inconclusive", "either") or not evidence or found.loader_over_training is None:
         return judgement
-    facts: dict[str, float | str] = {"resource": "compute", "speedup": found.free_compute_speedup, "how": "measured"}
+    facts: dict[str, float | str] = {"resource": "compute", "speedup": found.loader_over_training}
+    facts["how"] = found.how["compute"]
     reason = Reason(code="largest_speedup", facts=facts)
     return Judgement(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))

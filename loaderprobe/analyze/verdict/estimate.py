@@ -62,6 +62,16 @@ def without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> flo
     return max(rate, min(bounds))
 
 
+def never_idle(cost: WorkerCost, limits: Limits) -> float:
+    """Images/s of workers that make batch after batch, at what these batches cost them."""
+    cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images
+    return min(
+        _per_second(limits.workers, cost.wall_s / cost.images),
+        _per_second(limits.cores, cpu_s + limits.parent_s),
+        _per_second(1.0, limits.parent_s),
+    )
+
+
 def _waited(resource: str, cost: WorkerCost) -> float:
     """Seconds an image that a worker waits for this: as it was seen, or the least or most that it can be."""
     end, _, name = resource.rpartition(" ")

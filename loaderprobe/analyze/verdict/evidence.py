@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from loaderprobe.records.verdict import Evidence, EvidenceCode, Speedup
+from loaderprobe.records.verdict import Evidence, EvidenceCode, How, Speedup
 
 
 def evidence_of(
-    rows: Iterable[tuple[EvidenceCode, float | None, float | None]], unit: str = ""
+    rows: Iterable[tuple[EvidenceCode, float | None, float | None]], unit: str = "", how: How | None = None
 ) -> tuple[Evidence, ...]:
     """One record a (metric, value, threshold) whose value is known."""
     return tuple(
-        Evidence(metric=metric, value=value, threshold=threshold, unit=unit)
+        Evidence(metric=metric, value=value, threshold=threshold, unit=unit, how=how)
         for metric, value, threshold in rows
         if value is not None
     )

@@ -43,10 +43,12 @@ class Experiments:
     """Resources that are only estimated, and whose mode could be run."""
     in_training: bool = False
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
-    measured_input_speedup: float | None = None
-    """Compute alone over training, both measured: the speed-up of a free input."""
-    free_compute_speedup: float | None = None
-    """The loader alone over training, both measured: the speed-up of free compute."""
+    compute_over_training: float | None = None
+    """Compute alone over training as measured: the speed-up of a free input."""
+    loader_over_training: float | None = None
+    """The loader alone over training as measured: the speed-up of free compute."""
+    estimated_parts: frozenset[str] = frozenset()
+    """Of `loader` and `compute`, those whose own rate is estimated, since only training was seen."""
     input_at_most: dict[int, float] = field(default_factory=dict)
     """By round, the most that training can gain from any input, as seen in training itself; empty where unknown."""
     training_cores: float | None = None

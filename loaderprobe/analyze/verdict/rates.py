@@ -154,10 +154,14 @@ def _spread_of_steps(segment: Segment, period: int) -> float:
 
 
 def parent_overhead_s(segments: Iterable[Segment]) -> float:
-    """Seconds a batch that the training thread itself works on receiving and releasing it (from the loader alone)."""
-    loader_only = list(segments)
-    steps = sum(segment.steps for segment in loader_only)
-    return sum(segment.thread_cpu_ns for segment in loader_only) / steps / NS if steps else 0.0
+    """Seconds a batch that the training thread itself works on receiving it; with the loader alone, and releasing it.
+
+    0 where training did not note it.
+    """
+    chosen = list(segments)
+    steps = sum(segment.steps for segment in chosen)
+    spent = (s.receive_cpu_ns or 0 if s.activity == "training" else s.thread_cpu_ns for s in chosen)
+    return sum(spent) / steps / NS if steps else 0.0
 
 
 def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:

@@ -133,9 +133,9 @@ def _why_not_firm(found: Experiments, top: str) -> Reason | None:
 def _inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Judgement:
     """No cause; but the side, where the loader starves training and compute does not hold it up.
 
-    Both figures are measured: compute alone over training, and the loader alone over training.
+    Neither figure is a prediction: compute alone over training, and the loader alone over training.
     """
-    free, starved = found.measured_input_speedup, found.free_compute_speedup
+    free, starved = found.compute_over_training, found.loader_over_training
     side: Side = "inconclusive"
     if free is not None and starved is not None and len(found.end_to_end) >= LEAST_ROUNDS:
         noise = 1 + 2 * half_width([math.log(rate) for rate in found.end_to_end.values()])

@@ -11,6 +11,7 @@ from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, Parts, Without, 
 from loaderprobe.analyze.verdict.certain import input_at_most
 from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.from_training import compute_rates, loader_rates
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import (
     WorkerCost,
@@ -33,21 +34,17 @@ from loaderprobe.stats import median
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
-    base = base_mode(measurement)
-    loader_only = segments_of(measurement, base, "loader_only")
-    cost = attributed_cost(measurement, loader_only)
-    seen = _Seen.of(measurement, loader_only)
-    limits = _limits(measurement, seen.overhead_s, ceiling)
-    waiting = cost.waiting if cost else None
-    costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in loader_only}
-    parts = Parts(measurement=measurement, loader=seen.loader, costs=costs, limits=limits)
+    base, seen = base_mode(measurement), _Seen.of(measurement, ceiling)
+    waiting = seen.cost.waiting if seen.cost else None
+    parts = Parts(measurement=measurement, loader=seen.loader, costs=seen.costs, limits=seen.limits)
     taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
     trained = in_training(measurement, base, seen.loader, seen.end_to_end)
-    how: dict[str, How] = {name: each.how for name, each in known.items()}
-    how |= dict.fromkeys(("compute", *trained), "measured")
+    how: dict[str, How] = {name: "estimated" if seen.estimated else each.how for name, each in known.items()}
+    how |= dict.fromkeys(trained, "measured")
+    how["compute"] = "estimated" if seen.estimated else "measured"
     ratios = _all_ratios(seen, known, trained)
-    unlimited = math.isinf(limits.storage_images_per_s) or measurement.access != "files"
+    unlimited = math.isinf(seen.limits.storage_images_per_s) or measurement.access != "files"
     asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited
     return Experiments(
         base=base,
@@ -60,7 +57,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         end_to_end=seen.end_to_end,
         predicted=seen.predicted,
         free_input_speedup=seen.free_input_speedup,
-        cost=cost,
+        cost=seen.cost,
         overhead_s=seen.overhead_s,
         batch_size=measurement.config.compute.batch_size,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
@@ -68,8 +65,9 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         bounds=_bounds(seen, taken),
         open=_still_open(measurement, how),
         in_training=bool(trained),
-        measured_input_speedup=seen.most if math.isfinite(seen.most) else None,
-        free_compute_speedup=seen.free_compute_speedup,
+        compute_over_training=seen.most if math.isfinite(seen.most) else None,
+        loader_over_training=seen.loader_over_training,
+        estimated_parts=seen.estimated,
         input_at_most=input_at_most(measurement, base),
         training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
         waiting=waiting,
@@ -82,27 +80,48 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """Rates by round, as measured, and what the parts predict of training."""
+    """Rates by round, as measured or from training alone, and what the parts predict of training."""
 
     loader: dict[int, float]
     alone: dict[int, float]
     """Of compute."""
     end_to_end: dict[int, float]
     loops: dict[int, Loop]
+    cost: WorkerCost | None
+    """Of the loader's batches in all rounds."""
+    costs: dict[int, WorkerCost | None]
+    limits: estimate.Limits
     overhead_s: float
+    estimated: frozenset[str]
+    """Of `loader` and `compute`."""
 
     @classmethod
-    def of(cls, measurement: Measurement, loader_only: Sequence[Segment]) -> _Seen:
+    def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> _Seen:
         base = base_mode(measurement)
-        overhead_s = parent_overhead_s(loader_only) if measurement.config.loader.workers else 0.0
-        loader = rates_by_round(measurement, base, "loader_only")
-        alone = _compute_rates(measurement, loader)
+        judged = segments_of(measurement, base, judged_activity(measurement))
+        loader_only = segments_of(measurement, base, "loader_only")
+        # Where the loader did not run alone, its batches cost what they cost in training.
+        made = loader_only or judged
+        cost = attributed_cost(measurement, made)
+        waiting = cost.waiting if cost else None
+        costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in made}
+        overhead_s = parent_overhead_s(made) if measurement.config.loader.workers else 0.0
+        limits = _limits(measurement, made, overhead_s, ceiling)
+        loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
+        compute, estimated = _compute_rates(measurement), [] if loader_only else ["loader"]
+        if estimated and not compute and measurement.compute.synchronous:
+            compute, estimated = compute_rates(judged), ["loader", "compute"]
+        alone = _in_rounds(compute, loader)
         return cls(
             loader=loader,
             alone=alone,
             end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
             loops={number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()},
+            cost=cost,
+            costs={number: each for number, each in costs.items() if number in loader},
+            limits=limits,
             overhead_s=overhead_s,
+            estimated=frozenset(estimated),
         )
 
     @property
@@ -121,7 +140,7 @@ class _Seen:
         return min(median(free), self.most) if free else math.inf
 
     @property
-    def free_compute_speedup(self) -> float | None:
+    def loader_over_training(self) -> float | None:
         both = sorted(self.loader.keys() & self.end_to_end.keys())
         return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
 
@@ -218,23 +237,28 @@ def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
     )
 
 
-def _compute_rates(measurement: Measurement, loader: Mapping[int, float]) -> dict[int, float]:
-    """Of every round of the loader: rounds that were only to take resources away did not measure compute again."""
+def _compute_rates(measurement: Measurement) -> dict[int, float]:
+    """By round, or as specified; empty where compute did not run alone."""
     given = measurement.compute.specified_images_per_s
-    measured = rates_by_round(measurement, "resident", "training")
-    if given is None and not measured:
+    return rates_by_round(measurement, "resident", "training") if given is None else {0: given}
+
+
+def _in_rounds(compute: Mapping[int, float], loader: Mapping[int, float]) -> dict[int, float]:
+    """In every round of the loader: rounds that were only to take resources away did not measure compute again."""
+    if not compute:
         return {}
-    usual = median(list(measured.values())) if given is None else given
-    return {number: usual if given is not None else measured.get(number, usual) for number in loader}
+    usual = median(list(compute.values()))
+    return {number: compute.get(number, usual) for number in loader}
 
 
-def _limits(measurement: Measurement, overhead_s: float, ceiling: StorageCeiling | None) -> estimate.Limits:
+def _limits(
+    measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
+) -> estimate.Limits:
     workers = measurement.config.loader.workers
     phase, _ = ceiling_phase(measurement, ceiling, max(workers, 1))
-    loader_only = segments_of(measurement, base_mode(measurement), "loader_only")
-    images = sum(s.steps * s.batch_size for s in loader_only if s.delivered_bytes)
-    bytes_per_image = sum(s.delivered_bytes or 0 for s in loader_only) / images if images else 0.0
-    cost = worker_cost(measurement.worker_batches, loader_only)
+    images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
+    bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
+    cost = worker_cost(measurement.worker_batches, made)
     if not images and cost is not None:
         bytes_per_image = cost.read_bytes / cost.images
     return estimate.Limits(

@@ -1,0 +1,97 @@
+"""What a plan takes from a result of `run`, whose files are known by the bytes of its batches only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.plan.from_run import workload_of_run
+from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.plan.workload import Workload
+from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Measurement
+from loaderprobe.records.note import Note
+from tests.analyze.runs import FILE_BYTES, Cost, alike, run
+from tests.examples.bandwidth import example_phase
+
+DEVICE = ComputeInfo(name="step", device="H200", synchronous=False, specified_images_per_s=None, source="your own step")
+OTHER = ("h100", known(1786.0, "images/s", "given", "h100"))
+
+
+def measured(**facts: Any) -> Measurement:
+    """Three rounds on a device of 500 images/s."""
+    rounds = alike(baseline=250.0, training=250.0, resident=500.0)
+    return run(rounds, Cost(blocked_s=0.004), facts={"compute": DEVICE, **facts})
+
+
+def hidden(access: str, **facts: Any) -> Measurement:
+    """The same of a data set whose files are not known batch by batch."""
+    found = measured(access=access, **facts)
+    return replace(found, segments=tuple(replace(each, delivered_bytes=None) for each in found.segments))
+
+
+def workload(found: Measurement, **changes: Any) -> Workload:
+    """As `plan` asks for it."""
+    asked: dict[str, Any] = {"samples": None, "other": None, "mean_size": None, **changes}
+    return workload_of_run(found, verdict(found), asked.pop("ceiling", None), **asked)
+
+
+def test_files_device_and_workers_are_those_of_the_run() -> None:
+    """The storage is refused where it was not measured."""
+    found = workload(measured(), samples=1000)
+    assert (found.accelerator, found.rate.value, found.rate.label) == ("H200", 500.0, "measured")
+    assert (found.file_bytes.value, found.file_bytes.label) == (FILE_BYTES, "measured")
+    assert found.cpu_s is not None and found.cpu_s.value == pytest.approx(0.004)
+    assert found.images is not None and found.images.value == 1000
+    assert found.storage is None and found.refused["measured_storage"].code == "ceiling_not_measured"
+    assert workload(measured()).images is None and found.notes == ()
+
+
+def test_what_storage_delivered_is_a_supply() -> None:
+    """Where the run measured its ceiling."""
+    found = workload(measured(), ceiling=StorageCeiling(data="", phases=(example_phase(2, 20e6),)))
+    assert found.storage is not None and "measured_storage" not in found.refused
+    assert found.storage.read_bytes_per_s.value == pytest.approx(20e6 * 1.02)
+
+
+@pytest.mark.parametrize("access", ["parts", "fresh"])
+def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
+    """With a note, and without counting what is read besides twice."""
+    found = workload(hidden(access))
+    assert found.file_bytes.value == FILE_BYTES and "from storage" in found.file_bytes.source
+    assert found.amplification.value == 1 and Note(code="bytes_as_read") in found.notes
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (hidden("none"), "hides its files"),
+        (hidden("parts", storage_counts_reads=False), "counts no bytes"),
+        (replace(hidden("fresh"), storage_kind="memory"), "were warm, not cold"),
+    ],
+)
+def test_bytes_that_are_not_known_are_refused_with_the_reason(found: Measurement, why: str) -> None:
+    """Unless they are given."""
+    with pytest.raises(BadValue, match=why) as caught:
+        workload(found)
+    assert "--mean-size" in caught.value.hint
+    given = workload(found, mean_size=50_000.0)
+    assert (given.file_bytes.value, given.file_bytes.label) == (50_000.0, "given")
+
+
+def test_a_loader_without_a_step_needs_an_accelerator() -> None:
+    """Its rate is not known."""
+    alone = run(alike(baseline=250.0), Cost(), facts={"compute": replace(DEVICE, name=NO_STEP)})
+    with pytest.raises(BadValue, match="compute alone was not measured") as caught:
+        workload(alone)
+    assert "--kind" in caught.value.hint
+    assert workload(alone, other=OTHER).accelerator == "h100"
+
+
+def test_samples_that_are_no_images_are_said_to_be_taken_for_them() -> None:
+    """The plan speaks of images throughout."""
+    assert Note(code="samples_as_images") in workload(measured(images=False)).notes
