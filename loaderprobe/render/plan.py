@@ -180,7 +180,7 @@ def _ledger(plan: PlanReport) -> Iterator[Part]:
 
 def _ledger_line(entry: LedgerEntry) -> tuple[str, ...]:
     quantity = entry.quantity
-    return words.LEDGER[entry.name], words.ranged(quantity), words.label(quantity), words.source(quantity)
+    return words.LEDGER[entry.name], words.ranged(quantity), words.label(quantity), _source(quantity)
 
 
 def _test(plan: PlanReport) -> Iterator[Part]:
@@ -198,3 +198,14 @@ def _test(plan: PlanReport) -> Iterator[Part]:
             text=f"training must reach {percent(plan.asked.utilization)} of its rate (column used)",
         )
         yield Command(text=f"loaderprobe sweep PATH --workers {test.workers} --compute {test.compute}")
+
+
+def _source(quantity: Quantity) -> str:
+    """Where a quantity comes from; one that was given, from its option."""
+    return _OPTIONS.get(quantity.source, quantity.source) if quantity.label == "given" else quantity.source
+
+
+_OPTIONS = {
+    "storage": "--storage", "nic": "--nic", "images": "--images", "mean_size": "--mean-size",
+    "utilization": "--utilization", "use": "--use",
+}  # fmt: skip

@@ -254,17 +254,6 @@ def usable(supply: Supply) -> list[tuple[SupplyLimit, str]]:
     return [(limit, RESOURCE[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
 
 
-def source(quantity: Quantity) -> str:
-    """Where a quantity comes from; one that was given, from its option."""
-    return _OPTIONS.get(quantity.source, quantity.source) if quantity.label == "given" else quantity.source
-
-
-_OPTIONS = {
-    "storage": "--storage", "nic": "--nic", "images": "--images", "mean_size": "--mean-size",
-    "utilization": "--utilization", "use": "--use",
-}  # fmt: skip
-
-
 def storage_name(supply: Supply) -> str:
     """What a sentence calls it."""
     return f"the storage {supply.name}" if supply.label == "measured" else supply.name
