@@ -10,16 +10,8 @@ from loaderprobe.records.verdict import Evidence
 LimitedBy = Literal["bandwidth", "latency", "latency then bandwidth", "memory", "probe", "unknown"]
 KindOfDevice = Literal["token_bucket", "single_server", "latency", "unknown"]
 LimitCode = Literal[
-    "no_step",
-    "from_memory",
-    "probe_busy",
-    "interrupted",
-    "one_step",
-    "flat",
-    "uneven",
-    "rises",
-    "rises_then_flat",
-]
+    "no_step", "from_memory", "probe_busy", "interrupted", "one_step", "flat", "uneven", "rises", "rises_then_flat",
+]  # fmt: skip
 """What the ladder shows. The last four: it is flat from its first step on; steps get less than those before; it rises
 with the readers; it rises less than they do, and ends flat or not."""
 KindCode = Literal["token_bucket", "single_server", "latency", "from_memory", "probe_busy", "not_paced", "none_of_them"]

@@ -7,68 +7,26 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SessionNote = Literal[
-    "no_time",
-    "cut_short",
-    "all_batches_made",
-    "only_watched",
-    "measured_again",
-    "too_few_samples",
-    "script_ended",
-    "broken_off",
-    "workers_without_data",
-    "wrapper_left_out",
-    "taken_in_order",
-    "odd_batches",
-    "shared_memory_stays",
-    "manager_stays",
-    "one_round",
-    "files_hidden",
-    "samples_kept",
-    "fits_in_memory",
-]
+    "no_time", "cut_short", "all_batches_made", "only_watched", "measured_again", "too_few_samples", "script_ended",
+    "broken_off", "workers_without_data", "wrapper_left_out", "taken_in_order", "odd_batches",
+    "shared_memory_stays", "manager_stays", "one_round", "files_hidden", "samples_kept", "fits_in_memory",
+]  # fmt: skip
 """Of what was measured of one loader."""
 PlaceNote = Literal[
-    "mount_hidden",
-    "device_hidden",
-    "zfs_cache",
-    "in_memory",
-    "nfs",
-    "remote_uncounted",
-    "fuse",
-    "device_in_memory",
-    "loop_hidden",
-    "loop_file_hidden",
-    "loop_file",
-    "layers_hidden",
-    "some_layers_hidden",
-    "layers_in_memory",
-    "some_layers_in_memory",
-    "files_elsewhere",
-    "several_filesystems",
-    "files_unknown",
-]
+    "mount_hidden", "device_hidden", "zfs_cache", "in_memory", "nfs", "remote_uncounted", "fuse",
+    "device_in_memory", "loop_hidden", "loop_file_hidden", "loop_file", "layers_hidden", "some_layers_hidden",
+    "layers_in_memory", "some_layers_in_memory", "files_elsewhere", "several_filesystems", "files_unknown",
+]  # fmt: skip
 """Of the storage under a path: what cannot be known."""
 ProbeNote = Literal[
-    "files_skipped",
-    "large_files_in_blocks",
-    "scratch_file",
-    "read_again",
-    "cache_unknown",
-    "short_reading",
-    "probe_busy",
-    "repeats_faster",
-]
+    "files_skipped", "large_files_in_blocks", "scratch_file", "read_again", "cache_unknown", "short_reading",
+    "probe_busy", "repeats_faster",
+]  # fmt: skip
 """Of a bandwidth probe or one of its phases."""
 PlanNote = Literal[
-    "opens_short",
-    "opens_unsettled",
-    "no_images",
-    "not_published",
-    "others_read",
-    "rate_unsettled",
-    "bytes_as_read",
-    "samples_as_images",
-]
+    "opens_short", "opens_unsettled", "no_images", "not_published", "others_read", "rate_unsettled",
+    "bytes_as_read", "samples_as_images",
+]  # fmt: skip
 """Of a storage plan or one of its supplies."""
 NoteCode = Literal[SessionNote, PlaceNote, ProbeNote, PlanNote, "reported"]
 """What it says. The last: a text from elsewhere, such as a catalogue or an older version."""

@@ -61,35 +61,13 @@ ActionCode = Literal[
 ]
 """What is advised. The last two are changes that are not worth making."""
 EvidenceCode = Literal[
-    "speedups.storage",
-    "speedups.preprocessing",
-    "speedups.transport",
-    "speedups.compute",
-    "speedups.network",
-    "speedups.lock",
-    "speedups.wait",
-    "prediction_error",
-    "input_wait_fraction",
-    "accelerator_utilization",
-    "disk_ceiling_fraction",
-    "cold_fraction",
-    "read_amplification",
-    "other_read_bytes_per_s",
-    "gpu_window.gaps.copy_ns",
-    "gpu_window.gaps.launch_ns",
-    "gpu_window.gaps.sync_ns",
-    "gpu_window.gaps.waiting",
-    "loader_over_training",
-    "free_input_at_most",
-    "compute_over_training",
-    "run_delay_fraction",
-    "loader_cores",
-    "training_cores",
-    "warm_file_wait_fraction",
-    "cold_over_warm_wait",
-    "rise_of_ladder",
-    "paced_reading_time",
-]
+    "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
+    "speedups.lock", "speedups.wait", "prediction_error", "input_wait_fraction", "accelerator_utilization",
+    "disk_ceiling_fraction", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
+    "gpu_window.gaps.copy_ns", "gpu_window.gaps.launch_ns", "gpu_window.gaps.sync_ns", "gpu_window.gaps.waiting",
+    "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",
+    "training_cores", "warm_file_wait_fraction", "cold_over_warm_wait", "rise_of_ladder", "paced_reading_time",
+]  # fmt: skip
 """What a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its share of
 the window), or one of its own. The last two are of a bandwidth probe."""
 Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]

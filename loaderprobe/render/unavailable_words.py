@@ -80,7 +80,6 @@ _TEXTS: dict[UnavailableCode, str] = {
     "result_damaged": f"{{file}} {{error}}; {MEASURE_AGAIN}",
     "not_read": "nothing was read in so short a time",
     "file_damaged": "{file} {error}",
-    "files_unknown": "the files are not known",
     "peak_unreadable": "the peak of memory cannot be read here",
     "reported": "{reason}",
     **COUNTERS,
