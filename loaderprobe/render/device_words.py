@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from loaderprobe.records.device import DeviceKind, KindCode, Limit, LimitCode
+from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.render.wording import counted
-from loaderprobe.units import format_duration, format_rate, significant
 
 _LIMITS: dict[LimitCode, str] = {
     "no_step": "No step of the ladder was measured.",
@@ -49,10 +49,11 @@ _KINDS: dict[KindCode, str] = {
 
 def limit_words(limit: Limit) -> str:
     """What stops the ladder from rising, as a sentence."""
-    shown = {name: _shown(name, value) for name, value in limit.facts.items()}
+    shown = {name: fact(name, value) for name, value in limit.facts.items()}
     if "first_readers" in limit.facts:
         rising, knee = limit.facts.get("end") == "rising", f"{limit.facts['knee_readers']:g}"
         flat = f"from there on more readers gain nothing ({shown['best_bytes_per_s']}): bandwidth-limited"
+        shown |= {name: counted(int(each), "reader") for name, each in limit.facts.items() if name.endswith("_readers")}
         shown |= {
             "get": "gets" if limit.facts["first_readers"] == 1 else "get",
             "knee": knee,
@@ -67,16 +68,4 @@ def kind_words(kind: DeviceKind) -> str:
     """What the device is, or why that is not known, as a sentence."""
     if kind.code == "not_paced":
         return _KINDS["not_paced"].format(why=because_words(kind.facts))
-    return _KINDS[kind.code].format(**{name: _shown(name, value) for name, value in kind.facts.items()})
-
-
-def _shown(name: str, value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    if name.endswith("_per_s"):
-        return format_rate(value)
-    if name == "file_s":
-        return format_duration(value)
-    if name.endswith("_readers"):
-        return counted(int(value), "reader")
-    return f"{value:g}" if name == "readers" else significant(value)
+    return _KINDS[kind.code].format(**{name: fact(name, value) for name, value in kind.facts.items()})

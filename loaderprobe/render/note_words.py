@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from loaderprobe.records.note import Note, NoteCode
+from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.render.unknown_files_words import UNKNOWN_FILES
-from loaderprobe.units import format_bytes, format_rate, join_words, significant
+from loaderprobe.units import join_words
 
 _LOOKS_COLD = "its reads look cold, but no storage is behind them"
 _STAYS = "changes there during the diagnosis stay"
@@ -99,7 +100,7 @@ _LOOP_CACHE = {
 
 def note_words(note: Note) -> str:
     """A clause without a full stop: `the rate had not settled`."""
-    facts = {name: _shown(name, value) for name, value in note.facts.items()}
+    facts = {name: fact(name, value) for name, value in note.facts.items()}
     match note.code:
         case "workers_without_data":
             idle, busy = note.facts["idle"], note.facts["busy"]
@@ -119,17 +120,3 @@ def note_words(note: Note) -> str:
             limits = str(note.facts["limits"]).split(" ")
             facts["limits"] = join_words([_LIMITS.get(each, each) for each in limits])
     return _TEXTS[note.code].format(**facts)
-
-
-def _shown(name: str, value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    if name.endswith("bytes_per_s"):
-        return format_rate(value)
-    if name.endswith("_per_s"):
-        return significant(value)
-    if name.endswith("_bytes"):
-        return format_bytes(value)
-    if name in ("seconds",):
-        return f"{value:.2f}"
-    return f"{value:.1f}" if name.startswith("cores") else f"{value:g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.records.plan_reason import PlanPart, PlanReason, PlanReasonCode
+from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 
 PART: dict[PlanPart, str] = {
@@ -48,10 +49,4 @@ def plan_reason_words(reason: PlanReason) -> str:
     """A clause without a full stop: `no step of the ladder was measured`."""
     if reason.code == "unavailable":
         return because_words(reason.facts)
-    return _TEXTS[reason.code].format(**{name: _shown(name, value) for name, value in reason.facts.items()})
-
-
-def _shown(name: str, value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:.0%}" if name == "share" else f"{value:.0f}"
+    return _TEXTS[reason.code].format(**{name: fact(name, value) for name, value in reason.facts.items()})

@@ -8,9 +8,9 @@ from typing import cast
 
 from loaderprobe.errors import MEASURE_AGAIN
 from loaderprobe.records.unavailable import Unavailable, UnavailableCode
-from loaderprobe.render.counter_words import COUNTERS, nvml_words
+from loaderprobe.render.counter_words import COUNTERS
+from loaderprobe.render.facts import fact
 from loaderprobe.render.storage_words import STORAGE
-from loaderprobe.units import format_rate, significant
 
 _UNCOUNTED = "this file system counts no bytes"
 _TEXTS: dict[UnavailableCode, str] = {
@@ -110,25 +110,4 @@ def _range(name: str, values: Sequence[float | str]) -> str:
     if isinstance(values[0], str):
         return f"; {values[0]}" if name == "hint" and values[0] else values[0]
     numbers = sorted(float(value) for value in values)
-    return " to ".join(dict.fromkeys(_shown(name, value) for value in (numbers[0], numbers[-1])))
-
-
-def _shown(name: str, value: float) -> str:
-    match name:
-        case "share" | "most" | "idle_by_gaps" | "idle_by_rates":
-            return f"{value:.0%}"
-        case "exact_share":
-            return f"{value:.1%}"
-        case "cold_s" | "warm_s":
-            return significant(value * 1e3)
-        case "clock_s" | "most_s":
-            return f"{value * 1e6:.0f}"
-        case "bytes_per_s":
-            return format_rate(value)
-        case "status":
-            return nvml_words(value)
-        case "limit_s" | "needed_s":
-            return f"{value:.0f}"
-        case "ended_after_s":
-            return f"{value:.1f}"
-    return f"{value:g}"
+    return " to ".join(dict.fromkeys(fact(name, value) for value in (numbers[0], numbers[-1])))

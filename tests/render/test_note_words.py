@@ -43,7 +43,7 @@ def test_every_code_has_words(code: NoteCode) -> None:
         (_note("loop_file", cache="none"), "loop3 is the file /a.img on cifs (vda)"),
         (_note("cache_unknown"), "unknown: loader is on FUSE"),
         (_note("not_published"), "not published: bandwidth and opens at this size"),
-        (_note("probe_busy"), "kept 15.5 of 16.0 cores busy"),
+        (_note("probe_busy"), "kept 15.5 of 16 cores busy"),
         (_note("short_reading"), "only 0.25 s of reading"),
         (_note("repeats_faster"), "got 20.0 MB/s, repeats 3.00 GB/s"),
     ],
