@@ -12,7 +12,7 @@ def fact(name: str, value: float | str) -> str:
     """`15%` of a share, `20.3 MB/s`, `1.86 ms`; a word is itself, a count without a decimal point."""
     if isinstance(value, str):
         return value
-    return next((shown(value) for ends, shown in _BY_END if name.endswith(ends)), f"{value:g}")
+    return next((shown(value) for ends, shown in _BY_END if name.endswith(ends)), f"{value:.10g}")
 
 
 def _milliseconds(seconds: float) -> str:

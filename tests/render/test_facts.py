@@ -12,6 +12,7 @@ from loaderprobe.render.facts import fact
     [
         ("files", "cold", "cold"),
         ("steps", 12.0, "12"),
+        ("ranks", 1e6, "1000000"),
         ("share", 0.154, "15%"),
         ("predicted_share", 0.8, "80%"),
         ("exact_share", 0.0154, "1.5%"),
