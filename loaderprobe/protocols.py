@@ -36,11 +36,9 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None: ...
     def thread_cpu_ns(self) -> int:
         """CPU time of the calling thread."""
-        ...
 
     def process_cpu_ns(self) -> int:
         """CPU time of all threads of this process."""
-        ...
 
 
 class Files(Protocol):
@@ -52,15 +50,12 @@ class Files(Protocol):
     @property
     def count(self) -> int:
         """Samples before the first comes again."""
-        ...
 
     def absolute(self, first: int, count: int) -> Sequence[Path]:
         """The files that hold `count` samples from sample `first` on."""
-        ...
 
     def delivered_bytes(self, first: int, count: int) -> int:
         """Bytes that a loader reads for those samples."""
-        ...
 
 
 class Loader(Protocol):
@@ -73,15 +68,12 @@ class Loader(Protocol):
 
     def batches(self) -> Iterator[Any]:
         """A batch is (images, labels) as torch tensors: images float N x 3 x 224 x 224."""
-        ...
 
     def workers(self) -> Sequence[int]:
         """Ids of the processes that read and decode; empty when the training thread does that."""
-        ...
 
     def records(self) -> WorkerBatches:
         """The cost of each batch made so far."""
-        ...
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -96,7 +88,6 @@ class Compared(Protocol):
     @staticmethod
     def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
         """CPU time of an image in each of them; empty where none applies. Called before the loader is made."""
-        ...
 
 
 @runtime_checkable
@@ -105,19 +96,15 @@ class Switched(Protocol):
 
     def modes(self) -> frozenset[Mode]:
         """The modes it can be switched to; it begins in the baseline."""
-        ...
 
     def switch(self, mode: Mode) -> None:
         """Make batches begun from now on in this mode. The caller prepares the page cache for it."""
-        ...
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
         """True when a requested batch from `first_batch` on was begun before `time_ns`."""
-        ...
 
     def still(self, taken: int) -> bool:
         """True when, with `taken` batches taken, workers have made all requested batches and are idle."""
-        ...
 
 
 @runtime_checkable
@@ -130,23 +117,18 @@ class Renewing(Protocol):
 
         Waits until no batch is being made; `taken` have been taken so far.
         """
-        ...
 
     def take_new(self) -> None:
         """From now on make only new batches."""
-        ...
 
     def repeats(self) -> bool:
         """True when it can repeat batches."""
-        ...
 
     def repeat(self, batches: int) -> None:
         """From now on repeat the last batches."""
-        ...
 
     def new_left(self) -> float:
         """Number of batches that were never made, as far as known; below 0 when some were repeated."""
-        ...
 
 
 class NextRound(Protocol):
@@ -160,7 +142,6 @@ class MakeModel(Protocol):
 
     def __call__(self, *, num_classes: int) -> Any:
         """A `torch.nn.Module` that takes images N x 3 x H x W and gives a tensor of N x `num_classes`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,15 +164,12 @@ class Compute(Protocol):
     def info(self) -> ComputeInfo: ...
     def copy(self, batch: Any) -> Any:
         """Launch the copy of a batch to the device; returns the argument of `step`. Does not wait."""
-        ...
 
     def step(self, batch: Any) -> None:
         """Launch one training step; waits only while the device's queue is full."""
-        ...
 
     def finish(self) -> tuple[int, ...]:
         """Wait for all launched steps; the end of each since the last call, in ns of the clock."""
-        ...
 
 
 MakeCompute = Callable[[ComputeArguments], Compute]
@@ -211,7 +189,6 @@ class Checked(Protocol):
 
         Called in the process that starts the workers, which must not use a device.
         """
-        ...
 
 
 @runtime_checkable
@@ -220,7 +197,6 @@ class OnGpu(Protocol):
 
     def uuid(self) -> str:
         """The GPU's UUID in NVML's form."""
-        ...
 
 
 @runtime_checkable
@@ -229,7 +205,6 @@ class Timed(Protocol):
 
     def begun(self) -> tuple[int, ...]:
         """The time at which the device began the copy of each step that `finish` returned last, in ns of the clock."""
-        ...
 
 
 @runtime_checkable
@@ -242,7 +217,6 @@ class Profiling(Protocol):
         `feed(count)` prepares storage and loader and gives `count` batches; it is called once for each of the two.
         May raise any error: its message is the reason for the missing timeline.
         """
-        ...
 
 
 class Sampler(Protocol):
@@ -254,11 +228,9 @@ class Sampler(Protocol):
     ) -> None: ...
     def sample(self) -> None:
         """Take one reading."""
-        ...
 
     def series(self) -> Sequence[Series | Missing]:
         """All readings; a `Missing` with the reason for each figure without readings."""
-        ...
 
 
 class PageCache(Protocol):
@@ -266,15 +238,12 @@ class PageCache(Protocol):
 
     def evict(self, paths: Sequence[Path]) -> None:
         """Drop the files from the cache."""
-        ...
 
     def warm(self, paths: Sequence[Path]) -> None:
         """Read the files once, so that the cache holds them."""
-        ...
 
     def resident(self, paths: Sequence[Path]) -> float | None:
         """Share of the files' pages in the cache; None where it is unknown for this user or file system."""
-        ...
 
 
 class BatchSizeProber(Protocol):
@@ -282,7 +251,6 @@ class BatchSizeProber(Protocol):
 
     def probe(self, batch_size: int) -> BatchSizeProbe:
         """Train some steps; where memory ends, a probe that does not fit. Raises BadValue when the model fails."""
-        ...
 
 
 class BatchSizeStrategy(Protocol):
@@ -290,7 +258,6 @@ class BatchSizeStrategy(Protocol):
 
     def next(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
         """The next size to try after these, in the order in which they were made, or the end of the search."""
-        ...
 
 
 class UtilizationMeter(Protocol):
@@ -302,7 +269,6 @@ class UtilizationMeter(Protocol):
     ) -> None: ...
     def readings(self) -> tuple[float, ...] | Missing:
         """Shares, 0 to 1, in the order of time; or why there are none. Called after leaving it."""
-        ...
 
 
 class Renderer(Protocol):

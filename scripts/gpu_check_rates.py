@@ -10,6 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.render.figures import reason_words
+from loaderprobe.render.unavailable_words import unavailable_words
+
 CEILINGS: tuple[tuple[int, dict[str, Any]], ...] = (
     (256, {}), (256, {"precision": "fp16"}), (256, {"precision": "tf32"}), (256, {"precision": "fp32"}),
     (256, {"memory_format": "contiguous"}), (32, {}), (64, {}), (128, {}), (512, {}), (128, {"precision": "tf32"}),
@@ -186,11 +189,11 @@ def rows(shown: Any, run: Any) -> Iterator[dict[str, Any]]:
     for row in shown.summary.configurations:
         seen = run.result(row.key)
         timeline = getattr(seen, "timeline", None)
-        missing = {each.name: each.reason for each in getattr(seen, "missing", ())}
+        missing = {each.name: unavailable_words(each.reason) for each in getattr(seen, "missing", ())}
         yield {
             "resolution": row.config.resolution, "workers": row.config.loader.workers, "cache": row.config.cache,
             "status": row.status,
-            "reason": row.reason, "images_per_s": row.images_per_s.value if row.images_per_s else None,
+            "reason": reason_words(row) or None, "images_per_s": row.images_per_s.value if row.images_per_s else None,
             "cause": row.bound.cause if row.bound else None,
             "window_steps": timeline.steps if timeline else None,
             "no_window": missing.get("gpu_timeline"),

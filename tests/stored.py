@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.records.bandwidth import DeviceKind, StorageCeiling
+from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RunConfig, SweepSpec
+from loaderprobe.records.device import DeviceKind
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, FirstLap, Measurement, RunFailure, Series
 from loaderprobe.records.options import with_options
@@ -42,7 +43,7 @@ def full_run(path: Path, **changes: Any) -> RunDirectory:
         StorageCeiling(
             data=SMALL_FILES.fingerprint,
             phases=(example_phase(1, 20e6), example_phase(2, 20e6)),
-            kind=DeviceKind(kind="token_bucket", sentence="A token bucket.", evidence=()),
+            kind=DeviceKind(kind="token_bucket", code="token_bucket", evidence=()),
         )
     )
     return run

@@ -11,17 +11,11 @@ from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import (
-    BandwidthMeasurement,
-    BandwidthPhase,
-    BandwidthReport,
-    DeviceKind,
-    Feed,
-    Limit,
-)
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport, Feed
+from loaderprobe.records.device import DeviceKind, Limit, LimitedBy
 from loaderprobe.records.plan import Asked
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence
-from loaderprobe.units import format_duration, format_rate, significant
 
 KNEE = 0.95
 """A number of readers that gets this share of the best is enough."""
@@ -78,75 +72,46 @@ def _feed(measured: BandwidthMeasurement, name: str, rate: float) -> Feed | None
 def _limit(measured: BandwidthMeasurement) -> Limit:
     ladder, best = measured.ladder, measured.best
     if best is None:
-        return Limit(by="unknown", knee_readers=None, sentence="No step of the ladder was measured.")
+        return Limit(by="unknown", knee_readers=None, code="no_step")
     knee = next(phase for phase in ladder if phase.bw_bytes >= KNEE * best.bw_bytes)
-    rate = format_rate(best.bw_bytes)
     if measured.from_memory:
         share = "partly" if any(phase.cache in ("cold", "mixed") for phase in ladder) else "wholly"
-        sentence = f"The files came {share} from memory: this is no limit of storage."
-        return Limit(by="memory", knee_readers=knee.readers, sentence=sentence)
+        return Limit(by="memory", knee_readers=knee.readers, code="from_memory", facts={"share": share})
     if best.at_least:
-        sentence = f"No limit of the storage was found: the probe itself can read no faster than {rate} here."
-        return Limit(by="probe", knee_readers=knee.readers, sentence=sentence)
+        facts: dict[str, float | str] = {"best_bytes_per_s": best.bw_bytes}
+        return Limit(by="probe", knee_readers=knee.readers, code="probe_busy", facts=facts)
     if measured.ladder_cut_short:
-        sentence = "The ladder was interrupted: whether more readers get more is not known."
-        return Limit(by="unknown", knee_readers=None, sentence=sentence)
+        return Limit(by="unknown", knee_readers=None, code="interrupted")
     if len(ladder) < 2:
-        sentence = "One number of readers cannot tell a bandwidth limit from a latency limit."
-        return Limit(by="unknown", knee_readers=None, sentence=sentence)
+        return Limit(by="unknown", knee_readers=None, code="one_step")
     return _from_shape(ladder[0], knee, best, measured)
 
 
 def _from_shape(
     first: BandwidthPhase, knee: BandwidthPhase, best: BandwidthPhase, measured: BandwidthMeasurement
 ) -> Limit:
-    rate, each = format_rate(best.bw_bytes), _typical(first)
-    still_rising = knee is measured.ladder[-1]
+    facts: dict[str, float | str] = {
+        "first_readers": first.readers,
+        "first_bytes_per_s": first.bw_bytes,
+        "file_s": (first.file_ns or first.clat_ns).percentile["50.000000"] / 1e9,
+        "knee_readers": knee.readers,
+        "best_readers": best.readers,
+        "best_bytes_per_s": best.bw_bytes,
+    }
     if best.bw_bytes <= FLAT * first.bw_bytes:
-        return Limit(
-            by="bandwidth",
-            knee_readers=knee.readers,
-            sentence=(
-                f"Bandwidth-limited: {_readers(first.readers)} already {_verb(first)} {format_rate(first.bw_bytes)}, "
-                f"and no number of readers more than {rate}."
-            ),
-        )
+        return Limit(by="bandwidth", knee_readers=knee.readers, code="flat", facts=facts)
     fall = _fall(measured.ladder, knee)
     if fall is not None:
-        before, after = fall
-        return Limit(
-            by="unknown",
-            knee_readers=None,
-            sentence=(
-                f"Uneven: {_readers(first.readers)} {_verb(first)} {format_rate(first.bw_bytes)} and "
-                f"{_readers(best.readers)} {rate}, but {_readers(after.readers)} fewer "
-                f"({format_rate(after.bw_bytes)}) than {before.readers} ({format_rate(before.bw_bytes)}): where more "
-                "readers stop gaining is not known. Longer phases (--seconds) may tell."
-            ),
-        )
+        for name, phase in zip(("before", "after"), fall, strict=True):
+            facts |= {f"{name}_readers": phase.readers, f"{name}_bytes_per_s": phase.bw_bytes}
+        return Limit(by="unknown", knee_readers=None, code="uneven", facts=facts)
+    still_rising = knee is measured.ladder[-1]
+    facts["end"] = "rising" if still_rising else "flat"
+    knee_readers = None if still_rising else knee.readers
     if _scales(measured):
-        end = "and more readers would gain more" if still_rising else f"and more than {knee.readers} gain nothing"
-        return Limit(
-            by="latency",
-            knee_readers=None if still_rising else knee.readers,
-            sentence=(
-                f"Latency-limited: each file takes {each} however few are read at once, so the rate rises with the "
-                f"readers, to {rate} with {knee.readers}, {end}."
-            ),
-        )
-    end = (
-        "it may rise further"
-        if still_rising
-        else f"from there on more readers gain nothing ({rate}): bandwidth-limited"
-    )
-    return Limit(
-        by="unknown" if still_rising else "latency then bandwidth",
-        knee_readers=None if still_rising else knee.readers,
-        sentence=(
-            f"Latency-limited below {_readers(knee.readers)} ({_readers(first.readers)} alone {_verb(first)} "
-            f"{format_rate(first.bw_bytes)}, {each} a file); {end}."
-        ),
-    )
+        return Limit(by="latency", knee_readers=knee_readers, code="rises", facts=facts)
+    by: LimitedBy = "unknown" if still_rising else "latency then bandwidth"
+    return Limit(by=by, knee_readers=knee_readers, code="rises_then_flat", facts=facts)
 
 
 def _kind(measured: BandwidthMeasurement) -> DeviceKind:
@@ -154,40 +119,30 @@ def _kind(measured: BandwidthMeasurement) -> DeviceKind:
     alone = next((phase for phase in measured.ladder if phase.readers == 1), None)
     paced = measured.phase("paced")
     if alone is None or paced is None or len(measured.ladder) < 2:
-        why = next((part.reason for part in measured.missing if part.name == "paced"), "the probing ended before")
-        return DeviceKind(kind="unknown", sentence=f"The kind of device is not known: {why}.", evidence=())
+        usual = Unavailable(code="phase_interrupted")
+        why = next((part.reason for part in measured.missing if part.name == "paced"), usual)
+        return DeviceKind(kind="unknown", code="not_paced", facts=why.because, evidence=())
     most = measured.ladder[-1]
     rise = most.bw_bytes / alone.bw_bytes
     ratio = _seconds_per_byte(paced) / _seconds_per_byte(alone)
     evidence = (
-        Evidence(metric=f"rate of {most.readers} readers over that of one", value=rise, threshold=FLAT, unit="x"),
-        Evidence(metric="reading time with pauses over that without", value=ratio, threshold=CREDIT_AT_MOST, unit="x"),
+        Evidence(metric="rise_of_ladder", value=rise, threshold=FLAT, unit="x"),
+        Evidence(metric="paced_reading_time", value=ratio, threshold=CREDIT_AT_MOST, unit="x"),
     )
     if measured.from_memory or paced.cache in ("warm", "mixed"):
-        sentence = "The kind of device is not known: the files did not come from it alone."
-        return DeviceKind(kind="unknown", sentence=sentence, evidence=evidence)
+        return DeviceKind(kind="unknown", code="from_memory", evidence=evidence)
     if any(phase.at_least for phase in (*measured.ladder, paced)):
-        sentence = "The kind of device is not known: the probe itself may have been the limit."
-        return DeviceKind(kind="unknown", sentence=sentence, evidence=evidence)
+        return DeviceKind(kind="unknown", code="probe_busy", evidence=evidence)
     sure = alone.bw_low < alone.bw_high and most.bw_high <= SURELY_FLAT * alone.bw_low
     flat = rise <= FLAT and sure
     if flat and ratio <= CREDIT_AT_MOST:
-        return DeviceKind(kind="token_bucket", evidence=evidence, sentence=(
-            "A token bucket: idle time is credit, as on a throttled or cloud volume."
-        ))  # fmt: skip
+        return DeviceKind(kind="token_bucket", code="token_bucket", evidence=evidence)
     if flat and ratio >= LOST_AT_LEAST:
-        return DeviceKind(kind="single_server", evidence=evidence, sentence=(
-            "A single server: it serves one request after the other, and idle time is lost."
-        ))  # fmt: skip
+        return DeviceKind(kind="single_server", code="single_server", evidence=evidence)
     if _scales(measured) and ratio >= LOST_AT_LEAST:
-        return DeviceKind(kind="latency", evidence=evidence, sentence=(
-            "Latency-bound: each request takes the same time at any concurrency, as in object stores."
-        ))  # fmt: skip
-    return DeviceKind(kind="unknown", evidence=evidence, sentence=(
-        "Neither a token bucket, nor a single server, nor latency-bound: "
-        f"{most.readers} readers get {significant(rise)} times what one gets, and after pauses "
-        f"a file takes {significant(ratio)} of its time."
-    ))  # fmt: skip
+        return DeviceKind(kind="latency", code="latency", evidence=evidence)
+    facts: dict[str, float | str] = {"readers": most.readers, "rise": rise, "paced": ratio}
+    return DeviceKind(kind="unknown", code="none_of_them", facts=facts, evidence=evidence)
 
 
 def _fall(ladder: Sequence[BandwidthPhase], knee: BandwidthPhase) -> tuple[BandwidthPhase, BandwidthPhase] | None:
@@ -210,15 +165,3 @@ def _seconds_per_byte(phase: BandwidthPhase) -> float:
     """Mean time of reading, pauses left out, a byte of the files read."""
     taken = phase.file_ns or phase.clat_ns
     return taken.mean / 1e9 * phase.files_per_s / phase.bw_bytes
-
-
-def _typical(phase: BandwidthPhase) -> str:
-    return format_duration((phase.file_ns or phase.clat_ns).percentile["50.000000"] / 1e9)
-
-
-def _readers(count: int) -> str:
-    return "1 reader" if count == 1 else f"{count} readers"
-
-
-def _verb(phase: BandwidthPhase) -> str:
-    return "gets" if phase.readers == 1 else "get"

@@ -12,6 +12,7 @@ from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates,
 from loaderprobe.analyze.verdict.certain import with_certainty
 from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
+from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, step_time, training_interval
 from loaderprobe.analyze.verdict.rule import Judgement, judge, prediction_error_of, with_gaps
@@ -128,14 +129,8 @@ def _file_facts(measurement: Measurement, found: Experiments, judgement: Judgeme
 
 def _shares(wait: float, utilization: float | None) -> tuple[Evidence, ...]:
     """Figures that other tools judge by, with their thresholds. The verdict does not use them."""
-    known = [
-        ("share of time waiting for input (threshold: XProf, moderately input-bound)", wait, WAIT_MODERATE),
-        ("accelerator utilization (threshold: MLPerf Storage)", utilization, UTILIZATION_BAR),
-    ]
-    return tuple(
-        Evidence(metric=metric, value=value, threshold=threshold, unit="")
-        for metric, value, threshold in known
-        if value is not None
+    return evidence_of(
+        [("input_wait_fraction", wait, WAIT_MODERATE), ("accelerator_utilization", utilization, UTILIZATION_BAR)]
     )
 
 

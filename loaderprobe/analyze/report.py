@@ -16,7 +16,7 @@ from loaderprobe.analyze.outlook import outlooks
 from loaderprobe.analyze.steps_view import steps_view
 from loaderprobe.analyze.then import next_limits
 from loaderprobe.analyze.verdict.rounds import ablations
-from loaderprobe.errors import MEASURE_AGAIN, LoaderprobeError
+from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.damage import DamagedFile
@@ -34,6 +34,7 @@ from loaderprobe.records.report import (
     Status,
     Summary,
 )
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Verdict
 
 Result = Measurement | RunFailure | DamagedFile | None
@@ -178,11 +179,12 @@ def _measured_row(
 
 def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None) -> ConfigurationRow:
     status: Status = "skipped" if failure is None else "failed"
-    reason = "not measured yet"
+    reason = Unavailable(code="not_measured")
     if isinstance(failure, DamagedFile):
-        reason = f"{failure.file} {failure.reason}; {MEASURE_AGAIN}"
+        reason = Unavailable(code="result_damaged", facts={"file": failure.file, "error": failure.reason})
     elif failure is not None:
-        reason = f"{failure.reason} (at: {failure.stage}){f'; {failure.hint}' if failure.hint else ''}"
+        facts: dict[str, float | str] = {"error": failure.reason, "stage": failure.stage, "hint": failure.hint}
+        reason = Unavailable(code="failed", facts=facts)
     emulated = config.compute.name.startswith("emulated")
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 

@@ -18,6 +18,9 @@ from loaderprobe.protocols import Clock
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import Capability, StorageLocation
 from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.render.note_words import note_words
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
@@ -27,7 +30,7 @@ from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
 from loaderprobe.system.process import read_process
 from loaderprobe.system.thread import ThreadMeter
 from loaderprobe.system.thread_files import ThreadGone
-from loaderprobe.system.waits import REFUSED, WatchedProcess, yama_scope
+from loaderprobe.system.waits import WatchedProcess, yama_scope
 from loaderprobe.units import format_bytes, significant
 
 PROBE_BYTES = 1 << 20
@@ -35,6 +38,7 @@ PROBE_BYTES = 1 << 20
 USUAL_SHARED_MEMORY = 7 * 32 * 3 * 224 * 224 * 4
 # GPM compares two samples, which must be more than 0.1 s apart.
 GPM_GAP_S = 0.15
+UNKNOWN_CACHE = "the state of the page cache is unknown here"
 _UTILIZATION, _OCCUPANCY = "GPU utilization (NVML)", "SM occupancy (NVML GPM)"
 
 
@@ -63,7 +67,7 @@ def _storage(location: StorageLocation) -> Capability:
             next_step="give a path on the storage in question",
         )  # fmt: skip
     state = "yes" if location.counts_reads and location.devices else "limited"
-    return Capability(name=name, state=state, why="; ".join([where, *location.notes]))  # type: ignore[arg-type]  # a literal either way
+    return Capability(name=name, state=state, why="; ".join([where, *map(note_words, location.notes)]))  # type: ignore[arg-type]  # a literal either way
 
 
 def _cold_reads(path: Path, location: StorageLocation) -> Capability:
@@ -83,9 +87,9 @@ def _cold_reads(path: Path, location: StorageLocation) -> Capability:
         os.fsync(file.fileno())
         cache.evict([Path(file.name)])
         left = cache.resident([Path(file.name)])
-        unknown = why_unknown(Path(file.name)) if left is None else ""
+        unknown = why_unknown(Path(file.name)) if left is None else None
     if left is None:
-        return Capability(name=name, state="limited", why=unknown or "the state of the page cache is unknown here")
+        return Capability(name=name, state="limited", why=unavailable_words(unknown) if unknown else UNKNOWN_CACHE)
     if left > 0:
         return Capability(name=name, state="no", why=f"{left:.0%} of a file stayed in the cache after it was dropped")
     return Capability(name=name, state="yes", why="a file was dropped from the page cache, confirmed by the kernel")
@@ -119,19 +123,19 @@ def _waits() -> Capability:
     if not Path("/proc/self/task").is_dir():
         return Capability(name=name, state="no", why="there is no /proc here")
     step = ""
-    if REFUSED in reason:
+    if reason.code in ("ptrace_scope", "trace_refused"):
         step = "sysctl kernel.yama.ptrace_scope=1" if yama_scope() > 1 else "docker run --cap-add=SYS_PTRACE"
     return Capability(
-        name=name, state="limited", why=f"{reason}; states and kernel functions show the kinds of waits, but not files",
-        next_step=step,
+        name=name, state="limited", next_step=step,
+        why=f"{unavailable_words(reason)}; states and kernel functions show the kinds of waits, but not files",
     )  # fmt: skip
 
 
-def _why_letters_only(pid: int) -> str | None:
+def _why_letters_only(pid: int) -> Unavailable | None:
     try:
         process = WatchedProcess(pid)
     except ThreadGone:
-        return "/proc does not show processes here"
+        return Unavailable(code="processes_hidden")
     with closing(process), suppress(ThreadGone):
         process.look(pid)
     return process.letters_only
@@ -188,8 +192,9 @@ def _training() -> Capability:
 
 def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
     """Utilization and SM occupancy, tried on every GPU with the sampler that a sweep uses."""
-    gpus, reason = list_gpus()
-    if reason:
+    gpus, found_none = list_gpus()
+    if found_none:
+        reason = unavailable_words(found_none)
         return (
             Capability(
                 name=_UTILIZATION, state="no", why=reason, next_step="an NVIDIA GPU, and its driver's libnvidia-ml"
@@ -214,7 +219,7 @@ def _gpu_counter(
 ) -> Capability:
     read = [gpu for gpu, items in found if any(isinstance(item, Series) and item.name == series for item in items)]
     reasons = dict.fromkeys(
-        f"{gpu}: {item.reason}"
+        f"{gpu}: {unavailable_words(item.reason)}"
         for gpu, items in found
         for item in items
         if isinstance(item, Missing) and item.name == series

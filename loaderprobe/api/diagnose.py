@@ -26,22 +26,20 @@ from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.files import LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.diagnosis import notebook, terminal
 from loaderprobe.render.diagnosis_page import diagnosis_document, rate_columns
 from loaderprobe.render.document import Document
-from loaderprobe.render.unavailable_words import with_sentences
-from loaderprobe.render.unknown_files_words import UNKNOWN_FILES
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.memory import memory_bytes
-from loaderprobe.units import format_bytes, significant
 
 # Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3
 # What speaks of a device that trains, where there is no step.
-OF_TRAINING = ("speed-up if compute were free", "accelerator utilization", "share of time waiting for input")
+OF_TRAINING = ("speedups.compute", "accelerator_utilization", "input_wait_fraction")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -216,11 +214,10 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
             replace(each, sentence=action_words(each.action, sample=sample))
             for each in _advice(measured, data, with_step)
         ),
-        evidence=tuple(each for each in judged.bound.evidence if with_step or not each.metric.startswith(OF_TRAINING)),
+        evidence=tuple(each for each in judged.bound.evidence if with_step or each.metric not in OF_TRAINING),
         notes=(*measured.notes, *_notes(judged, data, rounds, kept, f"{sample}s/s")),
-        unavailable=with_sentences(
-            {name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))} | gone
-        ),
+        unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}
+        | gone,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
         measurement=measured,
@@ -242,25 +239,19 @@ def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Adv
     )
 
 
-def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, unit: str) -> list[str]:
+def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, unit: str) -> list[Note]:
     """What hidden files mean; what later epochs find where samples are kept, or all files fit in memory."""
     found = []
     if rounds == 1:
-        found.append("the time was enough for one round only, so how far the rates vary is not known")
+        found.append(Note(code="one_round"))
     if data.hidden:
-        why = UNKNOWN_FILES[data.hidden.code]
-        found.append(f"{why}, so files were read as they were found, and speed-ups are estimated")
+        found.append(Note(code="files_hidden", facts={"because": data.hidden.code}))
     if kept is not None:
-        later = f", in later ones {significant(kept.later)}" if kept.later else ""
-        found.append(
-            "batches made again take less time, so the data set, or what it reads from, keeps them: in the first epoch "
-            f"the loader alone delivers {significant(kept.first)} {unit}{later}; the verdict is on the {kept.judged} "
-            f"epoch{'s' if kept.judged == 'later' else ''}"
-        )
+        facts: dict[str, float | str] = {"first_per_s": kept.first, "unit": unit, "judged": kept.judged}
+        later: dict[str, float | str] = {"later_per_s": kept.later} if kept.later else {}
+        found.append(Note(code="samples_kept", facts=facts | later))
     warm, speedup = judged.rates_images_per_s.loader_without_storage, judged.speedups.storage
     if data.fits and data.size_bytes and warm is not None and speedup is not None:
-        found.append(
-            f"the whole data set (about {format_bytes(data.size_bytes)}) fits in memory: after the first epoch its "
-            f"files may be warm, where the loader alone delivers {significant(warm)} {unit}"
-        )
+        facts = {"size_bytes": data.size_bytes, "warm_per_s": warm, "unit": unit}
+        found.append(Note(code="fits_in_memory", facts=facts))
     return found

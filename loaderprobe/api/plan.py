@@ -26,7 +26,6 @@ from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, PlanRe
 from loaderprobe.render.document import document_html, document_markdown, document_text
 from loaderprobe.render.plan import need_columns, plan_document
 from loaderprobe.render.plan_page import plan_page
-from loaderprobe.render.plan_reason_words import with_reason_sentences
 from loaderprobe.render.plan_words import answer
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from loaderprobe.units import parse_bytes
@@ -43,9 +42,8 @@ class Plan(Shown, PlanReport):
 
     @classmethod
     def of(cls, found: PlanReport) -> Plan:
-        """The same plan with the sentences of its refusals, showing itself."""
-        figures = {field.name: getattr(found, field.name) for field in fields(found)}
-        return cls(**figures | {"refused": with_reason_sentences(found.refused)})
+        """The same plan, showing itself."""
+        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
 
     def headline(self) -> str:
         """What the accelerators need, in a sentence."""

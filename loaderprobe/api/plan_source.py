@@ -18,6 +18,7 @@ from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run
 from loaderprobe.api.results import load_any, type_of
+from loaderprobe.api.stored import damaged_ceiling
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
@@ -178,4 +179,4 @@ def _ceiling(run: RunDirectory, fingerprint: str) -> StorageCeiling | None:
     try:
         return run.ceiling(fingerprint)
     except DamagedRun as error:
-        return StorageCeiling(data=fingerprint, phases=(), missing=f"{error.file} {error.reason}")
+        return damaged_ceiling(fingerprint, run.damaged(error))

@@ -11,6 +11,7 @@ from loaderprobe.plugins import foreign_module
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.store.run_directory import RunDirectory
 
 
@@ -38,10 +39,16 @@ def beside_results(run: RunDirectory, fingerprints: Sequence[str]) -> BesideResu
             found = run.ceiling(each)
         except DamagedRun as error:
             damaged.append(run.damaged(error))
-            found = StorageCeiling(data=each, phases=(), missing=f"{damaged[-1].file} {error.reason}")
+            found = damaged_ceiling(each, damaged[-1])
         if found is not None:
             ceilings[each] = found
     return BesideResults(files=tuple(files), ceilings=ceilings, damaged=tuple(damaged))
+
+
+def damaged_ceiling(fingerprint: str, damaged: DamagedFile) -> StorageCeiling:
+    """In place of one that cannot be read: it has no phase, and says why."""
+    facts: dict[str, float | str] = {"file": damaged.file, "error": damaged.reason}
+    return StorageCeiling(data=fingerprint, phases=(), missing=Unavailable(code="file_damaged", facts=facts))
 
 
 def foreign_modules(run: RunDirectory) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.measurement import NO_STEP, Measurement
+from loaderprobe.records.note import NoteCode, each_once
 from loaderprobe.records.tune_workers import StopCode, WorkersReport, WorkersSetting, WorkersVisit
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
@@ -45,6 +46,8 @@ SHORTEST_S, LONGEST_S = 3.0, 12.0
 # Images of a folder: a segment of the most workers reads each once.
 SAMPLE_BATCHES = 160
 MOST_IMAGES = 20_000
+OF_A_VISIT: tuple[NoteCode, ...] = ("no_time", "cut_short", "all_batches_made")
+"""Notes that say nothing of the loader."""
 # What torch says where memory, shared memory or descriptors are used up: fewer workers need less.
 USED_UP = ("shared memory", "Cannot allocate memory", "No space left on device", "Too many open files", "shm")
 
@@ -277,7 +280,7 @@ class _Tuner:
             grid_visits=search.grid_visits,
             loader_class=type(self.given.loader).__name__,
             options=written_options(self.given.loader),
-            notes=tuple(dict.fromkeys(note for each in self.measured.values() for note in _lasting(each.notes))),
+            notes=each_once(n for each in self.measured.values() for n in each.notes if n.code not in OF_A_VISIT),
             wall_s=self._spent_s(),
         )
 
@@ -291,8 +294,3 @@ def _named(error: LoaderprobeError) -> LoaderprobeError:
     named = NoSpace("shared memory is too small for its batches", hint=SHARED_MEMORY_HINT)
     named.__cause__ = error
     return named
-
-
-def _lasting(notes: Sequence[str]) -> list[str]:
-    """Notes on the loader, without those on how long one visit took."""
-    return [note for note in notes if "budget left no time" not in note and "no further round" not in note]

@@ -26,7 +26,9 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import LoaderFiles, UnknownFiles, content_hash
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.note import Note
 from loaderprobe.records.options import with_options
+from loaderprobe.render.note_words import note_words
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -38,10 +40,10 @@ OVERRUN_TIMES = 2.0
 OVERRUN_S = 10.0
 # A batch that does not come at all, with workers.
 PATIENCE_S = 60.0
-ENDED = "the script ended within a round"
-BROKEN_OFF = "batches or steps took so long that a round was broken off"
+ENDED = Note(code="script_ended")
+BROKEN_OFF = Note(code="broken_off")
 HIDDEN = StorageLocation(
-    path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=("the files are not known",)
+    path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=(Note(code="files_unknown"),)
 )
 
 
@@ -114,7 +116,7 @@ def measure_loader(
     given = loader if isinstance(loader, Unwrapped) else unwrap(loader)
     with shared_state_kept(given.loader) as state:
         for note in state.notes:
-            on_stage(note, 0, 0)
+            on_stage(note_words(note), 0, 0)
         while True:
             try:
                 found = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
@@ -219,7 +221,7 @@ def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, l
     )
 
 
-def _run(session: Session, own: Any, loader: Any) -> tuple[str, ...]:
+def _run(session: Session, own: Any, loader: Any) -> tuple[Note, ...]:
     """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first."""
     try:
         session.run()

@@ -9,6 +9,7 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.protocols import BatchSizeProber, Clock
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.samplers.background import PERIOD_S, SamplerThread
 from loaderprobe.samplers.cores import CoresSampler
@@ -44,7 +45,7 @@ class Meter:
         series, missing = self._thread.collected()
         found = next((each.values for each in series if each.name == self._name), ())
         why = next((each for each in missing if each.name == self._name), None)
-        return found or why or Missing(name=self._name, reason="nothing was read in so short a time")
+        return found or why or Missing(name=self._name, reason=Unavailable(code="not_read"))
 
 
 class WithReadings:

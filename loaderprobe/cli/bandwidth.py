@@ -78,7 +78,7 @@ def bandwidth(
     File names and inodes stay in memory, so opens/s are labelled warm, unless --drop-caches is given.
     """
     from loaderprobe.api import bandwidth as verb
-    from loaderprobe.render.bandwidth import bandwidth_json
+    from loaderprobe.render.json import result_json
 
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
@@ -94,7 +94,7 @@ def bandwidth(
             progress=on_count,
         )
     width, color = width_and_color()
-    show(bandwidth_json(found) if json else found.text(width=width, color=color))
+    show(result_json(found) if json else found.text(width=width, color=color))
     if found.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_SOME_FAILED if found.failed else EXIT_DONE

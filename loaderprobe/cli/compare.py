@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
-from loaderprobe.cli.options import Json, Markdown
+from loaderprobe.cli.options import Json, Markdown, Page
 from loaderprobe.cli.panels import OUTPUT
 from loaderprobe.cli.results import typed
 from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, BadValue, MissingPart, NoSpace
@@ -69,15 +69,7 @@ def compare(
             "--fail-if-verdict-changes", help="Exit with 6 where something else limits.", rich_help_panel=GATES
         ),
     ] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a page with charts, which works offline.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    html: Page = None,
     out: Annotated[
         Path | None,
         typer.Option(help="New directory for result.json and report.html.", show_default=False, rich_help_panel=OUTPUT),

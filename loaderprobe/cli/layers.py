@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loaderprobe.cli import options
 from loaderprobe.cli.border import command
-from loaderprobe.cli.panels import DATA, MEASURING
+from loaderprobe.cli.panels import MEASURING
 from loaderprobe.cli.results import show_and_keep, typed
 from loaderprobe.errors import BadValue
 
@@ -22,13 +21,8 @@ IMAGE_SIZE = 224
 
 @command
 def layers(
-    data: Annotated[
-        Path | None,
-        typer.Argument(help="Folder of images to load. Without it, one batch in memory.", show_default=False),
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(min=0, max=4096, help="Workers that load DATA; 0 is the serial loader.", rich_help_panel=DATA)
-    ] = 0,
+    data: options.LoadedImages = None,
+    workers: options.LoadingWorkers = 0,
     model: options.Model = "resnet50",
     compute: options.Device = "auto",
     batch_size: options.BatchSize = None,

@@ -7,10 +7,16 @@ from typing import Annotated, Literal
 
 import typer
 
-from loaderprobe.cli.panels import COMPUTE, MEASURING, OUTPUT
+from loaderprobe.cli.panels import COMPUTE, DATA, MEASURING, OUTPUT
 
 MODELS = "resnet18, resnet50, resnet152, vgg16, lenet5, mlp, lstm, or package.module:factory (explain plug-ins)."
 
+LoadedImages = Annotated[
+    Path | None, typer.Argument(help="Folder of images to load. Without it, images in memory.", show_default=False)
+]
+LoadingWorkers = Annotated[
+    int, typer.Option(min=0, max=4096, help="Workers that load DATA; 0 is the serial loader.", rich_help_panel=DATA)
+]
 Model = Annotated[str, typer.Option(help=MODELS, rich_help_panel=COMPUTE)]
 Device = Annotated[
     Literal["auto", "cuda", "cpu"], typer.Option(help="auto: cuda if present, else cpu.", rich_help_panel=COMPUTE)
@@ -36,5 +42,12 @@ Out = Annotated[
     ),
 ]
 Markdown = Annotated[bool, typer.Option("--md", help="Print Markdown.", rich_help_panel=OUTPUT)]
+Page = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="Write a page with charts, which works offline.", show_default=False,
+        rich_help_panel=OUTPUT,
+    ),
+]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)]

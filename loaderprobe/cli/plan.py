@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
+from loaderprobe.cli.options import Page
 from loaderprobe.cli.panels import COMPUTE, DATA, OUTPUT, STORAGE
 from loaderprobe.errors import EXIT_DONE, BadValue, MissingPart, NoSpace
 from loaderprobe.store.codec import write_atomically
@@ -105,16 +106,7 @@ def plan(
     ] = False,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown.", rich_help_panel=OUTPUT)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            help="Write a page with charts, which works offline.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    html: Page = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of --json.", rich_help_panel=OUTPUT)
     ] = False,
@@ -126,15 +118,16 @@ def plan(
     """
     _check(run, md=md, json=json, html=html is not None, schema=schema, catalogue=catalogue)
     if schema:
-        from loaderprobe.render.plan import plan_schema
+        from loaderprobe.records.plan import PlanReport
+        from loaderprobe.render.json import result_schema
 
-        show(plan_schema())
+        show(result_schema(PlanReport))
         return EXIT_DONE
     if catalogue:
         show(_catalogue(md=md, json=json))
         return EXIT_DONE
     from loaderprobe.api import plan as verb
-    from loaderprobe.render.plan import plan_json
+    from loaderprobe.render.json import result_json
 
     assert run is not None
     found = verb.plan(
@@ -146,7 +139,7 @@ def plan(
         _write(html, found.html())
         return EXIT_DONE
     width, color = width_and_color()
-    show(plan_json(found) if json else found.markdown() if md else found.text(width=width, color=color))
+    show(result_json(found) if json else found.markdown() if md else found.text(width=width, color=color))
     return EXIT_DONE
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from loaderprobe.cli import options
 from loaderprobe.cli.border import command, stderr
-from loaderprobe.cli.panels import COMPUTE, DATA, MEASURING
+from loaderprobe.cli.panels import COMPUTE, MEASURING
 from loaderprobe.cli.progress import counting
 from loaderprobe.cli.results import show_and_keep, typed
 from loaderprobe.errors import EXIT_INTERRUPTED, BadValue
@@ -22,13 +21,8 @@ IMAGE_SIZE = 224
 
 @command
 def batch_size(
-    data: Annotated[
-        Path | None,
-        typer.Argument(help="Folder of images to load. Without it, random ones in memory.", show_default=False),
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(min=0, max=4096, help="Workers that load DATA; 0 is the serial loader.", rich_help_panel=DATA)
-    ] = 0,
+    data: options.LoadedImages = None,
+    workers: options.LoadingWorkers = 0,
     model: options.Model = "resnet50",
     compute: options.Device = "auto",
     image_size: options.ImageSize = IMAGE_SIZE,

@@ -22,7 +22,7 @@ from loaderprobe.protocols import Clock, UtilizationMeter
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import half_width_in_time, mean, median, quantile
 
@@ -249,10 +249,10 @@ def _probe(batch_size: int, times: _Times, readings: tuple[float, ...] | Missing
     half = min(0.99, half_width_in_time(each) / mean(each)) * rate
     unavailable: dict[str, Unavailable] = {}
     if isinstance(readings, Missing):
-        unavailable["utilization"] = reported(readings.reason)
+        unavailable["utilization"] = readings.reason
     samples = () if isinstance(readings, Missing) else readings
     if not memory:
-        unavailable["memory_bytes"] = reported("the peak of memory cannot be read here")
+        unavailable["memory_bytes"] = Unavailable(code="peak_unreadable")
     ms = [spent * 1e3 for spent in seconds]
     return BatchSizeProbe(
         batch_size=batch_size,

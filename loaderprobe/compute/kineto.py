@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from loaderprobe.compute.occupancy import DeviceLimits, blocks_per_sm, occupancy
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.timeline import CallKind, DeviceKind, DeviceRecords, HostCalls, Rejected
+from loaderprobe.records.timeline import CallKind, DeviceKind, DeviceRecords, HostCalls, Rejected, RejectedCode
 from loaderprobe.units import join_words
 
 # Largest difference between the clocks of host and GPU, aligned by interpolation.
@@ -36,12 +36,6 @@ BLOCKING_CALL = re.compile(r"cu(da)?(\w*Synchronize|\w*(Malloc|Free|Alloc)(?!.*A
 BLOCKING_COPY = re.compile(r"cu(da)?Memcpy(?!.*Async)")
 DEVICE_SYNC = re.compile(r"cudaDeviceSynchronize|cuCtxSynchronize")
 HOST_CALL = re.compile(r"cu(da)?[A-Z]")
-
-NO_STAMP = "without a valid time"
-BACKWARDS = "ended before it began"
-OUTSIDE = "outside the window"
-TOO_EARLY = "began before it was launched"
-CUT = "overlapped the next record of its stream, and was cut there"
 
 
 class RawEvent(NamedTuple):
@@ -169,7 +163,7 @@ class _Reader:
     window: Window
     launched: dict[int, RawEvent] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
-    rejected: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[RejectedCode] = field(default_factory=Counter)
 
     def keep(self, event: RawEvent) -> bool:
         """True for a valid record; counts the reason of an invalid one."""
@@ -178,15 +172,15 @@ class _Reader:
             self.rejected[reason] += 1
         return reason is None
 
-    def _doubt(self, event: RawEvent) -> str | None:
+    def _doubt(self, event: RawEvent) -> RejectedCode | None:
         if not (0 < event.begin_ns < LAST_STAMP and 0 < event.end_ns < LAST_STAMP):
-            return NO_STAMP
+            return "no_stamp"
         if event.end_ns < event.begin_ns:
-            return BACKWARDS
+            return "backwards"
         if event.begin_ns < self.window.begin_ns - SLACK_NS or event.end_ns > self.window.end_ns + SLACK_NS:
-            return OUTSIDE
+            return "outside"
         launch = self.launched.get(event.correlation)
-        return TOO_EARLY if launch is not None and event.begin_ns < launch.begin_ns - SLACK_NS else None
+        return "too_early" if launch is not None and event.begin_ns < launch.begin_ns - SLACK_NS else None
 
     def cut(self, work: Iterable[tuple[DeviceKind, RawEvent]]) -> list[tuple[DeviceKind, RawEvent]]:
         """Sorted by begin. A stream runs one operation after the other, except for the parts of a graph."""
@@ -198,7 +192,7 @@ class _Reader:
             following[event.resource] = event
             overlaps = after is not None and event.begin_ns < after.begin_ns < event.end_ns
             if after is not None and overlaps and event.correlation != after.correlation:
-                self.rejected[CUT] += 1
+                self.rejected["cut"] += 1
                 event = event._replace(end_ns=after.begin_ns)
             found.append((kind, event))
         return found[::-1]

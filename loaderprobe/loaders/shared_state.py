@@ -22,13 +22,12 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.loaders.held import held
-from loaderprobe.units import format_bytes
+from loaderprobe.records.note import Note
 
 MOST_BYTES = 64 * 2**20
 """Most shared memory that is restored; of more, the smallest pieces, because counters are small."""
 # How /proc names shared memory that is no file of the user's: blocks by name, and anonymous ones.
 NO_FILE = ("/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")
-MANAGER = "state of the loader is in a multiprocessing.Manager: changes there during the diagnosis stay"
 CDATA = ctypes.Structure.__mro__[1]
 
 
@@ -36,7 +35,7 @@ CDATA = ctypes.Structure.__mro__[1]
 class SharedState:
     """What will be restored."""
 
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     """What will not be restored, known before anything is touched."""
 
 
@@ -64,12 +63,9 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
     places_in_epoch = [(vars(loader.dataset), _numbers(loader.dataset))] if _resumes_here(loader) else []
     notes = []
     if left_out:
-        notes.append(
-            f"{format_bytes(left_out)} of the memory that the loader shares with its workers cannot be restored: "
-            "changes there during the diagnosis stay"
-        )
+        notes.append(Note(code="shared_memory_stays", facts={"size_bytes": left_out}))
     if any(issubclass(type(value), BaseProxy) for value in values):
-        notes.append(MANAGER)
+        notes.append(Note(code="manager_stays"))
     copies = [(piece, mappings.of(piece), ctypes.string_at(piece.start, piece.size)) for piece in saved]
     try:
         yield SharedState(tuple(notes))

@@ -15,12 +15,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records.note import Note
 from loaderprobe.units import join_words
 
 NO_LOADER = "not a torch.utils.data.DataLoader"
@@ -32,6 +33,8 @@ WORKING = (_BaseDataLoaderIter, types.GeneratorType, threading.Thread, queue.Que
 # Methods by which trainers and data modules give their loaders.
 GIVERS = ("get_train_dataloader", "train_dataloader")
 PLAIN = (list, dict, set, deque)
+LeftOut = Literal["not_one_for_one", "new_batches", "has_del", "at_work", "not_copied"]
+"""Why a wrapper is not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Unwrapped:
     """Wrappers that are kept, the outermost first."""
     path: str = "loader"
     """The path to the DataLoader, as the user would write it."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """Notes on what is left out."""
 
     def rewrap(self, twin: DataLoader[Any]) -> Any:
@@ -89,12 +92,13 @@ class Unwrapped:
                 rewrapped.end()
             rewrapped = wrapper.inside(rewrapped)
 
-    def without_wrappers(self, why: str) -> Unwrapped:
+    def without_wrappers(self, why: LeftOut, **facts: str) -> Unwrapped:
         """The DataLoader alone, and a note that says so."""
         name = type(self.wrappers[0].outer).__name__
-        return replace(self, wrappers=(), notes=(*self.notes, _left_out(name, why, self.path)))
+        note = Note(code="wrapper_left_out", facts={"wrapper": name, "path": self.path, "because": why, **facts})
+        return replace(self, wrappers=(), notes=(*self.notes, note))
 
-    def with_workers(self, workers: int, note: str) -> Unwrapped:
+    def with_workers(self, workers: int, note: Note) -> Unwrapped:
         """The same with another number of workers."""
         twin = bare_copy(self.loader)
         twin.__dict__["num_workers"] = workers
@@ -169,9 +173,9 @@ def unwrap(given: Any) -> Unwrapped:
         path, inner = path + place, wrapper.inside(wrapper.outer)
     whole = Unwrapped(loader=inner, wrappers=tuple(found), path=path)
     for wrapper in found:
-        why = _why_not(wrapper, inner)
+        why, facts = _why_not(wrapper, inner)
         if why:
-            return whole.without_wrappers(why)
+            return whole.without_wrappers(why, **facts)
     return whole
 
 
@@ -258,27 +262,23 @@ def _where_else(given: Any) -> str:
     return "give the DataLoader that feeds it, or one of the same data set"
 
 
-def _why_not(wrapper: Wrapper, loader: DataLoader[Any]) -> str:
-    """Why a wrapper's own work cannot be kept; empty when it can."""
+def _why_not(wrapper: Wrapper, loader: DataLoader[Any]) -> tuple[LeftOut | None, dict[str, str]]:
+    """Why a wrapper's own work cannot be kept, with the facts; None when it can."""
     outer, kind = wrapper.outer, type(wrapper.outer)
     held = vars(outer).get(wrapper.name)
     if wrapper.index is not None and not (type(held) is list and len(held) == 1):
-        return "it may form new batches"
+        return "new_batches", {}
     if hasattr(kind, "__del__"):
-        return "it cannot be copied because it has a __del__"
+        return "has_del", {}
     # Some copy all attributes of their DataLoader, its iterator among them.
     theirs = {id(value) for value in vars(loader).values()}
     working = [
         name for name, value in vars(outer).items() if issubclass(type(value), WORKING) and id(value) not in theirs
     ]
     if working:
-        return f"it cannot be copied, since its .{working[0]} is at work"
+        return "at_work", {"attribute": working[0]}
     try:
         wrapper.around(loader)
     except (TypeError, AttributeError, KeyError) as error:
-        return f"it cannot be copied ({error})"
-    return ""
-
-
-def _left_out(name: str, why: str, path: str) -> str:
-    return f"what {name} does around its DataLoader is left out: {why}; {path} is measured"
+        return "not_copied", {"error": str(error)}
+    return None, {}

@@ -21,6 +21,7 @@ from loaderprobe.loaders.twin import FOREIGN, FOREIGN_HINT, check_untouched, end
 from loaderprobe.loaders.unwrap import Epochs, Otherwise, Unwrapped, unwrap
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Mode
+from loaderprobe.records.note import Note
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import let_go
 
@@ -138,10 +139,7 @@ class UserLoader(SwitchedLoader):
             hint = "give every worker a share that restarts each time (get_worker_info), or use fewer workers"
             if busy + ended != workers:
                 raise BadValue(message, hint=hint)
-            note = (
-                f"{ended} of {workers} workers {'gets' if ended == 1 else 'get'} no data: "
-                f"measured with {busy} worker{'' if busy == 1 else 's'}"
-            )
+            note = Note(code="workers_without_data", facts={"idle": ended, "workers": workers, "busy": busy})
             raise Otherwise(message, hint=hint, instead=self._given.with_workers(busy, note))
 
     def _check_pace(self) -> None:
@@ -151,19 +149,19 @@ class UserLoader(SwitchedLoader):
             raise Otherwise(
                 f"the wrapper takes {self._iterator._num_yielded} batches to give {self._epochs.taken}",
                 hint=FOREIGN_HINT,
-                instead=self._given.without_wrappers("it does not give one batch for each that it takes"),
+                instead=self._given.without_wrappers("not_one_for_one"),
             )
 
     def _ended_workers(self) -> int:
         return list(self._iterator._workers_status).count(False) if self._loader.num_workers else 0
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """Notes on differences from the loader's settings."""
         found = list(self._given.notes)
         if not self._own.__dict__.get("in_order", True):
-            found.append("batches were taken in order, although the loader has in_order=False")
+            found.append(Note(code="taken_in_order"))
         if self._pool is not None and self._pool.odd > 1:
-            found.append(f"batches differ in length; {self._pool.odd} that are not as long as the first were left out")
+            found.append(Note(code="odd_batches", facts={"batches": self._pool.odd}))
         return tuple(found)
 
     def modes(self) -> frozenset[Mode]:

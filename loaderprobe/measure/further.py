@@ -9,11 +9,12 @@ from typing import Any
 
 from loaderprobe.measure.pace import OVERHEAD, pace_for
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, Series, WorkerBatches
+from loaderprobe.records.note import Note, each_once
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.stats import mean
 
-NO_TIME = "the budget left no time for another round"
-CUT_SHORT = "the budget left no time for all of the last round"
+NO_TIME = Note(code="no_time")
+CUT_SHORT = Note(code="cut_short")
 
 Part = tuple[Mode, Activity]
 COMPUTE_ALONE: Part = ("resident", "training")
@@ -100,7 +101,7 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
         missing=tuple(each for name, each in missing.items() if not has.get(name)),
         waits=_both_waits(earlier.waits, later.waits),
         timeline=earlier.timeline or later.timeline,
-        notes=tuple(dict.fromkeys((*(n for n in earlier.notes if n not in (NO_TIME, CUT_SHORT)), *later.notes))),
+        notes=each_once((*(n for n in earlier.notes if n not in (NO_TIME, CUT_SHORT)), *later.notes)),
         wall_s=earlier.wall_s + later.wall_s,
     )
 

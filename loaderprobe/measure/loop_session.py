@@ -13,12 +13,13 @@ from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.session import Session
 from loaderprobe.measure.turns import Interrupted, Turns
 from loaderprobe.records.measurement import Activity, Mode, Segment
+from loaderprobe.records.note import Note
 
 ATTEMPTS = 4
 LEAST_STEPS = 6
 MOST_RESIDENT = 200
 """Steps of compute alone in a segment: more only wear out schedulers that count steps."""
-AGAIN = "segments in which the script did something else than training were measured again"
+AGAIN = Note(code="measured_again")
 
 
 class Counted:

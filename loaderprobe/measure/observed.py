@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loaderprobe.measure.parts import UNSEEN
 from loaderprobe.measure.recorder import Recorder
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.measurement import ComputeInfo, Measurement, Missing, Segment, WorkerBatches
+from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, WorkerBatches
+from loaderprobe.records.note import Note
 from loaderprobe.stats import median
 
 ROUNDS = 3
@@ -16,7 +18,6 @@ LEAST_STEPS = 8
 """Of a round."""
 NO_STEP_TIMES = 10
 """What takes so many times the usual step is a validation or a checkpoint."""
-ONLY_WATCHED = "training was only watched: of all rates and speed-ups, only the rate of training is measured"
 STEPS = ComputeInfo(
     name="step", device="CPU", synchronous=True, specified_images_per_s=None, source="the script's own steps"
 )
@@ -61,7 +62,7 @@ def observed(
     )
     recorder.begin(steps[0].begin_ns)
     recorder.got_first_batch(steps[0].ready_ns)
-    recorder.notes.append(ONLY_WATCHED)
+    recorder.notes.append(Note(code="only_watched"))
     for number in range(ROUNDS):
         first = number * size
         recorder.segments.append(_segment(whole[first : first + size], number, first, batch_size))
@@ -69,7 +70,7 @@ def observed(
         whole[-1].end_ns,
         compute=STEPS,
         worker_batches=records,
-        waits=Missing(name="waits", reason="the workers were not sampled"),
+        waits=UNSEEN,
         modes=("baseline",),
         cores_available=cores,
         storage_counts_reads=True,

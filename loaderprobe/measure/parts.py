@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WaitSamples
+
+UNSEEN = Missing(name="waits", reason=Unavailable(code="workers_not_sampled"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,5 +27,5 @@ class Parts:
     read_devices: Callable[[], int | None]
     """Bytes that the devices under the data have read so far; None when not visible."""
     next_round: NextRound
-    waits: Callable[[], WaitSamples | Missing] = lambda: Missing(name="waits", reason="the workers were not sampled")
+    waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN
     """The samples of the workers' waits so far, or why there are none."""

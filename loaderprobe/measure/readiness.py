@@ -11,6 +11,7 @@ from loaderprobe.protocols import Clock, Files, Loader, PageCache, Renewing, Swi
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Access, Mode
+from loaderprobe.records.note import Note
 
 RESIDENCY_FILES = 256
 RESIDENCY_BYTES = 4 << 30
@@ -38,7 +39,7 @@ class Readiness:
     take: Callable[[int], None]
     pool: int = 0
     """Batches before the same are repeated; 0 where the files give it."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     evicted_at: int = 0
     """Number of batches taken when files were last evicted."""
     last_new: int = 0
@@ -103,10 +104,8 @@ class Readiness:
             once = (self.pool or (known.count // self.config.compute.batch_size if known else 0)) - untimed
             if once < least:
                 size = self.config.compute.batch_size
-                self.notes.append(
-                    f"the {(once + untimed) * size} samples are too few to read each once per "
-                    f"segment: {size * (untimed + least)} are needed"
-                )
+                facts: dict[str, float | str] = {"samples": (once + untimed) * size, "needed": size * (untimed + least)}
+                self.notes.append(Note(code="too_few_samples", facts=facts))
         once -= once % pace.multiple
         return replace(pace, max_batches=max(once, least))
 

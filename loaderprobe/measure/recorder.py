@@ -21,6 +21,7 @@ from loaderprobe.records.measurement import (
     Series,
     WorkerBatches,
 )
+from loaderprobe.records.note import Note, each_once
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.waits import WaitSamples
 
@@ -41,7 +42,7 @@ class Recorder:
     earlier: Measurement | None = None
     """What was measured of this configuration before, which is continued."""
     segments: list[Segment] = field(init=False, default_factory=list)
-    notes: list[str] = field(init=False, default_factory=list)
+    notes: list[Note] = field(init=False, default_factory=list)
     timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
     _started_utc: str = field(init=False)
     _started_ns: int = field(init=False)
@@ -91,7 +92,7 @@ class Recorder:
             modes=modes,
             alternatives=self.alternatives,
             timeline=None if isinstance(self.timeline, Missing) else self.timeline,
-            notes=tuple(dict.fromkeys(self.notes)),
+            notes=each_once(self.notes),
             wall_s=self.seconds(now_ns),
         )
         return joined(self.earlier, found) if self.earlier else found

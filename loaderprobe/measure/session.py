@@ -18,6 +18,7 @@ from loaderprobe.protocols import Files, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import Activity, Measurement, Missing, Mode, Segment, Series
+from loaderprobe.records.note import Note
 
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
 WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
@@ -138,7 +139,7 @@ class Session:
         cold = sum(mode not in ("warm", "resident") for mode, _ in plan)
         short = self._ready.exhausted(cold, self._pace, self._to_flush + 1)
         if short:
-            self.recorder.notes.append("every batch of the data set was made once, so there was no further round")
+            self.recorder.notes.append(Note(code="all_batches_made"))
         return not short
 
     def _spent_s(self) -> float:

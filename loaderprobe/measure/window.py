@@ -10,6 +10,7 @@ from loaderprobe.protocols import Compute, Profiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode, Segment
 from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.unavailable import CounterCode, Unavailable
 
 TIMELINE = "gpu_timeline"
 # The first steps under a profiler are slow, and it may lose their first records.
@@ -20,11 +21,11 @@ LEAST_STEPS = 5
 MOST_SECONDS = 45.0
 
 
-def _none(reason: str) -> Missing:
-    return Missing(name=TIMELINE, reason=reason)
+def _none(code: CounterCode, **facts: float | str) -> Missing:
+    return Missing(name=TIMELINE, reason=Unavailable(code=code, facts=facts))
 
 
-NOT_ASKED = _none("no profiler window was asked for")
+NOT_ASKED = _none("window_not_asked")
 
 
 def record_window(
@@ -37,11 +38,11 @@ def record_window(
     """
     step_s = seconds_a_step(segments, "warm" if config.cache == "warm" else "baseline")
     if not isinstance(compute, Profiling):
-        return _none(why_not_profiled(compute.info()))
+        return why_not_profiled(compute.info())
     if step_s is None:
-        return _none("nothing was trained on")
+        return _none("window_without_steps")
     if left_s is not None and left_s <= 0:
-        return _none("the budget left no time for a profiler window")
+        return _none("window_without_time")
     limit_s = MOST_SECONDS if left_s is None else min(MOST_SECONDS, left_s / 2)
     steps = window_steps(config, step_s, flushed, limit_s)
     if isinstance(steps, Missing):
@@ -51,18 +52,18 @@ def record_window(
         return compute.profile(feed, steps=steps, warm_up=WINDOW_WARM_UP, batch_size=config.compute.batch_size)
     except Exception as error:  # noqa: BLE001  # a profiler's trouble must not cost the measurement
         why = error.message if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {error}"
-        return _none(f"the profiler window failed: {why}")
+        return _none("window_failed", error=why)
 
 
-def why_not_profiled(info: ComputeInfo) -> str:
+def why_not_profiled(info: ComputeInfo) -> Missing:
     """The reason for a compute that records no kernels."""
     if info.name == NO_STEP:
-        return "no step was given, so no GPU trained"
+        return _none("window_without_gpu")
     if info.specified_images_per_s is not None:
-        return "an emulated accelerator runs no kernels"
+        return _none("window_emulated")
     if info.name == "step":
-        return "kernels are recorded only for loaderprobe's own training steps, not for your step"
-    return f"training ran on {info.device}, whose kernels are not recorded"
+        return _none("window_own_step")
+    return _none("window_other_device", device=info.device)
 
 
 def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segment], flushed: int) -> float:
@@ -94,7 +95,5 @@ def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float)
     fit = int(limit_s / step_s) - flushed - WINDOW_WARM_UP if step_s > 0 else usual
     if fit < least:
         needed_s = (least + flushed + WINDOW_WARM_UP) * step_s
-        return _none(
-            f"a profiler window of {least} steps would take {needed_s:.0f} s, of {limit_s:.0f} s that it may take"
-        )
+        return _none("window_too_long", steps=least, needed_s=needed_s, limit_s=limit_s)
     return min(usual, fit)

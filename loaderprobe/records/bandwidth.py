@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records.device import DeviceKind, Limit
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Resource
-from loaderprobe.records.verdict import Evidence
+from loaderprobe.records.unavailable import Unavailable
 
 BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
 # History of the bandwidth report, which is an interface:
@@ -22,7 +24,8 @@ BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
 # 2  2026-11  fio's names and units; intervals; direct, sequential and paced phases; limit, kind, feeds
 # 3  2026-11  kinds are token_bucket and single_server; other_bytes_per_s
 # 4  2026-11  opens/s and stats/s (metadata); feeds at a utilization and a share of the storage's limits
-BANDWIDTH_VERSION = 4
+# 5  2026-11  limit, kind, notes and what is missing are codes with facts and a sentence; the metric of evidence a code
+BANDWIDTH_VERSION = 5
 
 PhaseName = Literal["files", "direct", "sequential", "paced"]
 """files: the loader's pattern (whole files in random order, through the page cache), a step of the ladder.
@@ -36,8 +39,6 @@ MetadataOperation = Literal["open", "stat"]
 MetadataLabel = Literal["cold", "warm", "unproved"]
 """cold: names and inodes were dropped, and came from storage or the NFS server by count. warm: they were not dropped,
 or came from memory all the same. unproved: dropped, but nothing counts where they came from."""
-LimitedBy = Literal["bandwidth", "latency", "latency then bandwidth", "memory", "probe", "unknown"]
-KindOfDevice = Literal["token_bucket", "single_server", "latency", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ class BandwidthPhase:
     """True when the probe's own CPU use may be the limit."""
     unread: dict[str, int] = field(default_factory=dict)
     """Reason to number of files that could not be read to their end."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,7 @@ class BandwidthMeasurement:
     """Phases that were not measured, by name, and why."""
     failed: tuple[str, ...] = ()
     """Names of those of them that ended in an error."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def ladder(self) -> tuple[BandwidthPhase, ...]:
@@ -212,29 +213,6 @@ def fastest(ladder: Sequence[BandwidthPhase]) -> BandwidthPhase | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """What stops the ladder from rising."""
-
-    by: LimitedBy
-    knee_readers: int | None
-    """The smallest number of readers that gets within 5 % of the best."""
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceKind:
-    """How the device treats idle time, which decides how forecasts for other worker counts are made.
-
-    token_bucket: idle time is credit (throttled block devices, cloud volumes). single_server: one request after the
-    other, idle time is lost. latency: each request takes its time, many at once do not disturb each other.
-    """
-
-    kind: KindOfDevice
-    sentence: str
-    evidence: tuple[Evidence, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
     """How many accelerators of one name, training ResNet-50, the storage feeds: what `plan` says of this result."""
 
@@ -269,7 +247,7 @@ class StorageCeiling:
     data: str
     """Fingerprint of the file set."""
     phases: tuple[BandwidthPhase, ...]
-    missing: str | None = None
+    missing: Unavailable | None = None
     """Why there is no phase."""
     kind: DeviceKind | None = None
     """None where it was not needed: storage was no limit."""

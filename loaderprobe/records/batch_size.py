@@ -17,11 +17,13 @@ from loaderprobe.records.verdict import Interval
 BATCH_SIZE_SCHEMA = "loaderprobe/batch-size"
 # History:
 # 1  2026-11  first version
-BATCH_SIZE_VERSION = 1
+# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
+BATCH_SIZE_VERSION = 2
 BATCH_SIZE_PAPER_SCHEMA = "loaderprobe/batch-size-paper"
 # History:
 # 1  2026-11  first version
-BATCH_SIZE_PAPER_VERSION = 1
+# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
+BATCH_SIZE_PAPER_VERSION = 2
 
 StrategyName = Literal["throughput", "gpu-usage", "epoch-time"]
 StopCode = Literal[

@@ -13,7 +13,8 @@ from loaderprobe.records.verdict import Cause, Interval, Side
 COMPARE_SCHEMA = "loaderprobe/compare"
 # History:
 # 1  2026-11  first version
-COMPARE_VERSION = 1
+# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
+COMPARE_VERSION = 2
 MATTERS = 0.05
 """A smaller change does not matter, unless asked: what loaderprobe calls a speed-up elsewhere, too."""
 

@@ -12,7 +12,8 @@ from loaderprobe.records.verdict import Interval
 DEVICES_SCHEMA = "loaderprobe/devices"
 # History:
 # 1  2026-11  first version
-DEVICES_VERSION = 1
+# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
+DEVICES_VERSION = 2
 LARGER = 4
 """How many times as large the larger batch is."""
 

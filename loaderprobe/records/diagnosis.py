@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loaderprobe.records.config import CacheState
+from loaderprobe.records.note import Note
 from loaderprobe.records.origin import Origin
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Interval, Rates, Reason, Side, Speedups
@@ -17,7 +18,9 @@ DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 #             its action is a code with facts, and a sentence
 # 4  2026-11  why a figure is unavailable is a code with facts and a sentence
 # 5  2026-11  origin
-DIAGNOSIS_VERSION = 5
+# 6  2026-11  notes are codes with facts and a sentence, as are the reasons and notes of the environment; the metric of
+#             evidence is a code
+DIAGNOSIS_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ class Findings:
     speedups: Speedups
     advice: tuple[Advice, ...]
     evidence: tuple[Evidence, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     unavailable: dict[str, Unavailable]
     """`speedups.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
     instrument_cpu_fraction: float | None

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from loaderprobe.records.note import Note
+from loaderprobe.records.unavailable import Unavailable
+
 StorageKind = Literal["block", "network", "fuse", "memory", "overlay", "unknown"]
 
 
@@ -20,8 +23,8 @@ class StorageLocation:
     source: str
     devices: tuple[str, ...]
     """Kernel names of the leaf block devices (`vda`, `nvme0n1`); empty when there are none to see."""
-    notes: tuple[str, ...] = ()
-    """What could not be known, as sentences."""
+    notes: tuple[Note, ...] = ()
+    """What could not be known."""
     layers: tuple[StorageKind | Literal["hidden"], ...] = ()
     """What an overlay's layers live on, topmost first; `hidden` for one that is not visible from here."""
 
@@ -64,7 +67,7 @@ class Environment:
     shared_memory_bytes: int | None
     """Size of /dev/shm, through which workers send batches."""
     gpus: tuple[Gpu, ...]
-    gpu_reason: str | None
+    gpu_reason: Unavailable | None
     """Why no GPU is listed; None when one is."""
     storage: tuple[StorageLocation, ...]
 

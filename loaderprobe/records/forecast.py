@@ -60,7 +60,7 @@ class Forecast:
     """measured: such a configuration, or such a mode, was measured. estimated: by a law."""
     refused: Refusal | None
     """Why there is no rate."""
-    sentence: str = ""
+    sentence: str = field(default="", compare=False)
     """The refusal in words; `render` adds it where the summary leaves the program."""
 
 
@@ -76,7 +76,7 @@ class Knee:
     how: How
     bottleneck: Bottleneck | None
     """What limits training there; None when the rate still rises at the most workers that can be judged."""
-    sentence: str = ""
+    sentence: str = field(default="", compare=False)
     """The knee in words; `render` adds it where the summary leaves the program."""
     forecasts: tuple[Forecast, ...]
     """For the worker counts that were looked at, in their order."""

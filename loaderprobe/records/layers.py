@@ -12,7 +12,8 @@ LAYERS_SCHEMA = "loaderprobe/layers"
 # 1  2026-11  first version
 # 2  2026-11  origin instead of loaderprobe; a part `load` where batches come from a loader
 # 3  2026-11  the milliseconds of single steps
-LAYERS_VERSION = 3
+# 4  2026-11  the reasons and notes of its environment are codes with facts and a sentence
+LAYERS_VERSION = 4
 PartName = Literal["load", "copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
 LevelName = Literal["step", "layer", "operator", "line"]
 Shape = tuple[int, ...]

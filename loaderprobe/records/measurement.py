@@ -8,7 +8,9 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.note import Note
 from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WaitSamples
 
 Mode = Literal["baseline", "warm", "cached_samples", "no_transport", "resident"]
@@ -37,7 +39,7 @@ class Missing:
     """Something that could not be measured, and why. Never stands for 0."""
 
     name: str
-    reason: str
+    reason: Unavailable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +263,7 @@ class Measurement:
     alternatives: tuple[Alternative, ...] = ()
     timeline: Timeline | None = None
     """What the GPU did in one profiler window; without it, `missing` has the reason under `gpu_timeline`."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     wall_s: float
 
     def __post_init__(self) -> None:

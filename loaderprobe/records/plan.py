@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from loaderprobe.records.note import Note
 from loaderprobe.records.plan_curves import CacheCurves, RampStep
 from loaderprobe.records.plan_reason import PlanPart, PlanReason
 
@@ -12,7 +13,8 @@ PLAN_SCHEMA = "loaderprobe/plan"
 # History of the plan, which is an interface:
 # 1  2026-11  first version
 # 2  2026-11  `refused` has the parts that are not made by name, each reason as a code with facts and a sentence
-PLAN_VERSION = 2
+# 3  2026-11  notes are codes with facts and a sentence
+PLAN_VERSION = 3
 
 Label = Literal["measured", "given", "published", "assumed", "derived"]
 """measured: in this run. given: an option, or the rate of an emulated accelerator. published: the catalogue.
@@ -145,7 +147,7 @@ class Supply:
     at_least: bool
     reads_in_flight: Quantity | None
     """An accelerator, for this storage's time of a read; None where that is not known."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +280,7 @@ class PlanReport:
     acceptance: Acceptance
     refused: dict[PlanPart, PlanReason]
     """What is not said, and why."""
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     def need(self, name: NeedName) -> Need | None:
         """The need of this name; None where it is refused."""

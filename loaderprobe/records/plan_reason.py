@@ -31,9 +31,11 @@ PlanReasonCode = Literal[
     "fewer_steps_than_ranks",
     "accelerator_waited",
     "only_a_cpu",
+    "unavailable",
     "reported",
 ]
-"""What is in the way. The last is what the measurement said itself, or what is wrong with what was asked for."""
+"""What is in the way. `unavailable`: what the storage's measurement lacks; the last is what is wrong with what was
+asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +44,12 @@ class PlanReason:
 
     code: PlanReasonCode
     facts: dict[str, float | str] = field(default_factory=dict)
-    """What the sentence quotes: shares are 0 to 1. `files` is what they were; with `reported` the `reason`."""
-    sentence: str = ""
+    """What the sentence quotes: shares are 0 to 1. `files` is what they were; with `reported` the `reason`,
+    with `unavailable` the facts of what is, its code under `because`."""
+    sentence: str = field(default="", compare=False)
     """The reason in words; added where the plan leaves the program."""
 
 
 def reported(reason: str) -> PlanReason:
-    """What the measurement said itself, or what is wrong with what was asked for."""
+    """What is wrong with what was asked for."""
     return PlanReason(code="reported", facts={"reason": reason})

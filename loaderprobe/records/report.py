@@ -11,8 +11,9 @@ from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, TimelineView
+from loaderprobe.records.note import Note
 from loaderprobe.records.outlook import Outlook
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, Interval, Verdict
 
 Status = Literal["measured", "failed", "skipped"]
@@ -32,7 +33,9 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             its action, as a refused forecast its reason, as a code with facts and a sentence
 # 8  2026-11  why a figure is unavailable, or a gpu_window refused, is a code with facts and a sentence; the reasons of
 #             `gpu` stand in `unavailable`, too
-SUMMARY_VERSION = 8
+# 9  2026-11  the reason of a configuration without a verdict, of a machine without a GPU and the notes on its storage
+#             are codes with facts and a sentence; the metric of evidence is a code; throttle_reasons are nvidia-smi's
+SUMMARY_VERSION = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,7 @@ class ConfigurationRow:
 
     config: RunConfig
     status: Status
-    reason: str | None
+    reason: Unavailable | None
     """Why there is no verdict."""
     verdict: Verdict | None
     """None unless `status` is `measured`."""
@@ -104,7 +107,7 @@ class ConfigurationRow:
         """The reason for every figure that does not exist; without a verdict one for all, under `*`."""
         if self.verdict:
             return self.verdict.unavailable
-        return {"*": reported(self.reason)} if self.reason else {}
+        return {"*": self.reason} if self.reason else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +131,7 @@ class Detail:
     compute_device: str
     compute_source: str
     first_batch_s: float
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     ablations: Ablations | None = None
     """Which resources were made free, and why no more."""
     view: TimelineView | None = None

@@ -58,11 +58,16 @@ class HostCalls:
         check_at_least("host calls", self, {"name": 0})
 
 
+RejectedCode = Literal["no_stamp", "backwards", "outside", "too_early", "cut"]
+"""Without a valid time; ended before it began; outside the window; began before it was launched; overlapped the next
+record of its stream, and was cut there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
     """Records of the profiler that cannot be true, and so were not kept."""
 
-    reason: str
+    reason: RejectedCode
     count: int
 
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records.note import Note
 from loaderprobe.records.origin import Origin
 from loaderprobe.records.verdict import FilesWere, Interval
 
 TUNE_WORKERS_SCHEMA = "loaderprobe/tune-workers"
 # History:
 # 1  2026-11  first version
-TUNE_WORKERS_VERSION = 1
+# 2  2026-11  notes are codes with facts and a sentence, as are the reasons and notes of its environment
+TUNE_WORKERS_VERSION = 2
 WITHIN = 0.98
 """A setting that reaches this share of the best is as good."""
 
@@ -151,7 +153,7 @@ class WorkersReport:
     loader_class: str
     options: dict[str, str]
     """Of the loader, as they are written in Python, besides those that are tuned."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     wall_s: float
     schema: str = TUNE_WORKERS_SCHEMA
     schema_version: int = TUNE_WORKERS_VERSION

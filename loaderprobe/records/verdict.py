@@ -60,6 +60,16 @@ ActionCode = Literal[
     "input_gains_nothing",
 ]
 """What is advised. The last two are changes that are not worth making."""
+EvidenceCode = Literal[
+    "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
+    "speedups.lock", "speedups.wait", "prediction_error", "input_wait_fraction", "accelerator_utilization",
+    "disk_ceiling_fraction", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
+    "gpu_window.gaps.copy_ns", "gpu_window.gaps.launch_ns", "gpu_window.gaps.sync_ns", "gpu_window.gaps.waiting",
+    "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",
+    "training_cores", "warm_file_wait_fraction", "cold_over_warm_wait", "rise_of_ladder", "paced_reading_time",
+]  # fmt: skip
+"""What a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its share of
+the window), or one of its own. The last two are of a bandwidth probe."""
 Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
 """The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
@@ -116,10 +126,14 @@ class Speedups:
 class Evidence:
     """A figure that supports the verdict, and its threshold."""
 
-    metric: str
+    metric: EvidenceCode
     value: float
     threshold: float | None
     unit: str
+    how: How | None = None
+    """Of a speed-up, and of what is estimated."""
+    sentence: str = field(default="", compare=False)
+    """The metric in words; `render` adds it where the evidence leaves the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +163,7 @@ class Bound:
     candidates: tuple[str, ...]
     """With cause `either`: the resources whose speed-ups do not differ."""
     reason: Reason
-    sentence: str = ""
+    sentence: str = field(default="", compare=False)
     """The reason in words; `render` adds it where the verdict leaves the program."""
     evidence: tuple[Evidence, ...]
 
@@ -168,7 +182,7 @@ class Advice:
     """A change worth making, with the rate it is forecast to give; with speed-up 1, one that is not worth making."""
 
     action: Action
-    sentence: str = ""
+    sentence: str = field(default="", compare=False)
     """The action in words; `render` adds it where the advice leaves the program."""
     command: str = ""
     """What to type; empty where nothing can be typed."""
@@ -236,4 +250,4 @@ class Verdict:
     instrument_cpu_fraction: float | None
     """CPU time that recording took in the workers, over the CPU time of what it recorded."""
     unavailable: dict[str, Unavailable] = field(default_factory=dict)
-    """Field name to reason, for every figure above that is None."""
+    """Field name to reason, for every figure above that is None, and for counters whose readings ended early."""

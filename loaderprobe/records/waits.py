@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths
+from loaderprobe.records.unavailable import Unavailable
 
 WaitKind = Literal[
     "running", "storage", "metadata", "network", "lock", "sleep", "pipe", "memory", "uninterruptible", "other"
@@ -37,7 +38,7 @@ class WaitSamples:
     subjects: tuple[str, ...]
     """Paths of files, locked ones too, and peers (`10.0.0.5:443`); of other waiting the device, the system call or the
     function of the kernel. The first 2000."""
-    letters_only: str | None
+    letters_only: Unavailable | None
     """Why system calls could not be read, at the end: kinds come from the state's letter and the kernel's function,
     where that is known, else they are `uninterruptible` and `other`; no file or peer is known. None where they were."""
     cpu_ns: int

@@ -8,7 +8,10 @@ from loaderprobe.records.origin import Origin
 from loaderprobe.records.verdict import Bound
 
 WATCH_SCHEMA = "loaderprobe/watch"
-WATCH_VERSION = 1
+# History:
+# 1  2026-11  first version
+# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
+WATCH_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,18 @@
-"""The bandwidth report for a terminal, the answer first, and as JSON."""
+"""The bandwidth report for a terminal, the answer first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from rich.text import Text
 
 from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, PhaseName
 from loaderprobe.render import bandwidth_words as words
 from loaderprobe.render import metadata_words
 from loaderprobe.render.columns import Column, Table, aligned, column, half_interval
+from loaderprobe.render.device_words import kind_words, limit_words
 from loaderprobe.render.page import Page
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.wording import MISSING, percent
 from loaderprobe.units import significant
 
@@ -21,11 +22,6 @@ _INDENT = "  "
 _LEAST_BAR = 6
 _LONGEST_BAR = 40
 _CACHE_STYLES = {"cold": "green", "warm": "yellow", "mixed": "yellow", "unproved": "dim"}
-
-
-def bandwidth_json(report: BandwidthReport) -> str:
-    """The report, indented, ending with a newline. What could not be counted is null."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
 
 
 def render_bandwidth(report: BandwidthReport, width: int = 80, color: bool = False) -> str:
@@ -57,9 +53,9 @@ def _answer(page: Page, report: BandwidthReport) -> None:
     page.paragraph(words.answer(report, best), style="bold")
     if words.in_memory(report, best) and report.limit.by != "memory":
         return  # the sentences would be about memory
-    page.item("Limit", report.limit.sentence)
+    page.item("Limit", limit_words(report.limit))
     if report.kind.kind != "unknown":
-        page.item("Device", report.kind.sentence)
+        page.item("Device", kind_words(report.kind))
     opens = metadata_words.opens_sentence(report)
     if opens:
         page.item("Opens", opens)
@@ -69,7 +65,7 @@ def _tables(page: Page, report: BandwidthReport, width: int) -> None:
     """The ladder, and below it, in the same columns, the phases that are made once or why they were not made."""
     phases = (*report.ladder, *(phase for name in _ALONE if (phase := report.phase(name))))
     table = Table(page, _layout(phases, report, width) if phases else ())
-    reasons = {part.name: part.reason for part in report.missing}
+    reasons = {part.name: unavailable_words(part.reason) for part in report.missing}
     if report.ladder:
         page.gap()
     for number in range(len(report.ladder)):

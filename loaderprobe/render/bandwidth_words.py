@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Feed
+from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport
 from loaderprobe.render import metadata_words
-from loaderprobe.render.columns import half_interval
-from loaderprobe.render.plan_words import at_utilization, fed, gives_out, in_use
-from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
+from loaderprobe.render.columns import half_interval, value_range
+from loaderprobe.render.device_words import kind_words
+from loaderprobe.render.evidence_words import evidence_words
+from loaderprobe.render.feed_words import feeding, other_feeds
+from loaderprobe.render.note_words import note_words
+from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent
 from loaderprobe.units import format_bytes, format_rate, join_words, significant
 
 OTHER_READS_FROM = 0.05
@@ -18,8 +22,6 @@ AMPLIFIED_FROM = 1.1
 RESIDENT_FROM = 0.05
 # AWS: a full bucket of credits lets a gp2 volume burst for at least 30 minutes.
 BURST_MS = 30 * 60 * 1000
-STANDARD = "mlperf-"
-"""Accelerators of MLPerf Storage, by which storage is planned, are named first."""
 
 Notes = list[tuple[str, str]]
 
@@ -89,28 +91,12 @@ def answer(report: BandwidthReport, best: BandwidthPhase) -> str:
     sentence = f"Delivers {_amount(report, best)}."
     if not best.settled and best.bw_high > best.bw_bytes:
         sentence += " That rate had not settled: longer phases (--seconds) narrow it."
-    feeding = _feeding(report)
-    if feeding:
-        sentence += f" {feeding}"
+    fed = feeding(report.feeds)
+    sentence += f" {fed}" if fed else ""
     if best.cache == "unproved":
         sentence += " Nothing counts what storage delivers here: cached files cannot be ruled out"
         sentence += ", so no accelerators are counted." if report.images else "."
     return sentence
-
-
-def _feeding(report: BandwidthReport) -> str:
-    """How many accelerators that feeds, as `plan` says it of this result; empty where none are counted."""
-    feeds = _main_feeds(report.feeds)
-    if not feeds:
-        return ""
-    first = feeds[0]
-    named = join_words([f"{fed(feed.count, feed.at_least)} {_name(feed)}s" for feed in feeds], "or")
-    rates = join_words([rate(feed.images_per_s) for feed in feeds])
-    terms = in_use(first.use)
-    return (
-        f"{terms[0].upper()}{terms[1:]} it feeds {named} {at_utilization(first.utilization)} "
-        f"({rates} images/s, ResNet-50), {gives_out(first.first_limit)}."
-    )
 
 
 def in_memory(report: BandwidthReport, phase: BandwidthPhase) -> bool:
@@ -134,14 +120,6 @@ def _with_interval(phase: BandwidthPhase) -> str:
         return f"{number} {unit}"
     shown = float(number)
     return f"{number} {half_interval(shown, half * shown / phase.bw_bytes)} {unit}"
-
-
-def _main_feeds(feeds: Sequence[Feed]) -> list[Feed]:
-    return [feed for feed in feeds if feed.accelerator.startswith(STANDARD)] or list(feeds[:2])
-
-
-def _name(feed: Feed) -> str:
-    return feed.accelerator.replace("-", " ").upper().replace("MLPERF", "MLPerf")
 
 
 def legend(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
@@ -172,12 +150,10 @@ def made(report: BandwidthReport) -> str:
 
 def notes(report: BandwidthReport) -> Notes:
     """(subject, fact), each once, only what applies."""
-    notes: Notes = [("Files", note) for note in report.notes]
-    notes += [("Storage", note) for note in report.location.notes]
+    notes: Notes = [("Files", note_words(note)) for note in report.notes]
+    notes += [("Storage", note_words(note)) for note in report.location.notes]
     notes += _not_made(report)
-    notes += _grouped(
-        report, ((phase, note) for phase in report.phases for note in (*phase.notes, *_of_phase(report, phase)))
-    )
+    notes += _grouped(report, ((phase, note) for phase in report.phases for note in _of_phase(report, phase)))
     notes += _compared(report)
     notes += metadata_words.notes(report)
     notes += _method(report)
@@ -187,15 +163,16 @@ def notes(report: BandwidthReport) -> Notes:
 def _not_made(report: BandwidthReport) -> Notes:
     """The phases without a place in the table."""
     return [
-        (title(part.name), f"not measured, {part.reason}")
+        (title(part.name), f"not measured, {unavailable_words(part.reason)}")
         for part in report.missing
-        if part.name in ("files", "paced") and part.reason not in report.kind.sentence
+        if part.name == "files" or (part.name == "paced" and report.kind.code != "not_paced")
     ]
 
 
 def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> list[str]:
     piece = noun(phase, report)
-    found = [f"{counted(count, piece)} could not be read to the end: {why}" for why, count in phase.unread.items()]
+    found = [note_words(note) for note in phase.notes]
+    found += [f"{counted(count, piece)} could not be read to the end: {why}" for why, count in phase.unread.items()]
     if phase.cache == "unproved" and not in_memory(report, phase) and (phase.resident_before or 0) > RESIDENT_FROM:
         found.append(f"the page cache held {percent(phase.resident_before)} of the files before")
     if phase.engine == "processes":
@@ -212,25 +189,20 @@ def _compared(report: BandwidthReport) -> Notes:
         if phase.name != "paced" and phase.last_third_bw_bytes < (1 - FALLEN_FROM) * phase.first_third_bw_bytes
     ]
     ahead = [phase for phase in report.phases if (phase.amplification or 0) > AMPLIFIED_FROM]
-    others = _range([(phase.other_bytes_per_s or 0) / 1e6 for phase in shared])
+    others = value_range([(phase.other_bytes_per_s or 0) / 1e6 for phase in shared])
     falls = join_words(
         [
             f"from {megabytes_per_s(phase.first_third_bw_bytes)} to {megabytes_per_s(phase.last_third_bw_bytes)}"
             for phase in fell
         ]
     )
-    more = _range([phase.amplification or 0 for phase in ahead])
+    more = value_range([phase.amplification or 0 for phase in ahead])
     each = (
         (shared, f"other processes read {others} MB/s from the same device meanwhile"),
         (fell, f"fell {falls} MB/s within the phase: burst credit, or a throttle"),
         (ahead, f"{more} times as many bytes were read from storage as delivered: unused read-ahead"),
     )
     return [(_subject(report, phases), text) for phases, text in each if phases]
-
-
-def _range(values: Sequence[float]) -> str:
-    """`12.5`, or `12.5 to 20.1`."""
-    return " to ".join(dict.fromkeys(significant(value) for value in (min(values), max(values)))) if values else ""
 
 
 def _method(report: BandwidthReport) -> Notes:
@@ -257,17 +229,14 @@ def _method(report: BandwidthReport) -> Notes:
 def _judged(report: BandwidthReport, best: BandwidthPhase) -> Notes:
     """What the kind of device was judged by, and the accelerators that the answer left out."""
     evidence = [
-        f"{part.metric} {_measured(part.value, part.unit)}"
+        f"{evidence_words(part)} {_measured(part.value, part.unit)}"
         + ("" if part.threshold is None else f" (threshold {_measured(part.threshold, part.unit)})")
         for part in report.kind.evidence
     ]
-    notes = [("Kind of device", report.kind.sentence)] if report.kind.kind == "unknown" else []
+    notes = [("Kind of device", kind_words(report.kind))] if report.kind.kind == "unknown" else []
     notes += [("Evidence of the kind of device", "; ".join(evidence))] if evidence else []
-    rest = [feed for feed in report.feeds if feed not in _main_feeds(report.feeds)]
-    if rest and best.cache != "mixed":
-        others = ", ".join(
-            f"{fed(feed.count, feed.at_least)} x {_name(feed)} ({rate(feed.images_per_s)} images/s)" for feed in rest
-        )
+    others = other_feeds(report.feeds)
+    if others and best.cache != "mixed":
         notes.append(("ResNet-50 on others", others))
     return notes
 

@@ -15,6 +15,7 @@ from loaderprobe.render.batch_size_words import (
     setting_words,
     title_words,
 )
+from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.document import Document, Paragraph, Section, Table
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.wording import MISSING, figure, interval, percent
@@ -49,27 +50,21 @@ def batch_size_document(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe])
 
 def batch_size_columns(found: BatchSizeReport) -> dict[str, list[Any]]:
     """One row a probe, in order; units in the names."""
-    rows = [_row(number, each, found) for number, each in enumerate(found.probes)]
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    return as_columns([_row(number, each, found) for number, each in enumerate(found.probes)])
 
 
 def _row(number: int, probe: BatchSizeProbe, found: BatchSizeReport) -> dict[str, Any]:
-    rate, ms = probe.images_per_s, probe.step_ms
     return {
         "probe": number,
         "batch_size": probe.batch_size,
         "fits": probe.fits,
         "ran": probe.ran,
         "steps": probe.steps,
-        "images_per_s": rate.value if rate else None,
-        "images_per_s_low": rate.low if rate else None,
-        "images_per_s_high": rate.high if rate else None,
-        "step_ms": ms.value if ms else None,
-        "step_ms_low": ms.low if ms else None,
-        "step_ms_high": ms.high if ms else None,
+        **interval_cells("images_per_s", probe.images_per_s),
+        **interval_cells("step_ms", probe.step_ms),
         "utilization": probe.utilization,
         "usage_upper_half": probe.usage,
-        "epoch_s": probe.epoch_s(found.dataset_images) if rate else None,
+        "epoch_s": probe.epoch_s(found.dataset_images) if probe.images_per_s else None,
         "memory_bytes": probe.memory_bytes,
         "wall_s": probe.wall_s,
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizePaperReport, BatchSizeReport, PatternResult
 from loaderprobe.render.batch_size_words import ACCURACY
+from loaderprobe.render.cells import as_columns
 from loaderprobe.render.document import Document, Paragraph, Section, Table
 from loaderprobe.render.wording import counted, interval, percent
 from loaderprobe.units import significant
@@ -57,7 +58,7 @@ def batch_size_paper_columns(found: BatchSizePaperReport) -> dict[str, list[Any]
             (each.throughput, None),
         )
     ]
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    return as_columns(rows)
 
 
 def improvement(result: PatternResult, search: BatchSizeReport) -> float:

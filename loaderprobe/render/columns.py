@@ -75,3 +75,8 @@ def _line(columns: Sequence[Column], cells: Sequence[str], styles: Sequence[str]
     for each, cell, style in zip(columns, cells, styles, strict=True):
         line.append(each.fitted(cell), style)
     return line
+
+
+def value_range(values: Sequence[float]) -> str:
+    """`12.5`, or `12.5 to 20.1`; empty without a value."""
+    return " to ".join(dict.fromkeys(significant(value) for value in (min(values), max(values)))) if values else ""

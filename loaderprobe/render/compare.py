@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Difference, ReasonCode
+from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.compare_words import (
     REASONS,
     SCALES,
@@ -95,8 +96,8 @@ def _table(found: ComparisonReport, rows: list[Compared]) -> Table:
         lines=tuple(
             (
                 name,
-                figure_words(row, row.before, unit=not unit).replace(" ±", "±"),
-                figure_words(row, row.after, unit=not unit).replace(" ±", "±"),
+                figure_words(row, row.before, unit=not unit, gap=""),
+                figure_words(row, row.after, unit=not unit, gap=""),
                 *change_parts(row.ratio),
                 visible_words(row),
                 f"{row.word}{MARKS.get(row.reason, '')}",
@@ -145,22 +146,17 @@ def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:
     """One row a configuration, phase or layer, the whole last; units in the column `unit`."""
     rows = [*found.rows, *([found.whole] if found.whole else [])]
     names = names_of(found, [row.subject for row in rows])
-    lines = [{"name": name, **_columns(row)} for name, row in zip(names, rows, strict=True)]
-    return {column: [line[column] for line in lines] for column in lines[0]}
+    return as_columns([{"name": name, **_columns(row)} for name, row in zip(names, rows, strict=True)])
 
 
 def _columns(row: Compared) -> dict[str, Any]:
-    ends = ("value", "low", "high")
-    figures = {
-        f"{name}{'' if end == 'value' else f'_{end}'}": getattr(record, end) if record else None
-        for name, record in (("before", row.before), ("after", row.after), ("ratio", row.ratio))
-        for end in ends
-    }
     return {
         "kind": row.subject.kind,
         "key": row.subject.name,
         "unit": row.unit,
-        **figures,
+        **interval_cells("before", row.before),
+        **interval_cells("after", row.after),
+        **interval_cells("ratio", row.ratio),
         "p": row.p,
         "visible": row.visible,
         "rounds_before": row.rounds[0],

@@ -156,7 +156,7 @@ def _cell(row: Compared, value: Interval | None, verdict: ShortVerdict | None, x
         f"<title>{escape(said)}</title></rect>"
         f'<rect x="{x}" y="{y}" width="5" height="{_HIGH}" fill="{color}"/>'
     )
-    yield _text(x + _CELL - 24, y + 19, interval(value).replace(" ±", "±"), anchor="end")
+    yield _text(x + _CELL - 24, y + 19, interval(value, gap=""), anchor="end")
     yield _text(x + _CELL - 5, y + 19, letters_in(verdict), anchor="end", bold=True)
 
 

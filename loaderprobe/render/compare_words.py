@@ -105,7 +105,7 @@ def stand_in(subject: Subject) -> ConfigurationRow:
     return ConfigurationRow(config=config, status="skipped", reason=None, verdict=None, emulated=False)
 
 
-def figure_words(row: Compared, value: Interval | None, *, unit: bool = False) -> str:
+def figure_words(row: Compared, value: Interval | None, *, unit: bool = False, gap: str = " ") -> str:
     """`462 ±54`, in the unit of its row."""
     if value is None:
         return MISSING
@@ -113,7 +113,7 @@ def figure_words(row: Compared, value: Interval | None, *, unit: bool = False) -
     if row.unit == "1/s" and row.before and row.before.value >= THOUSANDS_FROM:
         scale, name = 1e-3, "k/s"
     scaled = Interval(value=value.value * scale, low=value.low * scale, high=value.high * scale)
-    return f"{interval(scaled)}{f' {name}' if unit and name else ''}"
+    return f"{interval(scaled, gap)}{f' {name}' if unit and name else ''}"
 
 
 def change_parts(ratio: Ratio | None) -> tuple[str, str]:

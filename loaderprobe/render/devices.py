@@ -14,6 +14,7 @@ from loaderprobe.records.devices import (
     WorkloadResult,
     WorkloadVerdict,
 )
+from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.devices_words import (
     DATA_WORDS,
     EXPERIMENT_WORDS,
@@ -62,7 +63,7 @@ def devices_columns(found: DevicesReport, verdicts: Verdicts) -> dict[str, list[
         for result, verdict in zip(found.results, verdicts, strict=True)
         for each in result.placements
     ]
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    return as_columns(rows)
 
 
 def _headline(found: DevicesReport) -> str:
@@ -204,8 +205,7 @@ def _row(result: WorkloadResult, each: PlacementResult, verdict: PlacementVerdic
         "efficiency": verdict and verdict.efficiency,
     }
     for name in ("epoch_s", "samples_per_s", "step_ms", "speedup"):
-        found = getattr(verdict, name) if verdict else None
-        row |= {name: found and found.value, f"{name}_low": found and found.low, f"{name}_high": found and found.high}
+        row |= interval_cells(name, getattr(verdict, name) if verdict else None)
     for name in ("exchange", "input", "compute"):
         row[f"{name}_ms"] = getattr(verdict.parts, name) if verdict else None
     for gain in EXPERIMENT_WORDS:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.verdict import Advice, Speedup
+from loaderprobe.render.note_words import note_words
 from loaderprobe.render.page import Page
 from loaderprobe.render.terminal import STYLES
 from loaderprobe.render.unavailable_words import unavailable_words
@@ -93,7 +94,7 @@ def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
         page.item(advice.sentence, advice_forecast(found, advice))
         if advice.command:
             page.command(advice.command)
-    remarks = [*found.notes, *missing(found)]
+    remarks = remarks_on(found)
     if remarks:
         page.heading("Notes")
         page.add(_bulleted(remarks))
@@ -119,7 +120,7 @@ def notebook(found: Findings) -> str:
     color = _COLORS.get(found.side, _INPUT_COLOR)
     head = f'<div style="font-weight:600;font-size:1.15em;color:{color}">{_safe(heading(found))}</div>'
     advice = "".join(_list_item(found, each) for each in found.advice)
-    notes = "".join(f"<li>{_safe(remark)}</li>" for remark in (*found.notes, *missing(found)))
+    notes = "".join(f"<li>{_safe(remark)}</li>" for remark in remarks_on(found))
     parts = (
         head,
         f'<div style="margin:.3em 0 .8em">{_safe(explained(found))}</div>',
@@ -219,13 +220,16 @@ def footer(found: Findings) -> str:
     return " ".join(parts)
 
 
-def missing(found: Findings) -> list[str]:
-    """Why speed-ups are not known."""
+def remarks_on(found: Findings) -> list[str]:
+    """What else is to know, and why speed-ups are not known."""
     return [
-        f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {unavailable_words(why)}"
-        for name, why in found.unavailable.items()
-        if name.startswith("speedups.") and not (name == "speedups.compute" and not found.with_step)
-        if name.removeprefix("speedups.") not in _WAITS
+        *map(note_words, found.notes),
+        *(
+            f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {unavailable_words(why)}"
+            for name, why in found.unavailable.items()
+            if name.startswith("speedups.") and not (name == "speedups.compute" and not found.with_step)
+            if name.removeprefix("speedups.") not in _WAITS
+        ),
     ]
 
 

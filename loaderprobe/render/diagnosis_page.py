@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loaderprobe.records.diagnosis import Findings
-from loaderprobe.render.diagnosis import advice_forecast, explained, footer, lines, missing, setting
+from loaderprobe.render.diagnosis import advice_forecast, explained, footer, lines, remarks_on, setting
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.verdict_words import heading
 
@@ -18,7 +18,7 @@ def diagnosis_document(found: Findings) -> Document:
     ]
     if found.advice:
         sections.append(Section(title="Advice", parts=_advice(found)))
-    notes = (*found.notes, *missing(found))
+    notes = remarks_on(found)
     if notes:
         sections.append(Section(title="Notes", parts=tuple(Paragraph(text=each) for each in notes)))
     return Document(title=heading(found), sections=tuple(sections))

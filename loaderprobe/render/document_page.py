@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Table
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.wording import visible
+
+if TYPE_CHECKING:
+    import jinja2
 
 _KINDS = {Paragraph: "paragraph", Command: "command", Item: "item", Table: "table"}
 
@@ -27,9 +30,17 @@ def document_page(document: Document, exhibits: Mapping[str, Sequence[Exhibit]],
 
 
 def rendered(template: str, **given: Any) -> str:
-    """A template of documents with what it is given; text from outside is escaped, and control characters shown."""
-    import jinja2
+    """A template of documents with what it is given."""
     from markupsafe import Markup
+
+    # The only text that is not escaped: SVG, in which its makers escaped what came from outside.
+    found = templates(kind=lambda part: _KINDS[type(part)], inline=Markup)
+    return str(found.get_template(template).render(**given))
+
+
+def templates(**everywhere: Any) -> jinja2.Environment:
+    """The templates, and what all of them see; text from outside is escaped, and control characters shown."""
+    import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("loaderprobe", "render"),
@@ -39,7 +50,5 @@ def rendered(template: str, **given: Any) -> str:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    environment.globals["kind"] = lambda part: _KINDS[type(part)]
-    # The only text that is not escaped: SVG, in which its makers escaped what came from outside.
-    environment.globals["inline"] = Markup
-    return environment.get_template(template).render(**given)
+    environment.globals.update(everywhere)
+    return environment

@@ -11,11 +11,11 @@ from loaderprobe.records.gaps import GAP_CAUSES, GapCause
 from loaderprobe.records.options import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.render.action_words import action_words
+from loaderprobe.render.cells import Cell, interval_cells
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent, worth_making
 
-Cell = str | int | float | bool | None
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
 
 INTERVAL = ("value", "low", "high")
@@ -146,7 +146,7 @@ _WORDS = {each.at: each.words for each in FIGURES} | _TOGETHER
 
 def words_of(at: str) -> str:
     """How people read the name of a figure, or of several, that `unavailable` gives a reason for."""
-    return _WORDS.get(at, at.replace("_", " "))
+    return _WORDS.get(at, at.replace("gpu.", "GPU ").replace("_", " "))
 
 
 def shown(row: ConfigurationRow, column: str) -> str:
@@ -163,6 +163,11 @@ def reasons(row: ConfigurationRow) -> dict[str, str]:
     return {at: unavailable_words(each) for at, each in row.unavailable.items()}
 
 
+def reason_words(row: ConfigurationRow) -> str:
+    """Why a row has no verdict; empty where it has one."""
+    return unavailable_words(row.reason) if row.reason else ""
+
+
 def flat(row: ConfigurationRow) -> dict[str, Cell]:
     """One cell for each option of the configuration and each figure, named with its unit; the rest is words.
 
@@ -170,7 +175,7 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     """
     bound, verdict = row.bound, row.verdict
     cells: dict[str, Cell] = {"key": row.key, **options_of(row.config)}
-    cells |= {"emulated": row.emulated, "status": row.status, "reason": row.reason}
+    cells |= {"emulated": row.emulated, "status": row.status, "reason": reason_words(row) or None}
     cells["bound_side"] = bound.side if bound else None
     cells["bound_cause"] = bound.cause if bound else None
     cells["bound_candidates"] = " ".join(bound.candidates) if bound else None
@@ -189,11 +194,8 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
 def _advice(row: ConfigurationRow) -> dict[str, Cell]:
     """All of it in words, and the best of it in figures."""
     best = next((each for each in row.advice if worth_making(each)), None)
-    after = best.after if best else None
     return {
         "advice": "; ".join(action_words(advice.action) for advice in row.advice) or None,
         "best_advice_command": best.command or None if best else None,
-        "best_advice_images_per_s": after.value if after else None,
-        "best_advice_images_per_s_low": after.low if after else None,
-        "best_advice_images_per_s_high": after.high if after else None,
+        **interval_cells("best_advice_images_per_s", best.after if best else None),
     }

@@ -20,7 +20,10 @@ from loaderprobe.render import (
     verdict_words,
     wording,
 )
+from loaderprobe.render.document_page import templates
+from loaderprobe.render.evidence_words import evidence_words
 from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, first_page
+from loaderprobe.render.note_words import note_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
 SECTIONS = ("first", "rates", "workers", "reads", "timelines", "plan", "evidence", "machine")
@@ -38,28 +41,14 @@ class HtmlReport:
 
     def render(self, report: Report) -> str:
         """A whole HTML document. All text from outside is escaped."""
-        import jinja2
         from markupsafe import Markup
 
-        environment = jinja2.Environment(
-            loader=jinja2.PackageLoader("loaderprobe", "render"),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            finalize=_finalized,
-        )
-        environment.globals.update(
+        found = templates(
             w=wording,
             figures=figures,
             units={"bytes": format_bytes, "duration": format_duration, "number": significant},
         )
-        return environment.get_template("report.html.jinja").render(_context(report), plan=Markup(self._plan))
-
-
-def _finalized(value: Any) -> Any:
-    """Text without control characters or undecodable bytes; markup of our own as it is."""
-    return wording.visible(value) if type(value) is str else value
+        return found.get_template("report.html.jinja").render(_context(report), plan=Markup(self._plan))
 
 
 def _context(report: Report) -> dict[str, Any]:
@@ -76,6 +65,8 @@ def _context(report: Report) -> dict[str, Any]:
         "best_right": BEST_RIGHT,
         "counts": overview.counts(report),
         "why": _why,
+        "evidence": evidence_words,
+        "note_words": note_words,
         "then": lambda row: groups.then_of(report, row),
         "gain": lambda row: limits.gain_words(row, groups.then_of(report, row)),
         "ablations": verdict_words.ablation_words,

@@ -12,7 +12,6 @@ from loaderprobe.records.options import OPTIONS, options_of
 from loaderprobe.records.report import SUMMARY_SCHEMA, SUMMARY_VERSION, ConfigurationRow, Report, Summary
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Verdict
-from loaderprobe.render.unavailable_words import with_sentences
 from loaderprobe.render.worded import worded
 
 _OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window")
@@ -29,7 +28,7 @@ def summary_json(report: Report) -> str:
 
 def _configuration(row: ConfigurationRow) -> dict[str, Any]:
     """A row, flat as far as its options and the verdict go; the parts of the verdict stay records."""
-    own = {name: getattr(row, name) for name in _OF_ROW} | {"unavailable": with_sentences(row.unavailable)}
+    own = {name: getattr(row, name) for name in _OF_ROW} | {"unavailable": worded(row.unavailable)}
     verdict = {name: getattr(row.verdict, name, None) for name in _OF_VERDICT}
     return {"key": row.key, **options_of(row.config), **own, **verdict}
 
@@ -58,7 +57,8 @@ def summary_schema() -> str:
 
 def result_json(record: Any, **derived: Any) -> str:
     """A record that is a result of its own, indented; `derived` are figures that are computed again on reading."""
-    plain = {field.name: getattr(record, field.name) for field in fields(record)}
+    said = worded(record)
+    plain = {field.name: getattr(said, field.name) for field in fields(said)}
     named = {name: plain.pop(name) for name in ("schema", "schema_version")}
     return msgspec.json.format(msgspec.json.encode({**named, **plain, **derived}), indent=2).decode() + "\n"
 

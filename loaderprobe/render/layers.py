@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.layers import DrillLevel, LayersReport, LayerTime, PartName, Shape
+from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.layer_map import layer_map
@@ -67,8 +68,7 @@ def layer_exhibits(found: LayersReport) -> dict[str, tuple[Exhibit, ...]]:
 
 def layer_columns(found: LayersReport) -> dict[str, list[Any]]:
     """One row a call of a layer, in the order in which they first ran; units in the names."""
-    rows = [_row(order, layer) for order, layer in enumerate(found.layers)]
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    return as_columns([_row(order, layer) for order, layer in enumerate(found.layers)])
 
 
 def _row(order: int, layer: LayerTime) -> dict[str, Any]:
@@ -79,12 +79,8 @@ def _row(order: int, layer: LayerTime) -> dict[str, Any]:
         "kind": layer.kind,
         "implementation": ", ".join(each.name for each in layer.operators if not each.backward),
         "in_place": layer.in_place,
-        "forward_ms": layer.forward.value,
-        "forward_ms_low": layer.forward.low,
-        "forward_ms_high": layer.forward.high,
-        "backward_ms": layer.backward.value,
-        "backward_ms_low": layer.backward.low,
-        "backward_ms_high": layer.backward.high,
+        **interval_cells("forward_ms", layer.forward),
+        **interval_cells("backward_ms", layer.backward),
         "parameters": layer.parameters,
         "inputs": _shapes(layer.inputs),
         "outputs": _shapes(layer.outputs),
@@ -97,11 +93,11 @@ def _answer(found: LayersReport) -> tuple[Part, ...]:
     whole = step_ms(found)
     parts: list[Part] = []
     if slowest is not None and whole:
-        share = f"{slowest.ms / whole:.0%}".replace("%", " %")
+        share = f"{100 * slowest.ms / whole:.0f} %"
         where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
         text = f"The slowest layer is {layer_name(slowest)}, with {share} of the step, most of it {where}."
         parts.append(Paragraph(text=text, strong=True))
-    shares = " and ".join(f"{share:.0%}".replace("%", f" % of the {name} pass") for name, share in sums(found).items())
+    shares = " and ".join(f"{100 * share:.0f} % of the {name} pass" for name, share in sums(found).items())
     if shares:
         parts.append(
             Paragraph(
@@ -181,8 +177,8 @@ def _drill(found: LayersReport) -> Table:
                 each.level,
                 _level_name(found, each),
                 _ms(each.ms),
-                f"{each.of_above:.1%}".replace("%", " %") if each.level != "step" else "",
-                f"{each.of_whole:.1%}".replace("%", " %"),
+                f"{100 * each.of_above:.1f} %" if each.level != "step" else "",
+                f"{100 * each.of_whole:.1f} %",
             )
             for each in found.drill
         ),
@@ -215,4 +211,4 @@ def _bar(value: float, whole: float, most: float) -> str:
     """The share of the step, and a bar whose longest is that of `most`."""
     share = value / whole if whole else 0.0
     length = round(BAR * value / most) if most else 0
-    return f"{share:5.1%} ".replace("%", " %") + "█" * length
+    return f"{100 * share:4.1f} % " + "█" * length

@@ -17,6 +17,8 @@ class MapCell:
 
     speed: str
     """Images/s with half the 95 % interval; a dash where there is none."""
+    tight: str
+    """The same without a space, for narrow columns."""
     letters: str
     """What limits; both of two that cannot be separated; empty for what was skipped."""
     tone: str
@@ -26,7 +28,7 @@ class MapCell:
     @property
     def text(self) -> str:
         """`690±181 F`."""
-        return f"{self.speed.replace(' ±', '±')} {self.letters}".strip()
+        return f"{self.tight} {self.letters}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +75,10 @@ def line_of(row: ConfigurationRow, rows: Sequence[ConfigurationRow]) -> str:
 def _cell(row: ConfigurationRow) -> MapCell:
     if row.status != "measured":
         letter = LETTERS["failed"][0] if row.status == "failed" else ""
-        return MapCell(speed=MISSING, letters=letter, tone=row.status, words=row.status)
+        return MapCell(speed=MISSING, tight=MISSING, letters=letter, tone=row.status, words=row.status)
     return MapCell(
         speed=speed(row),
+        tight=speed(row, gap=""),
         letters=letters_of(row),
         tone=tone(row),
         words=" or ".join(LETTERS[name][1] for name in limits_of(row)),

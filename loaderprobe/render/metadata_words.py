@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataLabel, MetadataPhase
-from loaderprobe.render.columns import Column, column, half_interval
+from loaderprobe.render.columns import Column, column, half_interval, value_range
 from loaderprobe.render.plan_words import grouped
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.wording import MISSING, counted
 from loaderprobe.units import significant
 
@@ -24,7 +25,8 @@ def opens_sentence(report: BandwidthReport) -> str:
     """What a storage plan may count on: opens/s cold, or why there is no such figure; empty where none was tried."""
     best = report.best_opens
     if best is None:
-        return next((f"not measured, {part.reason}" for part in report.missing if part.name == "metadata"), "")
+        reasons = (unavailable_words(part.reason) for part in report.missing if part.name == "metadata")
+        return next((f"not measured, {reason}" for reason in reasons), "")
     least = "at least " if best.at_least and not best.short else ""
     half = "" if _spread(best) == MISSING else f" {_spread(best)}"
     figure = f"{least}{grouped(best.ops_per_s)}{half} opens/s with {counted(best.readers, 'reader')}"
@@ -122,12 +124,8 @@ def notes(report: BandwidthReport) -> list[tuple[str, str]]:
 def _evidence(report: BandwidthReport) -> list[str]:
     """What proves that cold operations were cold, and what it leaves open."""
     cold = [phase for phase in report.metadata if phase.metadata == "cold"]
-    size = _range([phase.storage_bytes / phase.total_ops for phase in cold if phase.storage_bytes])
-    calls = _range([phase.server_calls / phase.total_ops for phase in cold if phase.server_calls])
+    size = value_range([phase.storage_bytes / phase.total_ops for phase in cold if phase.storage_bytes])
+    calls = value_range([phase.server_calls / phase.total_ops for phase in cold if phase.server_calls])
     found = [f"an operation read {size} B of names and inodes from storage"] if size else []
     found += [f"an operation took {calls} calls to the server, those of the whole mount counted"] if calls else []
     return [f"{fact}, whose own cache cannot be dropped from here" for fact in found]
-
-
-def _range(values: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys(significant(value) for value in (min(values), max(values)))) if values else ""

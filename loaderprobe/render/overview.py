@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.figures import reasons, words_of
+from loaderprobe.render.figures import reason_words, reasons, words_of
 from loaderprobe.render.groups import detail_of, full_label, groups, measured
+from loaderprobe.render.note_words import note_words
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import kind_of, sentence
 from loaderprobe.render.wording import (
     counted,
@@ -110,8 +112,9 @@ def missing(report: Report, only: Sequence[str] = ()) -> list[tuple[str, str]]:
         touched = list({row.key: row for affected in fields.values() for row in affected}.values())
         out.append((f"{join_words(list(fields))} ({_where(touched, rows, report)})", reason))
     gpu_reason = report.summary.environment.gpu_reason
-    if gpu_reason and gpu_reason not in found and not only:
-        out.append(("GPU", gpu_reason))
+    no_gpu = unavailable_words(gpu_reason) if gpu_reason else ""
+    if no_gpu and no_gpu not in found and not only:
+        out.append(("GPU", no_gpu))
     return out + _damaged(report)
 
 
@@ -129,7 +132,7 @@ def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
         by_reason: dict[str, list[ConfigurationRow]] = {}
         for row in group.rows:
             if row.status == status:
-                by_reason.setdefault(row.reason or "no reason recorded", []).append(row)
+                by_reason.setdefault(reason_words(row), []).append(row)
         for reason, rows in by_reason.items():
             out.append((", ".join((joint_label(rows, group.rows), group.device, group.cache, *group.common)), reason))
     return out
@@ -142,7 +145,7 @@ def notes(report: Report) -> list[tuple[str, str]]:
     for row in rows:
         detail = detail_of(report, row)
         for note in detail.notes if detail else ():
-            found.setdefault(note, []).append(row)
+            found.setdefault(note_words(note), []).append(row)
     return [(_where(some, rows, report), note) for note, some in found.items()]
 
 
@@ -172,6 +175,7 @@ def _damaged(report: Report) -> list[tuple[str, str]]:
 def environment_facts(report: Report) -> list[tuple[str, str]]:
     """(what, which) for the machine, its software and the storage under the data."""
     machine = report.summary.environment
+    no_gpu = unavailable_words(machine.gpu_reason) if machine.gpu_reason else "no reason recorded"
     gpus = [
         f"{gpu.name}{f', {format_bytes(gpu.memory_bytes)}' if gpu.memory_bytes else ''}"
         f"{f', driver {gpu.driver}' if gpu.driver else ''}"
@@ -182,7 +186,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         ("CPU", f"{machine.cpu_model}, {machine.cores_available:g} of {machine.cores_total} cores available"),
         ("Memory", format_bytes(machine.memory_bytes)),
         ("Shared memory", "not known" if shared is None else f"{format_bytes(shared)} in /dev/shm"),
-        ("GPU", join_words(gpus) or f"none: {machine.gpu_reason or 'no reason recorded'}"),
+        ("GPU", join_words(gpus) or f"none: {no_gpu}"),
         ("Kernel", machine.kernel),
         ("Python", machine.python),
         ("torch", machine.torch or "not installed"),
@@ -191,7 +195,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     ]
     for place in machine.storage:
         devices = f", device {join_words(place.devices)}" if place.devices else ", block device not visible"
-        notes = "".join(f"; {note}" for note in place.notes)
+        notes = "".join(f"; {note_words(note)}" for note in place.notes)
         facts.append(
             (
                 "Storage",

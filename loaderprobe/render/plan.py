@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from loaderprobe.records.plan import (
-    PLAN_SCHEMA,
-    PLAN_VERSION,
     CacheSize,
     LedgerEntry,
     Lever,
@@ -20,25 +16,10 @@ from loaderprobe.records.plan import (
 )
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.note_words import note_words
 from loaderprobe.render.plan_reason_words import PART, plan_reason_words
 from loaderprobe.render.wording import MISSING, percent
 from loaderprobe.units import format_bytes, format_rate
-
-
-def plan_json(plan: PlanReport) -> str:
-    """The plan, indented, ending with a newline. What is not known is null, or refused with a reason."""
-    return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n"
-
-
-def plan_schema() -> str:
-    """The JSON Schema (2020-12) of `plan --json`."""
-    _, definitions = msgspec.json.schema_components([PlanReport], ref_template="#/$defs/{name}")
-    whole: dict[str, Any] = definitions.pop("PlanReport")
-    whole["title"] = f"{PLAN_SCHEMA} {PLAN_VERSION}"
-    whole["properties"]["schema"] = {"const": PLAN_SCHEMA}
-    whole["properties"]["schema_version"] = {"const": PLAN_VERSION}
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions}
-    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
 
 
 def need_columns(plan: PlanReport) -> dict[str, list[object]]:
@@ -84,7 +65,7 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="Not said, and why", parts=refused)
     uncovered = [Item(subject=subject, text=text) for subject, text in words.not_covered(plan)]
     yield Section(title="Not covered", parts=tuple(uncovered))
-    notes = tuple(Paragraph(text=note) for note in plan.notes)
+    notes = tuple(Paragraph(text=note_words(note)) for note in plan.notes)
     made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {words.from_words(plan)}"
     yield Section(parts=(*notes, Paragraph(text=made)))
 
@@ -199,7 +180,7 @@ def _ledger(plan: PlanReport) -> Iterator[Part]:
 
 def _ledger_line(entry: LedgerEntry) -> tuple[str, ...]:
     quantity = entry.quantity
-    return words.LEDGER[entry.name], words.ranged(quantity), words.label(quantity), quantity.source
+    return words.LEDGER[entry.name], words.ranged(quantity), words.label(quantity), _source(quantity)
 
 
 def _test(plan: PlanReport) -> Iterator[Part]:
@@ -217,3 +198,14 @@ def _test(plan: PlanReport) -> Iterator[Part]:
             text=f"training must reach {percent(plan.asked.utilization)} of its rate (column used)",
         )
         yield Command(text=f"loaderprobe sweep PATH --workers {test.workers} --compute {test.compute}")
+
+
+def _source(quantity: Quantity) -> str:
+    """Where a quantity comes from; one that was given, from its option."""
+    return _OPTIONS.get(quantity.source, quantity.source) if quantity.label == "given" else quantity.source
+
+
+_OPTIONS = {
+    "storage": "--storage", "nic": "--nic", "images": "--images", "mean_size": "--mean-size",
+    "utilization": "--utilization", "use": "--use",
+}  # fmt: skip

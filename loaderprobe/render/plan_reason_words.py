@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from loaderprobe.records.plan_reason import PlanPart, PlanReason, PlanReasonCode
+from loaderprobe.render.facts import fact
+from loaderprobe.render.unavailable_words import because_words
 
 PART: dict[PlanPart, str] = {
     "measured_storage": "measured storage",
@@ -48,15 +47,6 @@ _TEXTS: dict[PlanReasonCode, str] = {
 
 def plan_reason_words(reason: PlanReason) -> str:
     """A clause without a full stop: `no step of the ladder was measured`."""
-    return _TEXTS[reason.code].format(**{name: _shown(name, value) for name, value in reason.facts.items()})
-
-
-def with_reason_sentences(refused: Mapping[PlanPart, PlanReason]) -> dict[PlanPart, PlanReason]:
-    """Each reason with its words."""
-    return {part: replace(each, sentence=plan_reason_words(each)) for part, each in refused.items()}
-
-
-def _shown(name: str, value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:.0%}" if name == "share" else f"{value:.0f}"
+    if reason.code == "unavailable":
+        return because_words(reason.facts)
+    return _TEXTS[reason.code].format(**{name: fact(name, value) for name, value in reason.facts.items()})

@@ -14,6 +14,7 @@ from loaderprobe.records.plan import (
     Supply,
     SupplyLimit,
 )
+from loaderprobe.render.note_words import note_words
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -260,7 +261,7 @@ def storage_name(supply: Supply) -> str:
 
 def supply_notes(supply: Supply, nodes: int) -> list[str]:
     """What is to be known of a storage beside its limits."""
-    told = list(supply.notes)
+    told = [note_words(note) for note in supply.notes]
     if supply.label == "measured" and supply.feeds is not None and nodes > 1:
         told.insert(
             0,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from loaderprobe.records.forecast import Refusal
+from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
-from loaderprobe.units import format_rate, significant
 
 _TEXTS = {
     "no_complete_round": "no round measured the loader, compute and training on both",
@@ -31,17 +31,4 @@ def refusal_words(refusal: Refusal) -> str:
     """A clause without a full stop: `only 2 cores were measured`."""
     if refusal.code == "storage_missing":
         return because_words(refusal.facts)
-    return _TEXTS[refusal.code].format(**{name: _shown(name, value) for name, value in refusal.facts.items()})
-
-
-def _shown(name: str, value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    match name:
-        case "predicted_share":
-            return f"{value:.0%}"
-        case "cores":
-            return f"{value:g}"
-        case "bytes_per_s":
-            return format_rate(value)
-    return significant(value)
+    return _TEXTS[refusal.code].format(**{name: fact(name, value) for name, value in refusal.facts.items()})

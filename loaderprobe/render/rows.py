@@ -9,7 +9,8 @@ from typing import Any
 
 from loaderprobe.records.bandwidth import BandwidthPhase, Latency, MetadataPhase
 from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
-from loaderprobe.render.figures import Cell
+from loaderprobe.render.cells import Cell, as_columns
+from loaderprobe.render.note_words import note_words
 
 Row = tuple[Cell, ...]
 
@@ -76,9 +77,7 @@ def batch_rows(measured: Measurement) -> Iterator[Row]:
 
 def phase_columns(phases: Sequence[BandwidthPhase], metadata: Sequence[MetadataPhase] = ()) -> dict[str, list[Cell]]:
     """The phases of a bandwidth probe, a row each, opens and stats last; latencies in ns with their percentiles."""
-    rows = [_phase(phase) for phase in phases] + [_phase(phase) for phase in metadata]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+    return as_columns([*map(_phase, phases), *map(_phase, metadata)])
 
 
 _WITH_UNIT = {
@@ -102,7 +101,7 @@ def _phase(phase: BandwidthPhase | MetadataPhase) -> dict[str, Cell]:
             cells |= {f"{name}_{part}_ns": getattr(value, part) for part in ("min", "mean", "max")}
             cells |= {f"{name}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
         elif field.name == "notes":
-            cells["notes"] = "; ".join(value) or None
+            cells["notes"] = "; ".join(map(note_words, value)) or None
         elif field.name not in ("unread", "clat_ns", "file_ns", "op_ns"):
             cells[_WITH_UNIT.get(field.name, field.name)] = value
     return cells

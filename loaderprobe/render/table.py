@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from io import StringIO
 
 from loaderprobe.records.report import Report
-from loaderprobe.render.figures import Cell, flat, shown
+from loaderprobe.render.cells import Cell, as_columns
+from loaderprobe.render.figures import flat, shown
 from loaderprobe.render.first_markdown import first_blocks
 from loaderprobe.render.first_page import change_of, first_page
 from loaderprobe.render.gpu import profiled
@@ -50,10 +51,10 @@ def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
 
 def report_columns(report: Report) -> dict[str, list[Cell]]:
     """The configurations as flat columns with units in their names; None where there is no figure."""
-    rows = [flat(row) for row in report.summary.configurations]
+    columns = as_columns([flat(row) for row in report.summary.configurations])
     # The reasons stand last, whatever GPU counters a single row brings.
-    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "unavailable"]
-    return {name: [row.get(name) for row in rows] for name in (*names, "unavailable")}
+    reasons = columns.pop("unavailable", [])
+    return {**columns, "unavailable": reasons}
 
 
 class MarkdownReport:

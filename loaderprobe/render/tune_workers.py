@@ -10,9 +10,11 @@ from loaderprobe.records.tune_workers import (
     WorkersRow,
 )
 from loaderprobe.records.verdict import Interval
+from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import TONES, Column, column_chart
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.note_words import note_words
 from loaderprobe.render.tune_workers_words import (
     chosen_visit,
     limit_words,
@@ -100,23 +102,17 @@ def tuning_exhibits(found: WorkersReport) -> dict[str, tuple[Exhibit, ...]]:
 
 def tuning_columns(found: WorkersReport) -> dict[str, list[Any]]:
     """One row a setting."""
-    rows = [_row(row) for row in found.rows]
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    return as_columns([_row(row) for row in found.rows])
 
 
 def _row(row: WorkersRow) -> dict[str, Any]:
-    speed, over = row.images_per_s, row.over_chosen
     return {
         "workers": row.setting.workers,
         "prefetch_factor": row.setting.prefetch_factor,
         "state": row.state,
         "visits": row.visits,
-        "images_per_s": speed.value if speed else None,
-        "images_per_s_low": speed.low if speed else None,
-        "images_per_s_high": speed.high if speed else None,
-        "over_chosen": over.value if over else None,
-        "over_chosen_low": over.low if over else None,
-        "over_chosen_high": over.high if over else None,
+        **interval_cells("images_per_s", row.images_per_s),
+        **interval_cells("over_chosen", row.over_chosen),
         "closed": row.closed,
         "at_most_over_chosen": row.at_most,
         "failure": row.failure,
@@ -195,7 +191,7 @@ def _rest(found: WorkersReport) -> tuple[Part, ...]:
         *_busy(found),
         FILES.get(found.files_were or "", "Whether files came from storage or from memory is not known."),
         *([ITERABLE] if found.iterable else []),
-        *(f"{note[0].upper()}{note[1:]}." for note in found.notes if note),
+        *(f"{note[0].upper()}{note[1:]}." for note in map(note_words, found.notes)),
     ]
     apart = any(row.state == "measured" and not row.paired for row in found.rows)
     if apart:

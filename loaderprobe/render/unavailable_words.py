@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from string import Formatter
+from typing import cast
 
-from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.units import format_rate, significant
+from loaderprobe.errors import MEASURE_AGAIN
+from loaderprobe.records.unavailable import Unavailable, UnavailableCode
+from loaderprobe.render.counter_words import COUNTERS
+from loaderprobe.render.facts import fact
+from loaderprobe.render.storage_words import STORAGE
 
 _UNCOUNTED = "this file system counts no bytes"
-_TEXTS = {
+_TEXTS: dict[UnavailableCode, str] = {
     "no_segment": "no {files} segment was measured",
     "not_beside": "no round measured it beside the configuration as asked",
     "files_in_memory": "the files are on a file system in memory, not on storage",
@@ -72,8 +75,17 @@ _TEXTS = {
         "the steps were {exact_share} slower without the profiler than with it, so its cost is not known"
     ),
     "interrupted": "Ctrl-C came before it was judged",
+    "not_measured": "not measured yet",
+    "failed": "{error} (at: {stage}){hint}",
+    "result_damaged": f"{{file}} {{error}}; {MEASURE_AGAIN}",
+    "not_read": "nothing was read in so short a time",
+    "file_damaged": "{file} {error}",
+    "peak_unreadable": "the peak of memory cannot be read here",
     "reported": "{reason}",
+    **COUNTERS,
+    **STORAGE,
 }
+_ENDED = "; its readings end {ended_after_s} s after sampling began"
 
 
 def unavailable_words(*reasons: Unavailable) -> str:
@@ -83,37 +95,19 @@ def unavailable_words(*reasons: Unavailable) -> str:
 
 def because_words(*facts: Mapping[str, float | str]) -> str:
     """The same for facts that stand among others, with their code under `because`."""
-    return _worded(str(facts[0]["because"]), facts)
+    code = cast("UnavailableCode", facts[0]["because"])
+    return _worded(code, facts)
 
 
-def _worded(code: str, facts: Sequence[Mapping[str, float | str]]) -> str:
-    names = [field for _, field, _, _ in Formatter().parse(_TEXTS[code]) if field]
-    return _TEXTS[code].format(**{name: _range(name, [each[name] for each in facts]) for name in names})
-
-
-def with_sentences(unavailable: Mapping[str, Unavailable]) -> dict[str, Unavailable]:
-    """Each reason with its words."""
-    return {at: replace(each, sentence=unavailable_words(each)) for at, each in unavailable.items()}
+def _worded(code: UnavailableCode, facts: Sequence[Mapping[str, float | str]]) -> str:
+    text = _TEXTS[code] + (_ENDED if "ended_after_s" in facts[0] else "")
+    names = [field for _, field, _, _ in Formatter().parse(text) if field]
+    return text.format(**{name: _range(name, [each[name] for each in facts]) for name in names})
 
 
 def _range(name: str, values: Sequence[float | str]) -> str:
     """`15 %`, or `15 % to 33 %`; a fact that is a word is the same in all."""
     if isinstance(values[0], str):
-        return values[0]
+        return f"; {values[0]}" if name == "hint" and values[0] else values[0]
     numbers = sorted(float(value) for value in values)
-    return " to ".join(dict.fromkeys(_shown(name, value) for value in (numbers[0], numbers[-1])))
-
-
-def _shown(name: str, value: float) -> str:
-    match name:
-        case "share" | "most" | "idle_by_gaps" | "idle_by_rates":
-            return f"{value:.0%}"
-        case "exact_share":
-            return f"{value:.1%}"
-        case "cold_s" | "warm_s":
-            return significant(value * 1e3)
-        case "clock_s" | "most_s":
-            return f"{value * 1e6:.0f}"
-        case "bytes_per_s":
-            return format_rate(value)
-    return f"{value:g}"
+    return " to ".join(dict.fromkeys(fact(name, value) for value in (numbers[0], numbers[-1])))

@@ -1,53 +1,64 @@
-"""The summary with its sentences: of verdicts, advice, knees, refused forecasts and GPU windows."""
+"""A result with its sentences, beside every code with its facts, as it leaves the program."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from operator import is_
+from typing import Any, TypeVar, cast
 
-from loaderprobe.records.forecast import Forecast
-from loaderprobe.records.gaps import GpuWindow
-from loaderprobe.records.report import Summary
+from loaderprobe.records.device import DeviceKind, Limit
+from loaderprobe.records.forecast import Forecast, Knee
+from loaderprobe.records.note import Note
+from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.verdict import Verdict
+from loaderprobe.records.verdict import Advice, Bound, Evidence
 from loaderprobe.render.action_words import action_words
+from loaderprobe.render.device_words import kind_words, limit_words
+from loaderprobe.render.evidence_words import evidence_words
+from loaderprobe.render.note_words import note_words
+from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import knee_words
 
-
-def worded(summary: Summary) -> Summary:
-    """The summary with the sentence of every verdict, advice and knee, as it leaves the program."""
-    rows = (
-        replace(
-            row,
-            verdict=_said(row.verdict) if row.verdict else None,
-            forecasts=_refused(row.forecasts),
-            gpu_window=_window_said(row.gpu_window) if row.gpu_window else None,
-        )
-        for row in summary.configurations
-    )
-    knees = (replace(knee, sentence=knee_words([knee]), forecasts=_refused(knee.forecasts)) for knee in summary.knees)
-    return replace(summary, configurations=tuple(rows), knees=tuple(knees))
-
-
-def _refused(forecasts: Sequence[Forecast]) -> tuple[Forecast, ...]:
-    return tuple(replace(each, sentence=refusal_words(each.refused)) if each.refused else each for each in forecasts)
+T = TypeVar("T")
+_WORDS: dict[type, Callable[[Any], str]] = {
+    Advice: lambda advice: action_words(advice.action),
+    Bound: lambda bound: sentence([bound]),
+    DeviceKind: kind_words,
+    Evidence: evidence_words,
+    Forecast: lambda forecast: refusal_words(forecast.refused) if forecast.refused else "",
+    Knee: lambda knee: knee_words([knee]),
+    Limit: limit_words,
+    Note: note_words,
+    PlanReason: plan_reason_words,
+    Unavailable: unavailable_words,
+}
+"""What makes the `sentence` of a record."""
+_PLAIN = (int, float, str)
 
 
-def _said(verdict: Verdict) -> Verdict:
-    advice = tuple(replace(each, sentence=action_words(each.action)) for each in verdict.advice)
-    return replace(verdict, bound=replace(verdict.bound, sentence=sentence([verdict.bound])), advice=advice)
+def worded(value: T) -> T:
+    """The same record, or tuple or dict of records, with the sentence of every one in it that has none yet."""
+    return cast("T", _worded(value))
 
 
-def _window_said(window: GpuWindow) -> GpuWindow:
-    return replace(
-        window,
-        refused=_why(window.refused) if window.refused else None,
-        doubts=tuple(_why(doubt) for doubt in window.doubts),
-    )
-
-
-def _why(reason: Unavailable) -> Unavailable:
-    return replace(reason, sentence=unavailable_words(reason))
+def _worded(value: Any) -> Any:
+    """The same object where nothing in it gets a sentence."""
+    if isinstance(value, tuple):
+        # A column may be long.
+        parts = value if value and isinstance(value[0], _PLAIN) else tuple(map(_worded, value))
+        return value if all(map(is_, parts, value)) else parts
+    if isinstance(value, dict):
+        said = {name: _worded(each) for name, each in value.items()}
+        return value if all(said[name] is value[name] for name in value) else said
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    held = {each.name: getattr(value, each.name) for each in fields(value)}
+    changed = {name: words for name, each in held.items() if (words := _worded(each)) is not each}
+    make = _WORDS.get(type(value))
+    if make and not held["sentence"]:
+        changed["sentence"] = make(value)
+    return replace(value, **changed) if changed else value

@@ -234,7 +234,7 @@ def _count(forecast: Forecast) -> int:
     return int(forecast.to)
 
 
-def interval(value: Interval | None) -> str:
+def interval(value: Interval | None, gap: str = " ") -> str:
     """`205 ±6`: the value and half its 95 % interval, to the same decimal place; a single round has none."""
     if value is None:
         return MISSING
@@ -243,7 +243,7 @@ def interval(value: Interval | None) -> str:
         return shown
     decimals = len(shown.partition(".")[2])
     spread = f"{half:.{decimals}f}"
-    return f"{shown} ±{spread if float(spread) else significant(half, 1)}"
+    return f"{shown}{gap}±{spread if float(spread) else significant(half, 1)}"
 
 
 def rate(images_per_s: float) -> str:
@@ -251,9 +251,11 @@ def rate(images_per_s: float) -> str:
     return f"{images_per_s:.0f}" if images_per_s >= 1000 else significant(images_per_s)
 
 
-def speed(row: ConfigurationRow) -> str:
+def speed(row: ConfigurationRow, gap: str = " ") -> str:
     """`205 ±6`, and ` warm` where cold files were asked for and the reads were not cold."""
-    return interval(row.images_per_s) + (state_word(row.config.cache, row.verdict.files_were) if row.verdict else "")
+    return interval(row.images_per_s, gap) + (
+        state_word(row.config.cache, row.verdict.files_were) if row.verdict else ""
+    )
 
 
 def percent(fraction: float | None) -> str:

@@ -11,6 +11,7 @@ from typing import Self
 
 from loaderprobe.protocols import Sampler
 from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.records.unavailable import Unavailable
 
 PERIOD_S = 0.2
 
@@ -48,8 +49,7 @@ class SamplerThread:
                 sampler.sample()
             except Exception as error:  # noqa: BLE001  # one counter's trouble must not end the measurement
                 self._samplers.remove(sampler)
-                name = type(sampler).__name__
-                self._broken.append(Missing(name=name, reason=f"{name} stopped: {type(error).__name__}: {error}"))
+                self._broken.append(_stopped(type(sampler).__name__, error))
 
     def collected(self) -> tuple[list[Series], list[Missing]]:
         """(all series so far, what is missing and why)."""
@@ -63,3 +63,8 @@ class SamplerThread:
             self.cpu_s = time.thread_time()
             if self._stop.wait(self._period_s):
                 return
+
+
+def _stopped(name: str, error: Exception) -> Missing:
+    facts: dict[str, float | str] = {"sampler": name, "error": f"{type(error).__name__}: {error}"}
+    return Missing(name=name, reason=Unavailable(code="sampler_stopped", facts=facts))

@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.samplers.nvml_device import NvmlDevice, call
-from loaderprobe.samplers.nvml_errors import NOT_SUPPORTED, reason_for, reason_for_status
+from loaderprobe.samplers.nvml_errors import NOT_SUPPORTED, reason_for
 
 # nvml.h: samples should be more than 100 ms apart, for the driver refreshes them no faster.
 LEAST_GAP_NS = 110_000_000
-UNSUPPORTED = "this GPU has no GPM (Hopper and newer data-centre GPUs do)"
+UNSUPPORTED = Unavailable(code="no_gpm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ METRICS = (
     GpmMetric(name="gpu_jpeg_utilization", unit="", meaning="the busiest JPEG engine", ids=tuple(range(40, 48))),
 )
 
-Answers = Mapping[str, float | str]
+Answers = Mapping[str, float | Unavailable]
 """Metric name to its value, or to the reason why it has none."""
 
 
@@ -75,7 +76,7 @@ class GpmReader:
         self._first_ns = self._last_ns = 0
         self._whole: Answers = {}
 
-    def start(self) -> str | None:
+    def start(self) -> Unavailable | None:
         """Take the first sample. A GPU without GPM gives a reason and no readings."""
         nvml = self._device.nvml
         try:
@@ -115,7 +116,7 @@ class GpmReader:
         for metric in METRICS:
             answer = answers.get(metric.name)
             name = f"{metric.name}_mean"
-            if isinstance(answer, str):
+            if isinstance(answer, Unavailable):
                 found.append(Missing(name=name, reason=answer))
             elif answer is not None:
                 source = f"{over}: {metric.meaning}"
@@ -150,15 +151,15 @@ class GpmReader:
         return {metric.name: _answer(metric, [metrics[number] for number in metric.ids]) for metric in METRICS}
 
 
-def _answer(metric: GpmMetric, metrics: list[Any]) -> float | str:
+def _answer(metric: GpmMetric, metrics: list[Any]) -> float | Unavailable:
     """Each metric has its own status, even in a successful answer."""
     values = [each.value * metric.scale for each in metrics if each.nvmlReturn == 0 and math.isfinite(each.value)]
     if values:
         return float(max(values))
     status = next((each.nvmlReturn for each in metrics if each.nvmlReturn != 0), None)
-    return "GPM gave no number" if status is None else f"GPM: {reason_for_status(status)}"
+    return Unavailable(code="gpm_no_number") if status is None else of_gpm(status)
 
 
-def gpm_reason(error: Any) -> str:
-    """The reason why GPM gives no metric at all."""
-    return f"GPM: {reason_for(error)}"
+def of_gpm(status: int) -> Unavailable:
+    """The reason of an error of GPM, for one metric or for all."""
+    return replace(reason_for(status), code="gpm")

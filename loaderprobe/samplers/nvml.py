@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.samplers.gpm import METRICS, GpmReader, gpm_reason
+from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.samplers.gpm import METRICS, GpmReader, of_gpm
 from loaderprobe.samplers.nvml_device import NvmlDevice, call, open_device
 from loaderprobe.samplers.nvml_errors import FATAL, FINAL, reason_for
 from loaderprobe.samplers.recorded import RecordedSampler
@@ -24,7 +25,7 @@ class NvmlFigure:
     name: str
     unit: str
     source: str
-    read: Callable[[NvmlDevice], float | str]
+    read: Callable[[NvmlDevice], float | Unavailable]
     """The value, or the reason why there is none. Raises nvml.NVMLError."""
 
 
@@ -33,7 +34,7 @@ def _clock_mhz(device: NvmlDevice, which: str) -> float:
     return float(call(nvml, "nvmlDeviceGetClockInfo", device.handle, getattr(nvml, which)))
 
 
-def _other_processes(device: NvmlDevice) -> float | str:
+def _other_processes(device: NvmlDevice) -> float | Unavailable:
     """Number of processes on this GPU without this one, which trains there.
 
     It is not matched by its id, because in a container NVML often lists the host's ids.
@@ -41,7 +42,7 @@ def _other_processes(device: NvmlDevice) -> float | str:
     listed = device.ask("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
     pids = {process.pid for process in listed}
     if not pids:
-        return "NVML lists no process on this GPU, not even this one; this may be a container"
+        return Unavailable(code="no_process_listed")
     return float(len(pids) - 1)
 
 
@@ -93,8 +94,8 @@ class NvmlSampler(RecordedSampler):
         self._gpm: GpmReader | None = None
         self._figures = list(FIGURES)
         self._with_gpm = True
-        self._lost: str | None = None
-        self._stopped: dict[str, str] = {}
+        self._lost: Unavailable | None = None
+        self._stopped: dict[str, Unavailable] = {}
         self._begun_ns = 0
 
     def __enter__(self) -> Self:
@@ -129,29 +130,27 @@ class NvmlSampler(RecordedSampler):
         ends = {series.name: series.time_ns[-1] for series in found if isinstance(series, Series)}
         for name, reason in dict(self._stopped).items():
             if name in ends:
-                after_s = (ends[name] - self._begun_ns) / 1e9
-                found.append(
-                    Missing(name=name, reason=f"{reason}; its readings end {after_s:.1f} s after sampling began")
-                )
+                facts = reason.facts | {"ended_after_s": (ends[name] - self._begun_ns) / 1e9}
+                found.append(Missing(name=name, reason=replace(reason, facts=facts)))
         return [*found, *(self._gpm.whole() if self._gpm is not None else ())]
 
-    def _open(self) -> str | None:
+    def _open(self) -> Unavailable | None:
         """The reason why there is no GPU to read; None when there is one."""
         if self._uuid is None:
-            return "no GPU trains in this configuration"
+            return Unavailable(code="no_gpu_trains")
         try:
             self._nvml = self._nvml or import_module("pynvml")
         except ImportError as error:
-            return f"pynvml cannot be imported ({error}): pip install nvidia-ml-py"
+            return Unavailable(code="pynvml_missing", facts={"error": str(error)})
         try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
-            return reason_for(error)
+            return reason_for(error.value)
         try:
             self._device = open_device(self._nvml, self._uuid)
         except self._nvml.NVMLError as error:
             self._shut_down()
-            return reason_for(error)
+            return reason_for(error.value)
         return None
 
     def _shut_down(self) -> None:
@@ -167,7 +166,7 @@ class NvmlSampler(RecordedSampler):
                 self._figures.remove(figure)
             self._fail((figure.name,), error, device.explain(error))
             return
-        if isinstance(value, str):
+        if isinstance(value, Unavailable):
             self._stop((figure.name,), value)
         else:
             self._stopped.pop(figure.name, None)
@@ -182,11 +181,11 @@ class NvmlSampler(RecordedSampler):
             answers = self._gpm.read()
         except self._nvml.NVMLError as error:
             self._with_gpm = error.value not in FINAL
-            self._fail(names, error, gpm_reason(error))
+            self._fail(names, error, of_gpm(error.value))
             return
         for metric in METRICS:
             answer = answers.get(metric.name) if answers is not None else None
-            if isinstance(answer, str):
+            if isinstance(answer, Unavailable):
                 self._stop((metric.name,), answer)
             elif answer is not None:
                 self._stopped.pop(metric.name, None)
@@ -205,18 +204,18 @@ class NvmlSampler(RecordedSampler):
             self._with_gpm = False
             self._stop(names, reason)
 
-    def _fail(self, names: tuple[str, ...], error: Any, reason: str) -> None:
+    def _fail(self, names: tuple[str, ...], error: Any, reason: Unavailable) -> None:
         self._stop(names, reason)
         if error.value in FATAL:
             self._lost = reason
             self._miss_all(reason)
 
-    def _stop(self, names: tuple[str, ...], reason: str) -> None:
+    def _stop(self, names: tuple[str, ...], reason: Unavailable) -> None:
         for name in names:
             self.miss(name, reason)
             self._stopped[name] = reason
 
-    def _miss_all(self, reason: str) -> None:
+    def _miss_all(self, reason: Unavailable) -> None:
         for figure in (*FIGURES, *METRICS):
             self.miss(figure.name, reason)
             self._stopped.setdefault(figure.name, reason)

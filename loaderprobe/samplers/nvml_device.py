@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.samplers.nvml_errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, reason_for
 
 ERROR_NOT_FOUND = 6
@@ -34,16 +35,16 @@ class NvmlDevice:
                     raise
         return call(self.nvml, names[-1], self.handle)
 
-    def explain(self, error: Any) -> str:
-        """The text of an error; names MIG where MIG is the reason."""
+    def explain(self, error: Any) -> Unavailable:
+        """The reason of an error; names MIG where MIG is the reason."""
         if error.value != NOT_SUPPORTED:
-            return reason_for(error)
+            return reason_for(error.value)
         if self.instance is not None:
-            return "NVML does not support it for a MIG instance"
+            return Unavailable(code="mig_instance")
         with suppress(self.nvml.NVMLError):  # a GPU without MIG answers with an error as well
             if call(self.nvml, "nvmlDeviceGetMigMode", self.handle)[0]:
-                return "this GPU does not support it as a whole while it is split by MIG"
-        return reason_for(error)
+                return Unavailable(code="mig_split")
+        return reason_for(error.value)
 
 
 def call(nvml: Any, name: str, *arguments: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Self
 
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.records.unavailable import Unavailable
 
 
 class RecordedSampler:
@@ -16,7 +17,7 @@ class RecordedSampler:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._readings: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
-        self._missing: dict[str, str] = {}
+        self._missing: dict[str, Unavailable] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -29,7 +30,7 @@ class RecordedSampler:
         """Keep one reading, stamped now."""
         self._readings.setdefault((name, unit, source), []).append((self._clock.now_ns(), value))
 
-    def miss(self, name: str, reason: str) -> None:
+    def miss(self, name: str, reason: Unavailable) -> None:
         """Keep the reason why there is no reading; the first one stays."""
         self._missing.setdefault(name, reason)
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.process import child_environment, signal_name
 from loaderprobe.system.wait_rows import GONE, read_rows
@@ -56,18 +57,18 @@ class WaitsSampler:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
-        self._reason = "sampling of the workers' waits has not started"
+        self._reason: Unavailable | None = Unavailable(code="waits_not_started")
         self._allowed = False
 
     def __enter__(self) -> Self:
         if not Path("/proc/self/task").is_dir():
-            self._reason = "there is no /proc here"
+            self._reason = Unavailable(code="no_proc")
             return self
         try:
             self._folder = Path(tempfile.mkdtemp(prefix="waits-", dir=self._scratch))
             self._begin(self._folder)
         except OSError as error:
-            self._fail(f"the process that samples the workers' waits could not be started: {error}")
+            self._fail(Unavailable(code="waits_not_startable", facts={"error": str(error)}))
         return self
 
     def __exit__(
@@ -90,8 +91,8 @@ class WaitsSampler:
     def samples(self) -> WaitSamples | Missing:
         """All samples so far, also after leaving; or the reason why there are none."""
         self._check()
-        if self._folder is None or self._reason:
-            return Missing(name="waits", reason=self._reason)
+        if self._reason is not None or self._folder is None:
+            return Missing(name="waits", reason=self._reason or Unavailable(code="waits_not_started"))
         return read_rows(self._folder)
 
     def _begin(self, folder: Path) -> None:
@@ -104,7 +105,7 @@ class WaitsSampler:
                 bufsize=0,
                 env=child_environment(),
             )
-        self._reason = ""
+        self._reason = None
         if not self._ready(self._process):
             return
         if any(pid == os.getpid() for pid, _ in self._threads()):
@@ -118,7 +119,7 @@ class WaitsSampler:
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
         if not poll.poll(START_LIMIT_S * 1e3):
-            self._fail(f"the process that samples the workers' waits was not ready after {START_LIMIT_S:.0f} s")
+            self._fail(Unavailable(code="waits_not_ready", facts={"limit_s": START_LIMIT_S}))
             return False
         if not process.stdout.read(1):
             process.wait()
@@ -133,9 +134,9 @@ class WaitsSampler:
             return
         lines = (self._folder / LOG).read_text(errors="replace").strip().splitlines()
         how = lines[-1] if lines else signal_name(-code) if code < 0 else f"exit code {code}"
-        self._fail(f"the process that samples the workers' waits ended: {how}")
+        self._fail(Unavailable(code="waits_ended", facts={"how": how}))
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: Unavailable) -> None:
         self._end()
         self._reason = reason
 

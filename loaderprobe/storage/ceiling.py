@@ -11,6 +11,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks
 from loaderprobe.storage.footprint import locate_pieces
 from loaderprobe.storage.phase import PhaseSettings, run_phase
@@ -34,7 +35,7 @@ def raise_ceiling(
     try:
         return _with_phase(known, files, readers, seconds=seconds, longest_s=longest_s, cache=cache)
     except (LoaderprobeError, OSError) as error:
-        return replace(known, missing=f"measuring the ceiling failed: {error}")
+        return replace(known, missing=Unavailable(code="ceiling_failed", facts={"error": str(error)}))
 
 
 def _with_phase(
@@ -63,13 +64,13 @@ def ceiling_of_parts(
     chosen = random.Random(readers).sample(pieces, min(len(pieces), MOST_BLOCKS))
     known = StorageCeiling(data="", phases=())
     if not chosen:
-        return replace(known, missing="the files are empty")
+        return replace(known, missing=Unavailable(code="files_empty"))
     try:
         return _of_pieces(
             known, chosen, chosen[0].path.parent, readers, seconds=seconds, longest_s=longest_s, cache=cache
         )
     except (LoaderprobeError, OSError) as error:
-        return replace(known, missing=f"measuring the ceiling failed: {error}")
+        return replace(known, missing=Unavailable(code="ceiling_failed", facts={"error": str(error)}))
 
 
 def _of_pieces(
@@ -78,7 +79,8 @@ def _of_pieces(
 ) -> StorageCeiling:  # fmt: skip
     location = locate_pieces(root, pieces)
     if not location.counts_reads:
-        return replace(known, missing=f"reads of {location.filesystem} are not counted, so there is nothing to compare")
+        facts: dict[str, float | str] = {"filesystem": location.filesystem}
+        return replace(known, missing=Unavailable(code="filesystem_not_counted", facts=facts))
     sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)
     settings = PhaseSettings(
         name="files",

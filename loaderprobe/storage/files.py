@@ -16,6 +16,7 @@ from pathlib import Path
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
 from loaderprobe.records.files import IMAGE_SUFFIXES
+from loaderprobe.records.note import Note
 from loaderprobe.store.codec import write_error
 from loaderprobe.units import format_bytes
 
@@ -48,7 +49,7 @@ class Sample:
     """Size of the blocks; None when files are read whole."""
     large: tuple[tuple[Path, int], ...] = ()
     """Files large enough for sequential reads, with their sizes in bytes."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def paths(self) -> list[Path]:
@@ -123,12 +124,12 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
         error = MissingPart if set(skipped) == {"not readable"} else BadValue
         raise error(f"{path} holds no file to read ({why})", hint="give a folder of files, or --scratch 1GB")
-    notes = [f"{count} files skipped: {reason}" for reason, count in skipped.items()]
+    notes = [Note(code="files_skipped", facts={"files": count, "why": why}) for why, count in skipped.items()]
     shards = sum(piece.size_bytes for piece in chosen) / len(chosen) > LARGE_FILE_BYTES
     pieces = tuple(chosen)
     if any(piece.size_bytes > LARGE_FILE_BYTES for piece in chosen):
         pieces = _shuffled((block for piece in chosen for block in _blocks_of_large(piece)), seed)
-        notes.append("files of more than 16 MiB are read in blocks of 1 MiB at random")
+        notes.append(Note(code="large_files_in_blocks"))
     return Sample(
         pieces=pieces,
         found=len(found),
@@ -244,7 +245,7 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
             images=False,
             block_bytes=BLOCK_BYTES,
             large=((path, size_bytes),),
-            notes=(f"a scratch file of {format_bytes(size_bytes)}, read in blocks of {BLOCK_BYTES // 1024} KiB",),
+            notes=(Note(code="scratch_file", facts={"size_bytes": size_bytes}),),
         )
     finally:
         path.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.note import Note
 from loaderprobe.storage.files import Piece
 from loaderprobe.system.device import locate
 
@@ -33,9 +34,9 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
         return own
     if len(found) == 1:
         (place,) = found.values()
-        note = f"the files are not on the file system of {path}, but on {place.mount}"
+        note = Note(code="files_elsewhere", facts={"path": str(path), "mount": place.mount})
         return replace(place, path=str(path), notes=(*place.notes, note))
-    note = f"the files lie on several file systems ({', '.join(sorted(found))}), whose reads cannot be separated"
+    note = Note(code="several_filesystems", facts={"mounts": ", ".join(sorted(found))})
     return replace(own, kind="unknown", devices=(), layers=(), notes=(note,))
 
 
@@ -51,5 +52,10 @@ def as_text(location: StorageLocation) -> StorageLocation:
         path=path_text(location.path),
         mount=path_text(location.mount),
         source=path_text(location.source),
-        notes=tuple(path_text(note) for note in location.notes),
+        notes=tuple(_note_as_text(note) for note in location.notes),
     )
+
+
+def _note_as_text(note: Note) -> Note:
+    facts = {name: path_text(value) if isinstance(value, str) else value for name, value in note.facts.items()}
+    return replace(note, facts=facts)

@@ -13,13 +13,13 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST
+from loaderprobe.records.note import Note
 from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading
 from loaderprobe.storage.steady import steady_slices
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
-from loaderprobe.units import format_rate
 
 SETTLED_AT = 0.05
 """A phase ends when half its 95 % interval is within this share of the rate."""
@@ -243,16 +243,17 @@ def latency(values_ns: Column) -> Latency:
     )
 
 
-def _notes(settings: PhaseSettings, total: _Sum) -> tuple[str, ...]:
+def _notes(settings: PhaseSettings, total: _Sum) -> tuple[Note, ...]:
     notes = _repeats(total.passes)
     if total.seconds < SHORT_S:
-        notes.append(f"only {total.seconds:.2f} s of reading: use more files for a more stable figure")
-    if total.cpu_s / total.seconds > BUSY_SHARE * settings.cores_available:
-        notes.append(f"the probe kept {total.cpu_s / total.seconds:.1f} of {settings.cores_available:.1f} cores busy")
+        notes.append(Note(code="short_reading", facts={"seconds": total.seconds}))
+    cores, available = total.cpu_s / total.seconds, settings.cores_available
+    if cores > BUSY_SHARE * available:
+        notes.append(Note(code="probe_busy", facts={"cores": cores, "cores_available": available}))
     return tuple(notes)
 
 
-def _repeats(passes: dict[int, tuple[float, int]]) -> list[str]:
+def _repeats(passes: dict[int, tuple[float, int]]) -> list[Note]:
     """Whether repeats were faster than the very first pass, which only a cache below this machine explains."""
     first, later = passes.get(1), [size / seconds for number, (seconds, size) in passes.items() if number > 1]
     if first is None or first[0] < LEAST_PASS_S or not later:
@@ -260,7 +261,4 @@ def _repeats(passes: dict[int, tuple[float, int]]) -> list[str]:
     before, after = first[1] / first[0], median(later)
     if after < REPEATS_FASTER * before:
         return []
-    return [
-        f"the first pass over the files got {format_rate(before)}, repeats {format_rate(after)}: "
-        "a cache below this machine served them"
-    ]
+    return [Note(code="repeats_faster", facts={"first_bytes_per_s": before, "again_bytes_per_s": after})]

@@ -21,6 +21,8 @@ from loaderprobe.records.bandwidth import (
 )
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.note import Note
+from loaderprobe.records.unavailable import StorageCode, Unavailable
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, sample_files, scratch_file
 from loaderprobe.storage.fio import FioEngine, fio_version
 from loaderprobe.storage.footprint import as_text, locate_pieces, path_text
@@ -31,7 +33,6 @@ from loaderprobe.storage.reader import ReadEngine, ThreadEngine, why_not_direct
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.pagecache import why_unknown
-from loaderprobe.units import format_bytes
 
 LIMIT_BYTES = 4 * 10**9
 MOST_READERS = 128
@@ -132,7 +133,7 @@ class Probe:
         except (LoaderprobeError, OSError) as error:
             if not self.phases:
                 raise
-            self.missing.append(Missing(name=name, reason=f"failed: {error}"))
+            self._miss(name, "phase_failed", error=str(error))
             self.failed.append(name)
             return False
         return True
@@ -142,9 +143,7 @@ class Probe:
         steps = list(readers) if readers else [2**power for power in range(MOST_READERS.bit_length())]
         for number, count in enumerate(steps):
             if not readers and 4 * count > len(self.sample.pieces) and self.phases:
-                self.missing.append(
-                    Missing(name="files", reason=f"{len(self.sample.pieces)} files are too few for concurrency {count}")
-                )
+                self._miss("files", "too_few_files", files=len(self.sample.pieces), readers=count)
                 return
             on_phase(f"{count} reader{'s' * (count > 1)}", number, number + 5)
             if not self.add("files", partial(self.phase, "files", count)):
@@ -155,7 +154,7 @@ class Probe:
     def names(self, readers: Sequence[int] | None, on_phase: OnPhase) -> None:
         """Opens and stats of the files. If one fails, its reason is kept."""
         if self.sample.block_bytes is not None:
-            self.missing.append(Missing(name="metadata", reason="a loader seldom opens files that it reads in blocks"))
+            self._miss("metadata", "opens_of_blocks")
             return
         on_phase("opens and stats", len(self.phases), len(self.phases) + 4)
         settings = MetadataSettings(
@@ -171,7 +170,7 @@ class Probe:
             for phase in metadata_ladder(settings, readers):
                 self.metadata.append(phase)
         except (LoaderprobeError, OSError) as error:
-            self.missing.append(Missing(name="metadata", reason=f"failed: {error}"))
+            self._miss("metadata", "phase_failed", error=str(error))
             self.failed.append("metadata")
 
     def device(self, on_phase: OnPhase) -> None:
@@ -187,8 +186,7 @@ class Probe:
         on_phase("sequential", done + 1, done + 3)
         in_a_row = self.sample.sequential()
         if in_a_row is None:
-            reason = "there is no file of 64 MB or more to read sequentially; --scratch 1GB makes one"
-            self.missing.append(Missing(name="sequential", reason=reason))
+            self._miss("sequential", "no_large_file")
         else:
             supply = Supply(in_a_row, self.supply.cache, seed=0, shuffled=False, drop_all=self.supply.drop_all)
             read = partial(self.phase, "sequential", best.readers, supply=supply, direct=refusal is None)
@@ -201,9 +199,9 @@ class Probe:
     def _paced(self) -> None:
         alone = next((phase for phase in self.phases if phase.name == "files" and phase.readers == 1), None)
         if alone is None:
-            reason = "it is compared with concurrency 1, which --readers left out"
+            self._miss("paced", "no_single_reader")
         elif isinstance(self.engine, FioEngine):
-            reason = "fio cannot pause in proportion to what it has read; leave out --engine fio"
+            self._miss("paced", "fio_cannot_pause")
         else:
             settings = PhaseSettings(
                 name="paced",
@@ -217,8 +215,9 @@ class Probe:
                 pause_s_per_byte=PAUSE / alone.bw_bytes,
             )
             self.add("paced", partial(run_phase, settings))
-            return
-        self.missing.append(Missing(name="paced", reason=reason))
+
+    def _miss(self, name: str, code: StorageCode, **facts: float | str) -> None:
+        self.missing.append(Missing(name=name, reason=Unavailable(code=code, facts=facts)))
 
 
 def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_phase: OnPhase) -> BandwidthMeasurement:
@@ -278,22 +277,18 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: On
     )
 
 
-def _again(supply: Supply) -> tuple[str, ...]:
+def _again(supply: Supply) -> tuple[Note, ...]:
     if supply.rounds < 2:
         return ()
     total = sum(piece.size_bytes for piece in supply.sample.pieces)
-    return (
-        f"the files read hold {format_bytes(total)}; they were evicted and read again {supply.rounds - 1} times, which "
-        "a cache below this machine (controller, file server, host of a virtual machine) may have served: only more "
-        "data than it holds rules that out",
-    )
+    return (Note(code="read_again", facts={"size_bytes": total, "times": supply.rounds - 1}),)
 
 
-def _unknown(probe: Probe) -> tuple[str, ...]:
+def _unknown(probe: Probe) -> tuple[Note, ...]:
     if probe.location.kind == "memory" or all(phase.resident_before is not None for phase in probe.phases):
         return ()
     reason = why_unknown(probe.sample.pieces[0].path)
-    return (f"the state of the page cache before a phase is unknown: {reason}",) if reason else ()
+    return (Note(code="cache_unknown", facts=reason.because),) if reason else ()
 
 
 def _best(phases: Sequence[BandwidthPhase]) -> float:

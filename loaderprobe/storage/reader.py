@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderprobe.records.bandwidth import Engine, MetadataOperation
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.storage.files import Piece
 
 MOST_BYTES_A_READ = 16 << 20
@@ -234,7 +235,7 @@ def _whole_pages(size_bytes: int) -> int:
     return -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
-def why_not_direct(pieces: Sequence[Piece]) -> str | None:
+def why_not_direct(pieces: Sequence[Piece]) -> Unavailable | None:
     """Why pieces cannot be read past the page cache, tried on the first that still exists; None when they can."""
     buffer = mmap.mmap(-1, mmap.PAGESIZE)
     for piece in pieces:
@@ -243,15 +244,15 @@ def why_not_direct(pieces: Sequence[Piece]) -> str | None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            return f"this file system refuses O_DIRECT: {error.strerror}"
+            return Unavailable(code="direct_refused", facts={"error": str(error.strerror)})
         try:
             os.preadv(fd, [buffer], piece.offset)
         except OSError as error:
-            return f"this file system refuses O_DIRECT: {error.strerror}"
+            return Unavailable(code="direct_refused", facts={"error": str(error.strerror)})
         finally:
             os.close(fd)
         return None
-    return "the files have vanished"
+    return Unavailable(code="files_vanished")
 
 
 def cpu_seconds() -> float:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace
+from loaderprobe.store.migrations import MIGRATIONS
 
 T = TypeVar("T")
 
@@ -21,7 +22,9 @@ T = TypeVar("T")
 # 3  2026-11  kinds of devices are token_bucket and single_server; phases have other_bytes_per_s, generated sets
 #             base_images
 # 4  2026-11  an activity is loader_only or training
-SCHEMA_VERSION = 4
+# 5  2026-11  what is missing, notes, why no system call was seen, why there is no GPU and what kind a device is are
+#             codes with facts
+SCHEMA_VERSION = 5
 # 64 bits hold every count and every clock in ns.
 MOST_NUMBER = 2**63
 # Of a strange schema's name, in a message.
@@ -41,8 +44,8 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedRun(source, f"is damaged: {error}") from error
     found: tuple[Any, Any] = (envelope.get("schema"), envelope.get("schema_version"))
-    if found in [(f"loaderprobe/{kind}", version) for version in _MIGRATIONS]:
-        for version, migrate in _MIGRATIONS.items():
+    if found in [(f"loaderprobe/{kind}", version) for version in MIGRATIONS]:
+        for version, migrate in MIGRATIONS.items():
             if version >= found[1]:
                 migrate(kind, envelope.get(kind))
     elif found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
@@ -57,33 +60,6 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
         raise DamagedRun(source, f"is damaged: {error}") from error
     except KeyError as error:
         raise DamagedRun(source, f"is damaged: it has no {kind}") from error
-
-
-def _to_version_3(kind: str, value: Any) -> None:
-    """Give names of version 3 to what a file of version 2 holds; damaged values stay as they are."""
-    holder = value.get("spec") if kind == "image-set" and isinstance(value, dict) else value
-    if kind in ("image-set", "image-set-spec") and isinstance(holder, dict) and "pictures" in holder:
-        holder["base_images"] = holder.pop("pictures")
-    if kind == "ceiling" and isinstance(value, dict):
-        device, phases = value.get("kind"), value.get("phases")
-        if isinstance(device, dict):
-            renamed = {"banked": "token_bucket", "serial": "single_server"}
-            device |= {"kind": renamed.get(str(device.get("kind")), device.get("kind"))}
-        for phase in phases if isinstance(phases, list) else ():
-            if isinstance(phase, dict) and "foreign_bytes_per_s" in phase:
-                phase["other_bytes_per_s"] = phase.pop("foreign_bytes_per_s")
-
-
-def _to_version_4(kind: str, value: Any) -> None:
-    """The same for a file of version 3."""
-    segments = value.get("segments") if kind == "measurement" and isinstance(value, dict) else None
-    for segment in segments if isinstance(segments, list) else ():
-        if isinstance(segment, dict) and segment.get("activity") == "train":
-            segment["activity"] = "training"
-
-
-_MIGRATIONS = {2: _to_version_3, 3: _to_version_4}
-"""What brings a file of each older version to the next."""
 
 
 def read(path: Path) -> bytes | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.records.environment import StorageKind, StorageLocation
+from loaderprobe.records.note import Note, each_once
 from loaderprobe.system.counters import device_read_bytes, server_read_bytes, unescape
 
 NFS = {"nfs", "nfs4"}
@@ -118,52 +119,49 @@ def _kind(filesystem: str) -> StorageKind:
     return "fuse" if filesystem in ("fuse", "fuseblk") or filesystem.startswith("fuse.") else "block"
 
 
-def _notes(kind: StorageKind, filesystem: str) -> list[str]:
-    """Limits of what can be known about storage of this kind, as sentences."""
+def _notes(kind: StorageKind, filesystem: str) -> list[Note]:
+    """Limits of what can be known about storage of this kind."""
     notes = []
     if filesystem == "unknown":
-        notes.append("the mount of this path is not listed, so its file system is not known")
+        notes.append(Note(code="mount_hidden"))
     if kind == "unknown":
-        notes.append("the block device under this file system is not visible from here")
+        notes.append(Note(code="device_hidden"))
         if filesystem == "zfs":
-            notes.append("ZFS has its own cache, which cannot be emptied file by file")
+            notes.append(Note(code="zfs_cache"))
     elif kind == "memory":
-        notes.append("memory, not storage: nothing here can be read cold")
+        notes.append(Note(code="in_memory"))
     elif filesystem in NFS:
-        notes.append("NFS counts reads for the whole mount, and the server's cache cannot be emptied from here")
+        notes.append(Note(code="nfs"))
     elif kind == "network":
-        notes.append(f"nothing here counts what {filesystem} reads, and its remote caches cannot be emptied from here")
+        notes.append(Note(code="remote_uncounted", facts={"filesystem": filesystem}))
     elif kind == "fuse":
-        notes.append(
-            "FUSE: another program reads, so reads are not counted for the caller; its caches cannot be emptied"
-        )
+        notes.append(Note(code="fuse"))
     return notes
 
 
-def _notes_of_devices(devices: Sequence[str], above: frozenset[str]) -> list[str]:
+def _notes_of_devices(devices: Sequence[str], above: frozenset[str]) -> list[Note]:
     notes = []
     for device in devices:
         if device.startswith("loop"):
             notes.append(_note_of_loop(device, above))
         elif re.fullmatch(r"z?ram\d+", device):
-            notes.append(f"{device} is a device in memory: its reads look cold, but no storage is behind them")
+            notes.append(Note(code="device_in_memory", facts={"device": device}))
     return notes
 
 
-def _note_of_loop(loop: str, above: frozenset[str]) -> str:
+def _note_of_loop(loop: str, above: frozenset[str]) -> Note:
     file = _of_loop(loop, "backing_file")
     if file is None:
-        return f"what file {loop} is cannot be seen from here"
+        return Note(code="loop_hidden", facts={"device": loop})
     place = _beneath(file, above)
+    cache = "none" if _of_loop(loop, "dio") == "1" else "own_cache"
+    facts: dict[str, float | str] = {"device": loop, "file": file, "cache": cache}
     if place is None:
-        note = f"{loop} is the file {file}, which is not visible from here"
-    else:
-        note = f"{loop} is the file {file} on {place.filesystem} ({', '.join(place.devices) or place.kind})"
-    if place and place.kind == "memory":
-        return f"{note}, in memory: its reads look cold, but no storage is behind them"
-    if _of_loop(loop, "dio") != "1":
-        note += "; that file's own cache may serve reads that look cold (losetup --direct-io=on forbids it)"
-    return note
+        return Note(code="loop_file_hidden", facts=facts)
+    if place.kind == "memory":
+        facts["cache"] = "in_memory"
+    facts |= {"filesystem": place.filesystem, "under": ", ".join(place.devices) or place.kind}
+    return Note(code="loop_file", facts=facts)
 
 
 def _of_loop(loop: str, attribute: str) -> str | None:
@@ -282,18 +280,18 @@ def _layers(options: Sequence[str]) -> list[str]:
     return upper + lower
 
 
-def _notes_of_layers(layers: Sequence[StorageLocation | None]) -> list[str]:
-    """Limits of what can be known about an overlay, as sentences."""
+def _notes_of_layers(layers: Sequence[StorageLocation | None]) -> list[Note]:
+    """Limits of what can be known about an overlay, each once."""
     visible = [layer for layer in layers if layer]
     in_memory = [layer.path for layer in visible if layer.kind == "memory"]
     notes = []
     if not visible:
-        notes.append("the layers of this overlay, and so its devices, are not visible from here, as in most containers")
+        notes.append(Note(code="layers_hidden"))
     elif hidden := len(layers) - len(visible):
-        notes.append(f"{hidden} of the {len(layers)} layers of this overlay are not visible from here")
+        notes.append(Note(code="some_layers_hidden", facts={"hidden": hidden, "layers": len(layers)}))
     if in_memory and len(in_memory) == len(visible):
-        notes.append("the visible layers of this overlay are memory, not storage: nothing in them can be read cold")
+        notes.append(Note(code="layers_in_memory"))
     elif in_memory:
-        notes.append(f"a read of a file in a layer of this overlay is from memory ({', '.join(in_memory)})")
+        notes.append(Note(code="some_layers_in_memory", facts={"paths": ", ".join(in_memory)}))
     others = [note for layer in visible if layer.kind != "memory" for note in layer.notes]
-    return list(dict.fromkeys([*notes, *others]))
+    return list(each_once([*notes, *others]))

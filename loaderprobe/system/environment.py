@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from loaderprobe.records.environment import Environment, Gpu
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.system.cpu import cores_available, cpu_model
 from loaderprobe.system.device import locate
 from loaderprobe.system.memory import memory_bytes, shared_memory_bytes
@@ -41,16 +42,16 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def list_gpus() -> tuple[tuple[Gpu, ...], str | None]:
+def list_gpus() -> tuple[tuple[Gpu, ...], Unavailable | None]:
     """(the NVIDIA GPUs, the reason when the list is empty, else None)."""
     try:
         import pynvml
     except ImportError as error:
-        return (), f"pynvml cannot be imported ({error}): pip install nvidia-ml-py"
+        return (), Unavailable(code="pynvml_missing", facts={"error": str(error)})
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return (), f"NVML does not start: {error}"
+        return (), Unavailable(code="nvml_not_started", facts={"error": str(error)})
     try:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
@@ -64,10 +65,10 @@ def list_gpus() -> tuple[tuple[Gpu, ...], str | None]:
             for handle in handles
         )
     except pynvml.NVMLError as error:
-        return (), f"NVML lists no GPU: {error}"
+        return (), Unavailable(code="gpus_not_listed", facts={"error": str(error)})
     finally:
         pynvml.nvmlShutdown()
-    return gpus, None if gpus else "NVML lists no GPU"
+    return gpus, None if gpus else Unavailable(code="no_gpu_listed")
 
 
 def _text(value: str | bytes) -> str:

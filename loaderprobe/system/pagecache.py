@@ -9,6 +9,7 @@ from pathlib import Path
 
 from loaderprobe.errors import MissingPart
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.system.residency import OVERLAY, ask, filesystem_magic
 
 PASSES = 4
@@ -60,7 +61,7 @@ class LinuxPageCache:
         return None if isinstance(found, Missing) else found.share
 
 
-def why_unknown(path: Path) -> str | None:
+def why_unknown(path: Path) -> Unavailable | None:
     """Why the cached share of the file cannot be known; None when it can. Found by trying."""
     found = ask([path])
     return found.reason if isinstance(found, Missing) else None

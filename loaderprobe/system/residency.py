@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.unavailable import StorageCode, Unavailable
 
 PAGE_BYTES = mmap.PAGESIZE
 SAMPLED_FILES = 128
@@ -87,7 +88,7 @@ def ask(paths: Sequence[Path]) -> Residency | Missing:
                 held += _resident_pages(path, found.st_size)
                 pages += of_file
         except OSError as error:
-            return _missing(f"{path} cannot be examined: {error.strerror}")
+            return _missing(_not_examined(path, error))
     share = _sampled_share(hidden)
     if isinstance(share, Missing):
         return share
@@ -95,8 +96,16 @@ def ask(paths: Sequence[Path]) -> Residency | Missing:
     return Residency(held=held + share * unseen, pages=pages + unseen, sampled=bool(hidden))
 
 
-def _missing(reason: str) -> Missing:
+def _missing(reason: Unavailable) -> Missing:
     return Missing(name="cached share", reason=reason)
+
+
+def _about(path: Path, code: StorageCode, **facts: str) -> Unavailable:
+    return Unavailable(code=code, facts={"path": str(path), **facts})
+
+
+def _not_examined(path: Path, error: OSError) -> Unavailable:
+    return _about(path, "not_examined", error=str(error.strerror))
 
 
 def acts_as_owner(status: Path = Path("/proc/thread-self/status")) -> bool:
@@ -154,15 +163,15 @@ class _Asker:
         return kind != OVERLAY and os.access(path, os.W_OK, effective_ids=True)
 
 
-def _why_not(path: Path, mode: int, kind: int, truth: bool) -> str | None:
+def _why_not(path: Path, mode: int, kind: int, truth: bool) -> Unavailable | None:
     if not stat.S_ISREG(mode):
-        return f"{path} is not a regular file"
+        return _about(path, "not_regular")
     if kind == FUSE:
-        return f"{path} is on FUSE, where opening a file to ask may empty its cache"
+        return _about(path, "on_fuse")
     if kind in OWN_CACHE:
-        return f"{path} is on {OWN_CACHE[kind]}, which has its own cache that the kernel does not show"
+        return _about(path, "own_cache", filesystem=OWN_CACHE[kind])
     if kind in NETWORK and not truth:
-        return f"{path} belongs to another user, and on network file systems the kernel hides its cache state"
+        return _about(path, "foreign_on_network")
     return None
 
 
@@ -204,8 +213,8 @@ def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | Missing:
             held += pages * _share_of_file(path, [(2 * n + 1) * pages // (2 * count) for n in range(count)])
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
-                return _missing(f"{path} belongs to another user, and this file system hides its cache state")
-            return _missing(f"{path} cannot be examined: {error.strerror}")
+                return _missing(_about(path, "foreign_hidden"))
+            return _missing(_not_examined(path, error))
     return held / sum(pages for _, pages in some) if some else 0.0
 
 

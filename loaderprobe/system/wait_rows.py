@@ -6,10 +6,12 @@ the sampling itself.
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from pathlib import Path
 
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.system.wait_kinds import Wait
 
@@ -17,7 +19,7 @@ from loaderprobe.system.wait_kinds import Wait
 ROW = struct.Struct("<qqii")
 # The value is CPU time in ns that this process has used; the first such row is from before the first look.
 OWN_CPU = -1
-# The value is the subject that says why system calls are hidden, or -1 when they are seen again.
+# The value is the subject that says, as JSON, why system calls are hidden, or -1 when they are seen again.
 LETTERS_ONLY = -2
 ROWS, SUBJECTS = "rows", "subjects"
 # In orders to that process: a worker that has gone.
@@ -36,18 +38,19 @@ class RowWriter:
         self._subjects_file = os.open(folder / SUBJECTS, flags)
         self._rows_file = os.open(folder / ROWS, flags)
         self._subjects: dict[str, int] = {}
-        self._letters_only: str | None = None
+        self._letters_only: Unavailable | None = None
         self._round = bytearray()
 
     def add(self, time_ns: int, worker: int, wait: Wait) -> None:
         """Add one sample of one worker."""
         self._round += ROW.pack(time_ns, self._number(wait.subject), worker, _KINDS[wait.kind])
 
-    def end_round(self, time_ns: int, own_cpu_ns: int | None, letters_only: str | None) -> None:
+    def end_round(self, time_ns: int, own_cpu_ns: int | None, letters_only: Unavailable | None) -> None:
         """Write the added samples, and this process's CPU time so far where it is requested."""
         if letters_only != self._letters_only:
             self._letters_only = letters_only
-            self._round += ROW.pack(time_ns, self._number(letters_only, most=MOST_SUBJECTS + 100), LETTERS_ONLY, 0)
+            why = json.dumps([letters_only.code, letters_only.facts]) if letters_only else None
+            self._round += ROW.pack(time_ns, self._number(why, most=MOST_SUBJECTS + 100), LETTERS_ONLY, 0)
         if own_cpu_ns is not None:
             self._round += ROW.pack(time_ns, own_cpu_ns, OWN_CPU, 0)
         if self._round:
@@ -81,7 +84,12 @@ def read_rows(folder: Path) -> WaitSamples:
         kind=tuple(row[3] for row in samples),
         subject=tuple(row[1] for row in samples),
         subjects=subjects,
-        letters_only=subjects[reasons[-1]] if reasons and reasons[-1] >= 0 else None,
+        letters_only=_reason(subjects[reasons[-1]]) if reasons and reasons[-1] >= 0 else None,
         cpu_ns=own[-1][1] - own[0][1] if own else 0,
         wall_ns=own[-1][0] - own[0][0] if own else 0,
     )
+
+
+def _reason(text: str) -> Unavailable:
+    code, facts = json.loads(text)
+    return Unavailable(code=code, facts=facts)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WaitKind
 from loaderprobe.system.descriptors import Descriptors
 from loaderprobe.system.sockets import TableBudget
@@ -24,7 +25,6 @@ from loaderprobe.system.wait_kinds import RUNNING, CallWaits, Wait, by_channel, 
 
 # Documentation/admin-guide/LSM/Yama.rst: "Yama" in ASCII.
 PR_SET_PTRACER = 0x59616D61
-REFUSED = "no permission to read /proc/PID/syscall"
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 # Each costs some 5 us; a process with more threads than these is seen in part.
 MOST_THREADS = 64
@@ -71,8 +71,8 @@ class WatchedProcess:
         machine = machine or platform.machine()
         calls = calls_of(machine)
         self._calls: Mapping[int, Call] = calls or {}
-        self._unknown = None if calls is not None else f"the system call numbers of {machine} are unknown"
-        self.letters_only: str | None = None
+        self._unknown = None if calls is not None else Unavailable(code="calls_unknown", facts={"machine": machine})
+        self.letters_only: Unavailable | None = None
         """Why the last sample saw no system call; None while system calls are visible."""
         path = proc / str(pid)
         try:
@@ -143,10 +143,8 @@ class WatchedProcess:
         return seen._replace(inside=seen.kind in ("lock", "other"))
 
 
-def _why_refused(error: OSError) -> str:
+def _why_refused(error: OSError) -> Unavailable:
     if isinstance(error, FileNotFoundError):
-        return "this kernel has no /proc/PID/syscall"
+        return Unavailable(code="no_syscall_file")
     scope = yama_scope()
-    if scope:
-        return f"{REFUSED}: kernel.yama.ptrace_scope is {scope}"
-    return f"{REFUSED}: no permission to trace, as in hardened containers"
+    return Unavailable(code="ptrace_scope", facts={"scope": scope}) if scope else Unavailable(code="trace_refused")

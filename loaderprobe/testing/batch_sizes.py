@@ -95,4 +95,4 @@ class ScriptedMeter:
 
     def readings(self) -> tuple[float, ...] | Missing:
         """What it was made with."""
-        return self.shares or Missing(name="utilization", reason=self.reason)
+        return self.shares or Missing(name="utilization", reason=reported(self.reason))

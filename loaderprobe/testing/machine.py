@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from loaderprobe.records.environment import Environment, StorageLocation
+from loaderprobe.records.unavailable import Unavailable
 
-NO_GPU = "no NVIDIA driver on this machine (libnvidia-ml.so.1 was not found)"
+NO_GPU = Unavailable(code="nvml_not_started", facts={"error": "NVML Shared Library Not Found"})
 
 
 def example_location(path: str) -> StorageLocation:

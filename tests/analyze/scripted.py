@@ -10,7 +10,8 @@ from loaderprobe.analyze.forecast.fit import Fit, fit
 from loaderprobe.analyze.forecast.point import Point
 from loaderprobe.analyze.forecast.service import Law, Service, Storage
 from loaderprobe.analyze.verdict.prediction import Loop
-from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.device import DeviceKind, KindOfDevice
 from tests.examples.bandwidth import example_phase
 
 
@@ -79,7 +80,7 @@ class Truth:
 
     def storage(self, kind: KindOfDevice | None = None) -> Storage:
         """The ceiling, where there is one, and the kind; another one where `kind` is given."""
-        named = DeviceKind(kind=kind or self.law, sentence="", evidence=())  # type: ignore[arg-type]  # memory is no kind of storage
+        named = DeviceKind(kind=kind or self.law, code="none_of_them", evidence=())  # type: ignore[arg-type]  # memory is no kind of storage
         phase = example_phase(4, self.bytes_per_s)
         assert phase.file_ns
         # The fastest file of a phase is one that nothing was in the way of.

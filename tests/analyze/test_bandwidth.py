@@ -10,7 +10,9 @@ import pytest
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.unavailable import Unavailable
 from tests.examples.bandwidth import FILE_BYTES, example_bandwidth, example_operations, example_phase
+from tests.said import said
 
 FLAT = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}
 RISING = {1: 8.8e6, 2: 17.6e6, 4: 34.7e6, 8: 68e6, 16: 104e6}
@@ -50,13 +52,13 @@ def judged_phases(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
 def test_the_shape_shows_the_limit(ladder: dict[int, float], by: str, knee: int | None) -> None:
     """A flat ladder is bandwidth, one in proportion is latency, one that levels off is both, one step is neither."""
     limit = judged(ladder).limit
-    assert (limit.by, limit.knee_readers) == (by, knee) and limit.sentence.endswith(".")
+    assert (limit.by, limit.knee_readers) == (by, knee) and said(limit).endswith(".")
 
 
 def test_the_words_are_those_of_storage_people() -> None:
     """The sentences say bandwidth-limited and latency-limited, with the rate."""
-    assert "Bandwidth-limited" in judged(FLAT).limit.sentence and "20.3 MB/s" in judged(FLAT).limit.sentence
-    assert "Latency-limited" in judged(RISING).limit.sentence
+    assert "Bandwidth-limited" in said(judged(FLAT).limit) and "20.3 MB/s" in said(judged(FLAT).limit)
+    assert "Latency-limited" in said(judged(RISING).limit)
 
 
 @pytest.mark.parametrize(("label", "word"), [("warm", "wholly"), ("mixed", "partly")])
@@ -64,7 +66,7 @@ def test_memory_is_no_limit_of_storage(label: str, word: str) -> None:
     """Files that came from memory tell nothing about the disk, whatever the shape."""
     phases = [example_phase(readers, 5e9, cache=label) for readers in (1, 2, 4)]
     limit = judged_phases(*phases).limit
-    assert limit.by == "memory" and word in limit.sentence
+    assert limit.by == "memory" and word in said(limit)
     assert judged_phases(*phases).feeds == ()
 
 
@@ -96,8 +98,8 @@ def test_ladder_and_pauses_show_the_kind(ladder: dict[int, float], paced: float,
 
 def test_no_kind_without_its_phases() -> None:
     """Where the paced phase was left out, the kind is unknown, with the phase's reason."""
-    found = judged(FLAT, missing=(Missing(name="paced", reason="fio cannot pause"),)).kind
-    assert found.kind == "unknown" and "fio cannot pause" in found.sentence
+    found = judged(FLAT, missing=(Missing(name="paced", reason=Unavailable(code="fio_cannot_pause")),)).kind
+    assert found.kind == "unknown" and "fio cannot pause" in said(found)
 
 
 def test_no_kind_from_memory() -> None:
@@ -144,7 +146,7 @@ def test_a_ladder_that_was_cut_short_has_no_limit() -> None:
     """More readers might get more: what was measured is flat, but nothing ended the ladder."""
     assert judged(FLAT, metadata=()).limit.by == judged(FLAT, paced=0.3, interrupted=True).limit.by == "bandwidth"
     limit = judged(FLAT, interrupted=True, metadata=()).limit
-    assert (limit.by, limit.knee_readers) == ("unknown", None) and "interrupted" in limit.sentence
+    assert (limit.by, limit.knee_readers) == ("unknown", None) and "interrupted" in said(limit)
 
 
 def test_feeds_counts_accelerators() -> None:
@@ -185,5 +187,5 @@ def test_an_uneven_ladder_is_not_latency_limited_to_its_end() -> None:
     """Where 32 readers get less than 16, and 64 more again, it is not known where it levels off; both are named."""
     limit = judged({1: 392e6, 4: 634e6, 16: 700e6, 32: 600e6, 64: 760e6}).limit
     assert (limit.by, limit.knee_readers) == ("unknown", None)
-    assert "32 readers fewer (600 MB/s) than 16 (700 MB/s)" in limit.sentence
-    assert "Latency-limited" not in limit.sentence
+    assert "32 readers fewer (600 MB/s) than 16 (700 MB/s)" in said(limit)
+    assert "Latency-limited" not in said(limit)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loaderprobe.api import capabilities
-from loaderprobe.system.waits import REFUSED
+from loaderprobe.records.unavailable import Unavailable, reported
 
 
 def test_what_workers_wait_for_is_tried() -> None:
@@ -16,7 +16,7 @@ def test_what_workers_wait_for_is_tried() -> None:
 @pytest.mark.parametrize(("scope", "step"), [(0, "SYS_PTRACE"), (2, "ptrace_scope=1"), (3, "ptrace_scope=1")])
 def test_refused_system_calls_are_a_limit(monkeypatch: pytest.MonkeyPatch, scope: int, step: str) -> None:
     """With the reason, and the step that brings the rest: the container's or the kernel's."""
-    monkeypatch.setattr(capabilities, "_why_letters_only", lambda pid: f"{REFUSED}: hardened")
+    monkeypatch.setattr(capabilities, "_why_letters_only", lambda pid: Unavailable(code="trace_refused"))
     monkeypatch.setattr(capabilities, "yama_scope", lambda: scope)
     found = capabilities._waits()
     assert found.state == "limited" and "hardened" in found.why and step in found.next_step
@@ -24,6 +24,6 @@ def test_refused_system_calls_are_a_limit(monkeypatch: pytest.MonkeyPatch, scope
 
 def test_an_unknown_machine_has_no_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """No permission helps where the numbers of system calls are not known."""
-    monkeypatch.setattr(capabilities, "_why_letters_only", lambda pid: "numbers not known")
+    monkeypatch.setattr(capabilities, "_why_letters_only", lambda pid: reported("numbers not known"))
     found = capabilities._waits()
     assert (found.state, found.next_step) == ("limited", "")

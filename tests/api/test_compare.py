@@ -21,7 +21,7 @@ from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.options import with_options
-from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment, example_files, example_location
 from tests.analyze.measured import measured
@@ -192,7 +192,7 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     nfs = replace(example_location("/nfs"), filesystem="nfs4", devices=(), source="server:/export")
     for name, report in (("a", bandwidths(1.0)), ("b", bandwidths(1.4, location=nfs, path="/nfs"))):
         paths.append(tmp_path / f"{name}.json")
-        paths[-1].write_text(bandwidth_json(report))
+        paths[-1].write_text(result_json(report))
     with pytest.raises(NotComparable) as caught:
         loaderprobe.compare(*paths)
     assert caught.value.fields == ("storage",) and "nfs4 of server:/export" in caught.value.message
@@ -306,7 +306,7 @@ def test_a_comparison_is_kept_and_shown_again(tmp_path: Path) -> None:
     page = found.save(tmp_path / "out")
     assert loaderprobe.Comparison.load(tmp_path / "out") == found
     plain = json.loads(found.json())
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/compare", 1)
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/compare", 2)
     frame = found.to_frame()
     assert list(frame["word"]) == ["slower"] * 4 and list(frame["kind"])[-1] == "all"
     html = page.read_text()

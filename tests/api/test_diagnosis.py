@@ -19,6 +19,7 @@ from loaderprobe.records.files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.verdict import Advice
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
+from tests.said import all_said, quoted
 
 SEEN = DataSeen(hidden=None, size_bytes=1e9, root="/data/photos/train")
 
@@ -58,7 +59,7 @@ def test_it_says_what_limits_and_by_how_much() -> None:
 def test_it_is_data_that_json_can_hold() -> None:
     """With a name and a version, without the raw measurement, and without figures that JSON has not."""
     plain = _found().to_dict()
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 5)
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 6)
     assert "measurement" not in plain
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
 
@@ -78,13 +79,13 @@ def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode, words:
     seen = DataSeen.of(loader=None, files=hidden)
     assert (seen.hidden, seen.fits, seen.place()) == (hidden, False, None)
     note = f"{words}, so files were read as they were found, and speed-ups are estimated"
-    assert note in _found(seen).notes and note not in _found().notes
+    assert note in all_said(_found(seen).notes) and note not in all_said(_found().notes)
 
 
 @pytest.mark.parametrize("width", [50, 80, 120])
 def test_it_fits_its_screen(width: int) -> None:
     """Printed by rich or as text, no line runs over, and brackets are no markup."""
-    found = replace(_found(), notes=("a [bold]note[/bold] from \x1b[31m[/data]",))
+    found = replace(_found(), notes=(quoted("a [bold]note[/bold] from \x1b[31m[/data]"),))
     out = io.StringIO()
     Console(file=out, width=width).print(found)
     assert max(map(len, out.getvalue().splitlines())) <= width
@@ -105,7 +106,7 @@ def test_colours_reach_a_terminal_that_has_them() -> None:
 
 def test_it_shows_itself_in_a_notebook() -> None:
     """One piece of HTML that is whole, needs no other file, runs nothing, and acts on nothing from outside."""
-    found = replace(_found(), notes=("<script>alert(1)</script>",))
+    found = replace(_found(), notes=(quoted("<script>alert(1)</script>"),))
     page = found._repr_html_()
     checker = _Checker()
     checker.feed(page)
@@ -128,11 +129,11 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     """A note gives the rate that then applies; there is none for a larger one."""
     monkeypatch.setattr("loaderprobe.api.diagnose.memory_bytes", lambda: 2_000_000_000)
     found = _found()
-    note = next(note for note in found.notes if "fits in memory" in note)
+    note = next(note for note in all_said(found.notes) if "fits in memory" in note)
     assert "1.00 GB" in note
     assert f"{found.ceilings.loader_without_storage:.0f} images/s" in note
     large = _found(DataSeen(hidden=None, size_bytes=1e10, root="/data/photos/train"))
-    assert not any("memory" in note for note in large.notes)
+    assert not any("memory" in note for note in all_said(large.notes))
     assert any("keep 14 % of the files in memory" in advice.sentence for advice in large.advice)
 
 

@@ -17,6 +17,7 @@ from loaderprobe.system.device import locate
 from tests.api import samples
 from tests.api.conftest import Judge, Plan
 from tests.api.samples import Numbers, RawImages
+from tests.said import all_said
 
 BIG = 200_000
 
@@ -66,7 +67,7 @@ def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(judge: Judge, w
     assert found.first_epoch_images_per_s < 260 * max(workers, 1)
     assert found.later_epochs_images_per_s is not None
     assert found.later_epochs_images_per_s > 2 * found.first_epoch_images_per_s
-    assert any("in the first epoch" in note for note in found.notes)
+    assert any("in the first epoch" in note for note in all_said(found.notes))
 
 
 @pytest.mark.alone  # its rates are compared
@@ -76,7 +77,7 @@ def test_one_that_is_too_small_for_that_is_judged_on_later_epochs(judge: Judge) 
     assert found.measurement.access != "fresh"
     assert found.first_epoch_images_per_s is not None and found.later_epochs_images_per_s is not None
     assert found.first_epoch_images_per_s < found.later_epochs_images_per_s
-    assert any("verdict is on the later epochs" in note for note in found.notes)
+    assert any("verdict is on the later epochs" in note for note in all_said(found.notes))
 
 
 def test_bytes_that_threads_of_the_data_set_read_are_counted(judge: Judge, tmp_path: Path) -> None:

@@ -18,13 +18,15 @@ from loaderprobe.api.watch import Watch
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, StorageCeiling
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.note import Note
 from loaderprobe.records.plan_reason import PlanReason
-from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_location
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
+from tests.said import said
 from tests.stored import SMALL_FILES, full_run
 
 
@@ -131,10 +133,10 @@ def test_a_missing_or_damaged_ceiling_is_a_reason(run: RunDirectory) -> None:
     path = run.path / "ceilings" / f"{SMALL_FILES.fingerprint}.json"
     path.write_text("{")
     damaged = loaderprobe.plan(run.path).refused["measured_storage"]
-    assert damaged.code == "reported" and "is damaged" in damaged.sentence
+    assert damaged.code == "unavailable" and "is damaged" in said(damaged)
     path.unlink()
     missing = loaderprobe.plan(run.path).refused["measured_storage"]
-    assert missing == PlanReason(code="ceiling_not_measured", sentence="the ceiling of the storage was not measured")
+    assert missing == PlanReason(code="ceiling_not_measured")
 
 
 def test_a_ladder_that_still_rises_is_a_lower_bound(run: RunDirectory) -> None:
@@ -148,7 +150,7 @@ def test_a_ladder_that_still_rises_is_a_lower_bound(run: RunDirectory) -> None:
 def test_a_bandwidth_result_is_planned_from_its_file_and_as_it_is(tmp_path: Path) -> None:
     """Its files and its storage; workers and late steps are refused, and an accelerator must be named."""
     file = tmp_path / "bandwidth.json"
-    file.write_text(bandwidth_json(cold_bandwidth()))
+    file.write_text(result_json(cold_bandwidth()))
     plan = loaderprobe.plan(file, kind="mlperf-h100", accelerators=16)
     own = loaderprobe.plan(Bandwidth.of(cold_bandwidth()), kind="mlperf-h100", accelerators=16)
     assert plan.needs == own.needs and plan.supplies == own.supplies
@@ -198,7 +200,7 @@ def test_bandwidth_and_plan_feed_as_many(changes: dict[str, Any]) -> None:
 def test_measured_cold_opens_are_a_limit_beside_bandwidth(tmp_path: Path) -> None:
     """1010 of them a second feed half an H100 at 90 % with 80 % in use, long before bandwidth gives out."""
     file = tmp_path / "bandwidth.json"
-    file.write_text(bandwidth_json(cold_bandwidth(metadata=COLD_OPENS)))
+    file.write_text(result_json(cold_bandwidth(metadata=COLD_OPENS)))
     (supply,) = loaderprobe.plan(file, kind="mlperf-h100").supplies
     assert [limit.resource for limit in supply.limits] == ["opens", "bandwidth"]
     opens = supply.limits[0]
@@ -207,10 +209,10 @@ def test_measured_cold_opens_are_a_limit_beside_bandwidth(tmp_path: Path) -> Non
     assert supply.first_limit == "opens"
     short = tuple(replace(phase, short=True) for phase in COLD_OPENS)
     doubted = loaderprobe.plan(cold_bandwidth(metadata=short), kind="mlperf-h100").supplies[0]
-    assert any("under a second" in note for note in doubted.notes) and supply.notes == ()
+    assert any(note.code == "opens_short" for note in doubted.notes) and supply.notes == ()
     noisy = tuple(replace(phase, ops_high=2 * phase.ops_per_s) for phase in COLD_OPENS)
     unsettled = loaderprobe.plan(cold_bandwidth(metadata=noisy), kind="mlperf-h100").supplies[0]
-    assert unsettled.notes == ("the rate of opens had not settled",)
+    assert unsettled.notes == (Note(code="opens_unsettled"),)
     shards = loaderprobe.plan(file, kind="mlperf-h100", layout="shards:1000").supplies[0]
     assert shards.first_limit == "bandwidth"
 

@@ -11,7 +11,7 @@ import loaderprobe
 from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import Capability
-from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.render.json import result_json
 from tests.examples.bandwidth import example_bandwidth, example_operations
 
 CAPABILITIES = (
@@ -39,7 +39,7 @@ def test_a_bandwidth_shows_itself() -> None:
     assert repr(found).startswith("<Bandwidth: /data/imagenet-like/500x375: ") and "\n" not in repr(found)
     assert "MB/s" in str(found)
     assert found._repr_html_().count("<tr>") == 1 + len(found.ladder)
-    assert bandwidth_json(found) == bandwidth_json(example_bandwidth())
+    assert result_json(found) == result_json(example_bandwidth())
 
 
 def test_the_frame_of_a_bandwidth_has_its_opens() -> None:

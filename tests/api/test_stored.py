@@ -16,6 +16,7 @@ from loaderprobe.api.stored import foreign_modules
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report
+from loaderprobe.render.figures import reason_words
 from loaderprobe.render.json import summary_json
 from loaderprobe.render.table import CsvTable, MarkdownReport
 from loaderprobe.render.terminal import TerminalReport
@@ -153,7 +154,7 @@ def test_what_depends_on_a_damaged_file_is_missing_with_the_reason(tmp_path: Pat
     assert damaged.file in words and says in words
     if part == "ceilings":
         reasons = [row.unavailable["disk_ceiling_fraction"] for row in report.summary.configurations[:3]]
-        assert all(reason.code == "reported" and damaged.file in str(reason.facts["reason"]) for reason in reasons)
+        assert all((reason.code, reason.facts["file"]) == ("file_damaged", damaged.file) for reason in reasons)
 
 
 def test_a_measurement_that_cannot_be_judged_spoils_its_row(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_measurement_that_cannot_be_judged_spoils_its_row(tmp_path: Path) -> N
     assert isinstance(run.result(key), Measurement)
     report = judge_run(run)
     assert [row.status for row in report.summary.configurations] == ["measured", "failed", "measured", "failed"]
-    reason = report.summary.configurations[1].reason or ""
+    reason = reason_words(report.summary.configurations[1])
     assert f"measurements/{key}.json cannot be judged" in reason and "no complete round" in reason
     assert [each.file for each in report.summary.run.damaged] == [f"measurements/{key}.json"]
 

@@ -19,6 +19,7 @@ from loaderprobe.testing import FakePageCache
 from tests.api import samples
 from tests.api.conftest import Judge
 from tests.api.samples import RawImages, Shared
+from tests.said import all_said, said
 
 
 def _files_seen(found: Diagnosis) -> bool:
@@ -136,7 +137,7 @@ def test_batch_samplers_of_ones_own(judge: Judge, paths: list[str]) -> None:
     found = judge(DataLoader(RawImages(paths), batch_sampler=batches, num_workers=2))
     assert found.batch_size == 6
     assert set(found.measurement.worker_batches.images) == {6}
-    assert not any("differ in length" in note for note in found.notes)
+    assert not any("differ in length" in note for note in all_said(found.notes))
 
 
 def test_batches_that_differ_in_length_are_said_to(judge: Judge, paths: list[str]) -> None:
@@ -144,7 +145,7 @@ def test_batches_that_differ_in_length_are_said_to(judge: Judge, paths: list[str
     batches = samples.Pairs(len(paths), 4)
     batches.batches = [batch[: 4 - number % 2] for number, batch in enumerate(batches.batches)]
     found = judge(DataLoader(RawImages(paths), batch_sampler=batches))
-    assert any("differ in length" in note for note in found.notes)
+    assert any("differ in length" in note for note in all_said(found.notes))
     assert set(found.measurement.worker_batches.images) == {4}
 
 
@@ -237,9 +238,9 @@ def test_without_a_step_no_device_is_spoken_of(judge: Judge, paths: list[str]) -
     """The loader alone is judged."""
     found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1))
     assert (found.with_step, found.ceilings.compute, found.speedups.compute) == (False, None, None)
-    assert found.unavailable["speedups.compute"].sentence == "no step was given"
-    said = f"{found}{found._repr_html_()}{[each.metric for each in found.evidence]}"
-    assert not [word for word in ("accelerator", "of what the", "compute", "training runs") if word in said]
+    assert said(found.unavailable["speedups.compute"]) == "no step was given"
+    shown = f"{found}{found._repr_html_()}{[said(each) for each in found.evidence]}"
+    assert not [word for word in ("accelerator", "of what the", "compute", "training runs") if word in shown]
 
 
 def test_a_batch_larger_than_the_data_set(judge: Judge, paths: list[str]) -> None:
@@ -251,4 +252,4 @@ def test_a_batch_larger_than_the_data_set(judge: Judge, paths: list[str]) -> Non
 def test_batches_out_of_order_are_taken_in_order(judge: Judge, paths: list[str]) -> None:
     """And a note says so."""
     found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=2, in_order=False))
-    assert any("in_order" in note for note in found.notes)
+    assert any("in_order" in note for note in all_said(found.notes))

@@ -14,6 +14,7 @@ from loaderprobe.loaders import pool
 from tests.api import wrappers
 from tests.api.conftest import Judge
 from tests.api.samples import Keeping, Numbers, RawImages, Shared
+from tests.said import all_said
 
 
 def _labels(loader: Any) -> list[list[int]]:
@@ -43,7 +44,7 @@ def test_a_wrapper_that_joins_batches_is_left_out(judge: Judge, workers: int) ->
     assert any(
         "what Joining does around its DataLoader is left out: it does not give one batch for each that it takes; "
         "loader.inner is measured" in note
-        for note in found.notes
+        for note in all_said(found.notes)
     )
     assert isinstance(seen[-1][1], torch.Tensor)
 
@@ -51,7 +52,7 @@ def test_a_wrapper_that_joins_batches_is_left_out(judge: Judge, workers: int) ->
 def test_a_pipeline_is_left_out_before_it_is_run(judge: Judge) -> None:
     """Its later stages may make other batches."""
     found = judge(wrappers.Piped([DataLoader(Numbers(), batch_size=4), lambda batches: pytest.fail("was run")]))
-    assert any("what Piped does around its DataLoader is left out" in note for note in found.notes)
+    assert any("what Piped does around its DataLoader is left out" in note for note in all_said(found.notes))
 
 
 def test_the_sampler_of_a_wrapped_loader_keeps_its_epoch(judge: Judge, paths: list[str]) -> None:
@@ -114,7 +115,7 @@ def test_workers_without_data_are_done_without(judge: Judge, paths: list[str]) -
     loader = DataLoader(Shared(paths, shares=False), batch_size=4, num_workers=3)
     found = judge(loader)
     assert (found.workers, loader.num_workers) == (1, 3)
-    assert "2 of 3 workers get no data: measured with 1 worker" in found.notes
+    assert "2 of 3 workers get no data: measured with 1 worker" in all_said(found.notes)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

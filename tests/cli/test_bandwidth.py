@@ -123,7 +123,9 @@ def test_one_unreadable_file_is_left_out(public: Path) -> None:
     done = _as_unprivileged(folder, *QUICK)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["files_used"] == 11 and "1 files skipped: not readable" in found["notes"]
+    assert found["files_used"] == 11 and "1 files skipped: not readable" in [
+        note["sentence"] for note in found["notes"]
+    ]
 
 
 def test_an_unprivileged_user_gets_the_truth(public: Path) -> None:
@@ -151,7 +153,7 @@ def test_json_has_the_names_of_fio(tmp_path: Path, loaderprobe: Run) -> None:
     done = loaderprobe("bandwidth", _images(tmp_path / "data"), *QUICK)
     found: dict[str, Any] = json.loads(done.stdout)
     phase = found["phases"][0]
-    assert (found["schema"], found["schema_version"]) == ("loaderprobe/bandwidth", 4)
+    assert (found["schema"], found["schema_version"]) == ("loaderprobe/bandwidth", 5)
     assert {"bw_bytes", "iops", "runtime", "io_bytes", "total_ios", "clat_ns"} <= phase.keys()
     assert {"min", "max", "mean", "stddev", "N", "percentile"} == phase["clat_ns"].keys()
     assert phase["clat_ns"]["percentile"]["99.000000"] > 0

@@ -83,8 +83,8 @@ def test_a_damaged_measurement_is_a_failed_row_and_the_rest_is_shown(cli: Cli, r
     code, out, err = cli("report", run.path, "--json")
     assert (code, err) == (4, "")
     after = json.loads(out)["configurations"]
-    assert after[1]["status"] == "failed" and f"measurements/{path.name}" in after[1]["reason"]
-    assert says in after[1]["reason"]
+    assert after[1]["status"] == "failed" and f"measurements/{path.name}" in after[1]["reason"]["sentence"]
+    assert says in after[1]["reason"]["sentence"]
     assert [row["status"] for row in after] == ["measured", "failed", "measured", "failed"]
     assert [row["images_per_s"] for row in (after[0], after[2])] == [row["images_per_s"] for row in before[::2]]
 

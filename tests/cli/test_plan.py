@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from loaderprobe.cli.app import app
-from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.render.json import result_json
 from tests.examples.bandwidth import example_bandwidth
 from tests.stored import full_run
 
@@ -33,7 +33,7 @@ def test_every_format_is_printed(run: Path) -> None:
     assert plan(run, "-n", 64).stdout.startswith("Storage plan for 64 ")
     assert plan(run, "--md").stdout.startswith("# Storage plan for 8 ")
     found = json.loads(plan(run, "--json", "-n", 10**6).stdout)
-    assert (found["schema"], found["schema_version"]) == ("loaderprobe/plan", 2)
+    assert (found["schema"], found["schema_version"]) == ("loaderprobe/plan", 3)
     assert found["refused"]["stragglers"] == {
         "code": "fewer_steps_than_ranks",
         "facts": {"steps": 69, "ranks": 1_000_000},
@@ -102,7 +102,7 @@ def test_what_is_no_run_has_exit_code_2(tmp_path: Path) -> None:
     """Nothing, an empty folder, another file, a bandwidth result without an accelerator."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("hello")
-    (tmp_path / "found.json").write_text(bandwidth_json(example_bandwidth()))
+    (tmp_path / "found.json").write_text(result_json(example_bandwidth()))
     for name in ("none", "empty", "text", "found.json"):
         done = plan(tmp_path / name)
         assert (done.exit_code, done.stdout) == (2, ""), name

@@ -136,7 +136,7 @@ def test_a_failing_configuration_is_reported_and_the_others_go_on(tmp_path: Path
     assert done.exit_code == 4
     rows = json.loads(done.stdout)["configurations"]
     assert [row["status"] for row in rows] == ["failed", "failed"]
-    assert all("killed by SIGKILL" in row["reason"] for row in rows)
+    assert all("killed by SIGKILL" in row["reason"]["sentence"] for row in rows)
 
 
 def start_hanging(tmp_path: Path, photographs: FileSet) -> tuple[subprocess.Popen[str], Path, int]:

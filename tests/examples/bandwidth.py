@@ -8,18 +8,21 @@ from typing import Any
 from loaderprobe.records.bandwidth import (
     BandwidthPhase,
     BandwidthReport,
-    DeviceKind,
     Feed,
     Latency,
-    Limit,
     MetadataOperation,
     MetadataPhase,
 )
+from loaderprobe.records.device import DeviceKind, Limit
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.note import Note
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.testing.machine import example_location
 
 FILE_BYTES = 114_000
+
+BUSY = Note(code="probe_busy", facts={"cores": 15.5, "cores_available": 16.0})
 
 
 def example_latency(mean_s: float) -> Latency:
@@ -132,27 +135,26 @@ def example_bandwidth() -> BandwidthReport:
                 16, 296e6, cache="unproved", storage_bytes=None, cold_fraction=None, amplification=None,
                 resident_before=None, other_bytes_per_s=None,
             ),
-            example_phase(32, 301e6, at_least=True, notes=("the probe kept 15.5 of 16 cores busy",)),
+            example_phase(32, 301e6, at_least=True, notes=(BUSY,)),
             example_phase(16, 322e6, name="direct"),
             example_phase(1, 20.1e6, name="paced", pause_s_per_byte=3.3e-8),
         ),
-        missing=(Missing(name="sequential", reason="no file of 64 MB or more here; --scratch 1GB makes one"),),
-        notes=("the files fill 467 MB and were read 4 times over",),
+        missing=(Missing(name="sequential", reason=Unavailable(code="no_large_file")),),
+        notes=(Note(code="read_again", facts={"size_bytes": 467e6, "times": 3}),),
         limit=Limit(
             by="latency then bandwidth",
             knee_readers=16,
-            sentence=(
-                "Below 16 readers each waits for its own requests (latency-limited); "
-                "from 16 on the rate stays at 296 MB/s (bandwidth-limited)."
-            ),
+            code="rises_then_flat",
+            facts={
+                "first_readers": 1, "first_bytes_per_s": 61.3e6, "file_s": 1.86e-3, "knee_readers": 16,
+                "best_readers": 32, "best_bytes_per_s": 301e6, "end": "flat",
+            },
         ),
         kind=DeviceKind(
             kind="unknown",
-            sentence=(
-                "Neither a token bucket, nor a single server, nor latency-bound: "
-                "one reader gets 20 % of what 32 get."
-            ),
-            evidence=(Evidence(metric="rate of 32 readers over that of one", value=4.91, threshold=1.25, unit="x"),),
+            code="none_of_them",
+            facts={"readers": 32, "rise": 4.91, "paced": 1.0},
+            evidence=(Evidence(metric="rise_of_ladder", value=4.91, threshold=1.25, unit="x"),),
         ),
         feeds=(
             example_feed("mlperf-a100", 919.5, 2.61),

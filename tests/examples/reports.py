@@ -71,7 +71,7 @@ def _row(case: Case) -> ConfigurationRow:
 def _without_figures(row: ConfigurationRow, status: Status, reason: str) -> ConfigurationRow:
     """The row of a configuration that was asked for but has no measurement."""
     config = with_options(row.config, workers=8, prefetch_factor=2)
-    return replace(row, config=config, status=status, reason=reason, verdict=None, forecasts=())
+    return replace(row, config=config, status=status, reason=reported(reason), verdict=None, forecasts=())
 
 
 def with_changes(row: ConfigurationRow, **changes: Any) -> ConfigurationRow:
@@ -83,6 +83,8 @@ def with_changes(row: ConfigurationRow, **changes: Any) -> ConfigurationRow:
     options = {name: value for name, value in changes.items() if name in OPTIONS}
     figures = {name: value for name, value in changes.items() if name in names}
     own = {name: value for name, value in changes.items() if name not in options and name not in figures}
+    if isinstance(own.get("reason"), str):
+        own["reason"] = reported(own["reason"])
     if options.get("workers") == 0:
         options["prefetch_factor"] = 0
     if row.verdict and own.get("status", "measured") == "measured":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from loaderprobe.records.forecast import Forecast, Refusal
-from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import (
     Action,
     Advice,
@@ -47,9 +46,9 @@ def _bound(case: Case, speedups: Speedups) -> Bound:
         candidates=case.candidates,
         reason=_reason(case, speedups),
         evidence=(
-            Evidence(metric="speed-up if storage were free", value=speedups.storage.value, threshold=1.05, unit="x"),
-            Evidence(metric="speed-up if compute were free", value=speedups.compute.value, threshold=1.05, unit="x"),
-            Evidence(metric="share of bytes read from storage", value=0.99, threshold=None, unit=""),
+            Evidence(metric="speedups.storage", value=speedups.storage.value, threshold=1.05, unit="x"),
+            Evidence(metric="speedups.compute", value=speedups.compute.value, threshold=1.05, unit="x"),
+            Evidence(metric="cold_fraction", value=0.99, threshold=None, unit=""),
         ),
     )
 
@@ -160,7 +159,7 @@ def verdict_of(case: Case) -> Verdict:
         files_were=None,
         unavailable={
             **dict.fromkeys(("speedups.transport", "rates_images_per_s.loader_without_transport"), NO_TRANSPORT),
-            "gpu": reported(NO_GPU),
+            "gpu": NO_GPU,
         },
     )
 

@@ -16,6 +16,7 @@ import torch
 from loaderprobe.api.diagnose import Diagnosis
 from tests.api.conftest import Judge, _short_segments, judge
 from tests.libraries.data import jpegs
+from tests.said import all_said
 
 __all__ = ["_short_segments", "judge"]  # fixtures
 Row = tuple[str, ...]
@@ -111,6 +112,6 @@ def row(found: Diagnosis) -> Row:
         for how in ("measured", "estimated")
     }
     missing = [name for name, speedup in speedups.items() if speedup is None]
-    said = [note for note in found.notes if "left out" in note or "no data" in note or "restored" in note]
+    said = [note for note in all_said(found.notes) if "left out" in note or "no data" in note or "restored" in note]
     parts = (by["measured"], by["estimated"], missing)
     return (found.cache, *(", ".join(part) or "-" for part in parts), "; ".join(said) or "-")

@@ -16,7 +16,9 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.loaders import shared_state
 from loaderprobe.loaders.shared_state import shared_state_kept
+from loaderprobe.records.note import Note
 from tests.api.samples import Backwards, Numbers
+from tests.said import all_said
 
 
 @pytest.fixture
@@ -94,10 +96,7 @@ def test_what_is_too_large_is_said_beforehand(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shared_state, "MOST_BYTES", 1000)
     counter, cache = _shared(1), _shared(4000)
     with shared_state_kept(_loader(cache=cache, counter=counter)) as state:
-        assert state.notes == (
-            "16.0 kB of the memory that the loader shares with its workers cannot be restored: changes there "
-            "during the diagnosis stay",
-        )
+        assert state.notes == (Note(code="shared_memory_stays", facts={"size_bytes": 16_000}),)
         counter[0] = cache[0] = 1.0
     assert (counter[0].item(), cache[0].item()) == (0.0, 1.0)
 
@@ -105,7 +104,7 @@ def test_what_is_too_large_is_said_beforehand(monkeypatch: pytest.MonkeyPatch) -
 def test_a_manager_is_reported() -> None:
     """Its state is in a process of its own."""
     with multiprocessing.Manager() as manager, shared_state_kept(_loader(seen=manager.list())) as state:
-        assert any("Manager" in note for note in state.notes)
+        assert any("Manager" in note for note in all_said(state.notes))
 
 
 class _Resumable(Numbers):

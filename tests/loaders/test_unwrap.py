@@ -15,6 +15,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.loaders.unwrap import Epochs, bare_copy, unwrap
 from tests.api.samples import Keeping, Moving, Numbers
 from tests.api.wrappers import Disguised, Doubling, Piped, TwoLoaders
+from tests.said import all_said, said
 
 
 def _loader() -> DataLoader[Any]:
@@ -81,9 +82,9 @@ def test_a_pipeline_of_one_stage_is_kept_and_of_more_left_out() -> None:
     assert next(iter(alone.rewrap(bare_copy(loader))))[1].tolist() == [0, 1, 2, 3]
     staged = unwrap(Piped([loader, print]))
     assert (staged.loader, staged.rewrap(loader)) == (loader, None)
-    assert staged.notes == (
+    assert all_said(staged.notes) == [
         "what Piped does around its DataLoader is left out: it may form new batches; loader.stages[0] is measured",
-    )
+    ]
 
 
 def test_what_cannot_be_copied_is_left_out() -> None:
@@ -96,9 +97,9 @@ def test_what_cannot_be_copied_is_left_out() -> None:
     for held in (threading.Thread(), iter(_loader()), (each for each in range(0))):
         wrapper = Doubling(_loader())
         vars(wrapper)["at_work"] = held
-        assert "its .at_work is at work" in unwrap(wrapper).notes[0]
+        assert "its .at_work is at work" in said(unwrap(wrapper).notes[0])
         assert unwrap(wrapper).rewrap(wrapper.inner) is None
-    assert "it has a __del__" in unwrap(Cleaning(_loader())).notes[0]
+    assert "it has a __del__" in said(unwrap(Cleaning(_loader())).notes[0])
 
 
 class _Data:

@@ -12,6 +12,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, Segment
 from loaderprobe.system.device import locate
 from tests.conftest import MeasureReal
+from tests.said import said
 
 
 def _cold(measurement: Measurement) -> list[Segment]:
@@ -93,7 +94,7 @@ def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: 
 def test_samplers_saw_the_workers(two_workers: Measurement) -> None:
     """Worker CPU and machine CPU are series; what is not there has a reason."""
     assert {"worker_cpu", "machine_cpu"} <= {series.name for series in two_workers.series}
-    assert "no GPU" in next(m.reason for m in two_workers.missing if m.name == "gpu_utilization")
+    assert "no GPU" in next(said(m.reason) for m in two_workers.missing if m.name == "gpu_utilization")
 
 
 def test_a_killed_worker_becomes_a_failure(photographs: FileSet, measure_real: MeasureReal) -> None:

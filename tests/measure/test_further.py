@@ -18,6 +18,7 @@ from loaderprobe.measure.order import Order
 from loaderprobe.measure.sweep import Progress, sweep
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
+from loaderprobe.records.unavailable import reported
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
@@ -62,6 +63,9 @@ class Children:
         )  # fmt: skip
         session.run()
         return session.measurement((), ())
+
+
+NO_GPU = Missing(name="sm", reason=reported("no GPU"))
 
 
 def swept(
@@ -153,7 +157,9 @@ def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:
             wall_ns=1,
         )  # fmt: skip
         series = Series(name="cores", unit="", source="", time_ns=(1,), values=(1.0,))
-        return replace(measured, waits=waits, series=(series,), missing=(Missing(name="sm", reason="no GPU"),))
+        return replace(
+            measured, waits=waits, series=(series,), missing=(Missing(name="sm", reason=reported("no GPU")),)
+        )
 
     one = measure_fake(FAST)
     both = joined(seen("a.jpg", one), seen("b.jpg", one))
@@ -161,8 +167,8 @@ def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:
     assert [both.waits.subjects[each] for each in both.waits.subject] == ["a.jpg", "b.jpg"]
     assert [len(each.values) for each in both.series] == [2]
     assert [each.name for each in both.missing] == ["sm"]
-    without = replace(one, missing=(Missing(name="waits", reason="not permitted"),))
-    assert joined(without, seen("b.jpg", one)).missing == (Missing(name="sm", reason="no GPU"),)
+    without = replace(one, missing=(Missing(name="waits", reason=reported("not permitted")),))
+    assert joined(without, seen("b.jpg", one)).missing == (NO_GPU,)
 
 
 def test_a_round_that_does_not_fit_is_measured_in_part() -> None:

@@ -14,6 +14,7 @@ from loaderprobe.measure.readiness import REST_S, Readiness
 from loaderprobe.records.files import PartFiles
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 from tests.measure.conftest import Measure, scripted_session
+from tests.said import all_said
 
 
 def test_storage_is_named_with_its_exact_speedup(measure_fake: Measure) -> None:
@@ -137,7 +138,7 @@ def test_too_few_files_are_measured_and_noted(measure_fake: Measure) -> None:
     measurement = measure_fake(
         Service(cpu_s=0.002, blocked_s=0.001), files=example_files(12), batch_size=4, compute="emulated:50"
     )
-    assert any("too few" in note for note in measurement.notes)
+    assert any("too few" in note for note in all_said(measurement.notes))
     assert verdict(measurement).bound.cause == "compute"
 
 

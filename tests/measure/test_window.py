@@ -21,6 +21,7 @@ from loaderprobe.testing import (
     example_files,
 )
 from tests.measure.conftest import scripted_session
+from tests.said import said
 
 SERVICE = Service(cpu_s=0.002, blocked_s=0.002)
 STEP_S = 0.004
@@ -42,7 +43,7 @@ def measured(
 def reason(measurement: Measurement) -> str:
     """Why there is no timeline."""
     assert measurement.timeline is None
-    return next(each.reason for each in measurement.missing if each.name == "gpu_timeline")
+    return next(said(each.reason) for each in measurement.missing if each.name == "gpu_timeline")
 
 
 def test_a_window_shows_the_pace_of_the_segments() -> None:
@@ -107,7 +108,7 @@ def test_a_window_sees_past_what_was_made_ahead() -> None:
     assert window_steps(example_config(workers=16, prefetch_factor=2), 0.1, 48, 45.0) == 64
     assert window_steps(example_config(workers=0), 4.0, 0, 45.0) == 8
     refused = window_steps(example_config(workers=8), 1.0, 24, 45.0)
-    assert isinstance(refused, Missing) and "would take" in refused.reason
+    assert isinstance(refused, Missing) and "would take" in said(refused.reason)
 
 
 def test_segments_keep_when_the_device_came_to_each_step() -> None:

@@ -8,13 +8,21 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, DeviceKind
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
+from loaderprobe.records.device import DeviceKind
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.note import Note
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.render.bandwidth import render_bandwidth
 from loaderprobe.render.plan_words import answer as plan_answer
 from loaderprobe.render.wording import MISSING
 from loaderprobe.testing import example_location
 from tests.examples.bandwidth import example_bandwidth, example_feed, example_latency, example_phase
+from tests.said import quoted, said
+
+SNOW = quoted("it snowed")
+ON_NFS = replace(example_location("/data"), notes=(Note(code="nfs"),))
+TOO_FEW = Unavailable(code="too_few_files", facts={"files": 40, "readers": 64})
 
 
 def flat(text: str) -> str:
@@ -88,20 +96,20 @@ def test_head_and_foot() -> None:
 
 def test_answer_leads() -> None:
     """What it delivers, its interval, and then what limits it and its kind, stand above the table."""
-    kind = DeviceKind(kind="token_bucket", sentence="A token bucket: idle time is credit.", evidence=())
+    kind = DeviceKind(kind="token_bucket", code="token_bucket", evidence=())
     report = replace(example_bandwidth(), kind=kind)
     before = flat(render_bandwidth(report).split("\n  readers ")[0])
     delivers = "Delivers at least 301 ±9 MB/s and 2640 images/s of this size with 32 readers."
     assert before.index(delivers) < before.index("Limit:")
-    assert report.limit.sentence in before
-    assert report.kind.sentence in before
+    assert said(report.limit) in before
+    assert said(report.kind) in before
 
 
 def test_a_kind_that_is_none_is_a_note() -> None:
     """That a device fits no model is evidence for whoever asks, and no headline."""
     report = example_bandwidth()
     before, after = flat(render_bandwidth(report)).split(" Notes ")
-    assert report.kind.sentence in after and report.kind.sentence not in before and "Device:" not in before
+    assert said(report.kind) in after and said(report.kind) not in before and "Device:" not in before
 
 
 def test_an_unsettled_headline_says_so() -> None:
@@ -188,7 +196,7 @@ def test_file_system_in_memory_has_no_device() -> None:
     report = on(one_phase(cache="unproved", cold_fraction=None), kind="memory", filesystem="tmpfs", devices=())
     text = view(report)
     assert "From memory, not from the device" in text
-    assert not any(words in text for words in (report.limit.sentence, report.kind.sentence, "Burst"))
+    assert not any(words in text for words in (said(report.limit), said(report.kind), "Burst"))
 
 
 def test_empty_ladder_renders() -> None:
@@ -245,7 +253,7 @@ def test_other_phases_stand_apart() -> None:
     """Below the ladder each other phase is named in words; one that was not made has its reason there."""
     text = render_bandwidth(example_bandwidth())
     assert text.index(row(text, 32)) < text.index("Past the page cache (O_DIRECT)") < text.index("322")
-    assert "Sequential: not measured, no file of 64 MB or more here; --scratch 1GB makes one" in flat(text)
+    assert "Sequential: not measured, there is no file of 64 MB or more to read sequentially" in flat(text)
 
 
 def test_sequential_blocks_are_not_images() -> None:
@@ -261,7 +269,7 @@ def test_paced_phase_is_no_rate() -> None:
     """The phase with pauses is not a row; what it was compared with is a note."""
     text = render_bandwidth(example_bandwidth())
     assert "20.1" not in text
-    assert "rate of 32 readers over that of one 4.91 (threshold 1.25)" in flat(text)
+    assert "rate of the most readers over that of one 4.91 (threshold 1.25)" in flat(text)
 
 
 def test_read_calls_stand_in_for_files() -> None:
@@ -274,7 +282,7 @@ def test_read_calls_stand_in_for_files() -> None:
 def test_each_note_stands_once_with_its_phases() -> None:
     """A note that several phases share is given once, names them, and gives the range of their figures."""
     phases = tuple(
-        example_phase(readers, 1e8, notes=("it snowed",) * (readers < 4), other_bytes_per_s=readers * 10e6)
+        example_phase(readers, 1e8, notes=(SNOW,) * (readers < 4), other_bytes_per_s=readers * 10e6)
         for readers in (1, 2, 4)
     )
     text = view(replace(example_bandwidth(), phases=phases))
@@ -304,11 +312,14 @@ def test_what_happened_to_a_phase_is_shown(changes: dict[str, Any], note: str) -
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ({"notes": ("one file, in blocks",)}, "Files: one file, in blocks"),
-        ({"location": replace(example_location("/data"), notes=("not a disk",))}, "Storage: not a disk"),
+        ({"notes": (quoted("one file, in blocks"),)}, "Files: one file, in blocks"),
+        (
+            {"location": ON_NFS},
+            "Storage: NFS counts reads for the whole mount",
+        ),
         ({"fio": "fio-3.33"}, "Reader: fio-3.33 did the reading"),
         ({"drop_caches": True}, "Caches: those of the whole machine were dropped"),
-        ({"missing": (Missing(name="files", reason="40 files are too few"),)}, "More readers: not measured, 40 files"),
+        ({"missing": (Missing(name="files", reason=TOO_FEW),)}, "More readers: not measured, 40 files"),
     ],
 )
 def test_how_it_was_measured_is_shown(changes: dict[str, Any], note: str) -> None:

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from loaderprobe.records.bandwidth import BANDWIDTH_VERSION, BandwidthReport
-from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.render.json import result_json
 from tests.examples.bandwidth import example_bandwidth
 
 
 def test_json_round_trip() -> None:
     """The JSON decodes to the same report, with null where nothing was counted, indented by 2."""
-    text = bandwidth_json(example_bandwidth())
+    text = result_json(example_bandwidth())
     assert msgspec.json.decode(text, type=BandwidthReport) == example_bandwidth()
     assert json.loads(text)["phases"][4]["storage_bytes"] is None
     assert text.startswith('{\n  "schema": "loaderprobe/bandwidth",\n')
@@ -24,7 +24,7 @@ def test_json_round_trip() -> None:
 
 def test_json_has_the_names_of_fio() -> None:
     """Who reads fio's output finds the same names and units in each phase."""
-    phase = json.loads(bandwidth_json(example_bandwidth()))["phases"][0]
+    phase = json.loads(result_json(example_bandwidth()))["phases"][0]
     assert (phase["bw_bytes"], phase["iops"]) == pytest.approx((61.3e6, 61.3e6 / 114_000))
     assert phase["clat_ns"]["percentile"]["99.000000"] > phase["clat_ns"]["percentile"]["50.000000"] > 0
     assert {"io_bytes", "runtime", "total_ios"} <= phase.keys()

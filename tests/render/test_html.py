@@ -10,11 +10,13 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Bound, Reason
+from loaderprobe.render.figures import reason_words
 from loaderprobe.render.first_page import CPU_ADVICE
 from loaderprobe.render.html import SECTIONS, HtmlReport
 from loaderprobe.render.overview import EMULATED_NOTE, HOW_TO_READ
 from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row, with_changes
+from tests.said import quoted
 
 EVIL = '<script>alert("1")</script>'
 VOID = {"meta", "link", "br", "col", "img", "input", "hr"}
@@ -123,7 +125,7 @@ def test_verdicts_evidence_and_reasons_are_there(page: Page) -> None:
     report = example_report()
     text = " ".join(page.text.split())
     for row in report.summary.configurations:
-        assert (sentence([row.bound]) if row.bound else row.reason or "") in text
+        assert (sentence([row.bound]) if row.bound else reason_words(row)) in text
     assert "speed-up if compute were free" in text
     assert "n01440764/0007.jpg: is 0 bytes long" in text
     assert "AMD EPYC 7B13, 2 of 16 cores available" in text
@@ -152,7 +154,7 @@ def evil_report() -> Report:
     report = example_report([row, failed])
     data = replace(report.summary.run.data[0], root=f"/data/{EVIL}\udcff", skipped=(EVIL,), skipped_count=1)
     run = replace(report.summary.run, name=EVIL, command=EVIL, data=(data,))
-    details = tuple(replace(detail, notes=(EVIL,), compute_device=EVIL) for detail in report.details)
+    details = tuple(replace(detail, notes=(quoted(EVIL),), compute_device=EVIL) for detail in report.details)
     return replace(report, summary=replace(report.summary, run=run), details=details)
 
 

@@ -14,7 +14,8 @@ import pytest
 from loaderprobe.records.plan import CacheAsked, PlanReport
 from loaderprobe.render.catalogue import catalogue_document, catalogue_json
 from loaderprobe.render.document import document_html, document_markdown, document_text
-from loaderprobe.render.plan import plan_document, plan_json, plan_schema
+from loaderprobe.render.json import result_json, result_schema
+from loaderprobe.render.plan import plan_document
 from loaderprobe.storage.catalogue import published
 from tests.examples.plan import SOURCE, example_asked, example_plan, example_workload
 
@@ -85,7 +86,7 @@ def test_markdown_escapes_what_paths_hold() -> None:
 
 
 def _validator() -> Any:
-    schema = json.loads(plan_schema())
+    schema = json.loads(result_schema(PlanReport))
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
@@ -93,7 +94,7 @@ def _validator() -> Any:
 @pytest.mark.parametrize("name", PLANS)
 def test_json_is_valid_and_comes_back(name: str) -> None:
     """By the schema that is printed; equal to what it was made of."""
-    shown = plan_json(PLANS[name])
+    shown = result_json(PLANS[name])
     _validator().validate(json.loads(shown))
     assert msgspec.json.decode(shown, type=PlanReport) == PLANS[name]
     assert shown.endswith("}\n") and "Infinity" not in shown and "NaN" not in shown
@@ -111,7 +112,7 @@ def test_json_is_valid_and_comes_back(name: str) -> None:
 )
 def test_a_wrong_plan_is_refused(where: tuple[str | int, ...], value: object) -> None:
     """Another schema, another version, an unknown label or resource, a wrong type."""
-    tree = json.loads(plan_json(FULL))
+    tree = json.loads(result_json(FULL))
     place = tree
     for step in where[:-1]:
         place = place[step]

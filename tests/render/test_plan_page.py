@@ -18,6 +18,7 @@ from loaderprobe.render.plan_exhibits import exhibits
 from loaderprobe.render.plan_page import plan_page, plan_section
 from tests.examples.plan import MADE, SOURCE, example_asked, example_plan, example_storage, example_workload
 from tests.render.test_html import EVIL, Page
+from tests.said import quoted
 
 RAMP = (
     RampStep(readers=1, files_per_s=1000.0, bytes_per_s=115e6, p50_s=0.001, p99_s=0.004),
@@ -174,7 +175,12 @@ def test_text_from_outside_is_escaped() -> None:
     """A tag in a path, a storage's name or a reason is shown, not obeyed."""
     plan = whole_plan()
     supplies = (replace(plan.supplies[0], name=EVIL), *plan.supplies[1:])
-    evil = replace(plan, source=replace(SOURCE, path=EVIL, data=f"{EVIL}\udcff"), supplies=supplies, notes=(EVIL,))
+    evil = replace(
+        plan,
+        source=replace(SOURCE, path=EVIL, data=f"{EVIL}\udcff"),
+        supplies=supplies,
+        notes=(quoted(EVIL),),
+    )
     for html in (plan_page(evil), plan_section(evil, chosen=EVIL, command=EVIL), plan_section(reported(EVIL))):
         assert "script" not in Page(html).tags and EVIL in Page(html).text
         html.encode()

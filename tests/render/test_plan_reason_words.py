@@ -6,14 +6,15 @@ from typing import get_args
 
 import pytest
 
-from loaderprobe.records.plan_reason import PlanPart, PlanReason, PlanReasonCode, reported
-from loaderprobe.render.plan_reason_words import PART, plan_reason_words, with_reason_sentences
+from loaderprobe.records.plan_reason import PlanPart, PlanReason, PlanReasonCode
+from loaderprobe.render.plan_reason_words import PART, plan_reason_words
 
 FACTS: dict[str, dict[str, float | str]] = {
     "reads_not_cold": {"files": "warm"},
     "too_few_steps": {"steps": 12.0, "least": 30},
     "fewer_steps_than_ranks": {"steps": 40.0, "ranks": 1024},
     "accelerator_waited": {"share": 0.154},
+    "unavailable": {"because": "files_empty"},
     "reported": {"reason": "it rained"},
 }
 
@@ -43,10 +44,3 @@ def test_every_part_has_a_name() -> None:
 def test_a_reason_quotes_its_facts(code: PlanReasonCode, words: str) -> None:
     """Counts whole, also those that JSON gave back as floats; shares in percent."""
     assert plan_reason_words(PlanReason(code=code, facts=FACTS[code])).startswith(words)
-
-
-def test_sentences_are_added_beside_the_codes() -> None:
-    """What leaves the program can be read by people and by programs."""
-    assert with_reason_sentences({"cores": reported("it rained")}) == {
-        "cores": PlanReason(code="reported", facts={"reason": "it rained"}, sentence="it rained")
-    }

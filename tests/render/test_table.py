@@ -4,6 +4,7 @@ import csv
 from dataclasses import replace
 from io import StringIO
 
+from loaderprobe.render.figures import reason_words
 from loaderprobe.render.groups import groups
 from loaderprobe.render.overview import EMULATED_NOTE, sentences
 from loaderprobe.render.table import CsvTable, MarkdownReport
@@ -61,7 +62,7 @@ def test_markdown_has_every_row_and_sentence() -> None:
     text = MarkdownReport().render(report)
     for row in report.summary.configurations:
         assert row.config.resolution in text
-        assert (heading(row.bound) if row.bound else row.reason or "") in text
+        assert (heading(row.bound) if row.bound else reason_words(row)) in text
     for group in groups(report):
         for labels, words in sentences(group.rows):
             assert f"- **{labels}:** {words}" in text

@@ -15,6 +15,7 @@ from loaderprobe.render.terminal import TerminalReport
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import MISSING, bound_words, interval, speed
 from tests.examples.reports import example_report, example_row, with_changes
+from tests.said import quoted, said
 
 
 def flat(text: str) -> str:
@@ -44,7 +45,7 @@ def test_every_configuration_is_in_the_map() -> None:
         if row.status == "measured":
             assert f"{speed(row).replace(' ±', '±')} {letters_of(row)}" in text
         else:
-            assert row.reason and row.reason in flat(text)
+            assert row.reason and said(row.reason) in flat(text)
 
 
 def test_inconclusive_configurations_are_explained() -> None:
@@ -145,7 +146,7 @@ def test_skipped_rows_share_their_reason() -> None:
 def test_notes_of_measurements_are_shown_once() -> None:
     """A note that every measurement left is printed once, for all."""
     report = example_report()
-    details = tuple(replace(detail, notes=("the CPU drifted by 8 %",)) for detail in report.details)
+    details = tuple(replace(detail, notes=(quoted("the CPU drifted by 8 %"),)) for detail in report.details)
     text = flat(TerminalReport().render(replace(report, details=details)))
     assert text.count("the CPU drifted") == 1
     assert "all: the CPU drifted by 8 %" in text

@@ -179,9 +179,9 @@ def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
     page = Page(HtmlReport().render(with_windows(timelines.starved(plain_ns=MS))))
     assert "refused above 5%" in page.text
     assert not any(value.startswith("GPU timeline of") for _, value in page.attributes)
-    rejected = (Rejected(reason="stamps of zero", count=3),)
+    rejected = (Rejected(reason="no_stamp", count=3),)
     kept = HtmlReport().render(with_windows(timelines.starved(rejected=rejected)))
-    assert "3 records of the profiler left out: stamps of zero" in kept
+    assert "3 records of the profiler left out: without a valid time" in kept
 
 
 def test_without_a_window_there_is_no_word_of_one() -> None:

@@ -14,6 +14,7 @@ from loaderprobe.render.document import document_text
 from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits
 from loaderprobe.render.tune_workers_words import tuning_line
 from loaderprobe.testing import example_environment
+from tests.said import quoted
 
 
 def _around(value: float, share: float) -> Interval:
@@ -104,7 +105,7 @@ def test_what_the_machine_and_the_loader_change_is_said() -> None:
     assert "Other processes used the cores meanwhile: workers waited up to 40 %" in _text(visits=(busy,))
     assert "Files came from memory" in _text(files_were="warm")
     assert "get_worker_info" in _text(iterable=True)
-    assert "Batches differ in length." in _text(notes=("batches differ in length",))
+    assert "Batches differ in length." in _text(notes=(quoted("batches differ in length"),))
     failed = WorkersRow(setting=SIX, state="failed", failure="a loader worker was killed", hint="use fewer")
     text = _text(rows=(*REPORT.rows[:-1], failed))
     assert "6 workers failed: the reason stands below." in text

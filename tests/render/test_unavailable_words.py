@@ -6,13 +6,16 @@ from typing import get_args
 
 import pytest
 
-from loaderprobe.records.unavailable import Unavailable, UnavailableCode, reported
-from loaderprobe.render.unavailable_words import unavailable_words, with_sentences
+from loaderprobe.records.unavailable import Unavailable, UnavailableCode
+from loaderprobe.render.unavailable_words import unavailable_words
 
 FACTS: dict[str, float | str] = {
     "files": "cold", "share": 0.154, "exact_share": 0.0154, "most": 0.01, "cold_s": 0.0021, "warm_s": 0.002,
     "clock_s": 67e-6, "most_s": 66e-6, "bytes_per_s": 3e9, "launches": 12.0, "steps": 7.0, "ahead": 4.0,
     "idle_by_gaps": 0.62, "idle_by_rates": 0.51, "reason": "it rained",
+    "error": "it broke", "stage": "round 1", "hint": "repair it", "file": "a.json", "ended_after_s": 3.04,
+    "status": 15.0, "sampler": "Nvml", "limit_s": 30.0, "needed_s": 62.4, "how": "SIGKILL", "scope": 2.0,
+    "machine": "riscv64", "device": "CPU", "path": "/data", "filesystem": "ZFS", "readers": 8.0,
 }  # fmt: skip
 
 
@@ -31,6 +34,9 @@ def test_every_code_has_words(code: UnavailableCode) -> None:
         ("cores_below_ceiling", "the cores cannot read faster than 3.00 GB/s; the storage delivers more"),
         ("launches_lost", "1.5% of the launches left no record of a kernel, refused above 1%"),
         ("clock_moved", "moved by 67 µs while the profiler ran, refused above 66 µs"),
+        ("nvml", "the GPU has been lost; its readings end 3.0 s after sampling began"),
+        ("failed", "it broke (at: round 1); repair it"),
+        ("window_too_long", "of 7 steps would take 62 s, of 30 s that it may take"),
         ("kernels_not_seen", "the profiler saw 12 launches and not one kernel"),
     ],
 )
@@ -44,10 +50,3 @@ def test_several_with_one_code_share_a_clause() -> None:
     shares = (0.15, 0.09, 0.33)
     words = unavailable_words(*(Unavailable(code="wait_unexplained", facts={"share": share}) for share in shares))
     assert words == "workers wait 9% to 33% of their time, and nothing shows that it is for storage"
-
-
-def test_sentences_are_added_beside_the_codes() -> None:
-    """What leaves the program can be read by people and by programs."""
-    assert with_sentences({"gpu": reported("no driver")})["gpu"] == Unavailable(
-        code="reported", facts={"reason": "no driver"}, sentence="no driver"
-    )

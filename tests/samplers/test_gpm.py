@@ -8,12 +8,15 @@ from collections.abc import Sequence
 import pytest
 
 from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.render.counter_words import NVML_ERRORS
 from loaderprobe.samplers.gpm import METRICS, UNSUPPORTED
 from loaderprobe.samplers.nvml import FIGURES, NvmlSampler
-from loaderprobe.samplers.nvml_errors import FATAL, REASONS
+from loaderprobe.samplers.nvml_errors import FATAL
+from tests.said import said
 from tests.samplers.fake_nvml import FakeNvml
 from tests.samplers.test_nvml import reasons, sample, values
 
+NO_GPM = said(UNSUPPORTED)
 NAMES = {metric.name for metric in METRICS}
 
 
@@ -58,7 +61,7 @@ def test_the_busiest_jpeg_engine_counts_and_absent_ones_do_not() -> None:
     assert values(sample(nvml, times=2))["gpu_jpeg_utilization"] == pytest.approx([0.452])
     nvml = FakeNvml(gpm=True)
     nvml.metric_status = dict.fromkeys(range(40, 48), 3)
-    assert reasons(sample(nvml, times=2))["gpu_jpeg_utilization"] == f"GPM: {REASONS[3]}"
+    assert reasons(sample(nvml, times=2))["gpu_jpeg_utilization"] == f"GPM: {NVML_ERRORS[3]}"
 
 
 @pytest.mark.parametrize("status", [3, 4, 6, 21, 999, 1234])
@@ -67,7 +70,7 @@ def test_each_metric_has_a_status_of_its_own(status: int) -> None:
     nvml = FakeNvml(gpm=True)
     nvml.metric_status = {3: status}
     found = sample(nvml, times=3)
-    expected = f"GPM: {REASONS.get(status, 'NVML error 1234')}"
+    expected = f"GPM: {NVML_ERRORS.get(status, 'NVML error 1234')}"
     assert reasons(found) == {"gpu_sm_occupancy": expected, "gpu_sm_occupancy_mean": expected}
     assert NAMES - set(values(found)) == {"gpu_sm_occupancy"}
 
@@ -89,20 +92,20 @@ def test_a_number_that_is_none_is_missing() -> None:
 def test_without_gpm_the_rest_is_read() -> None:
     """A GPU of another kind has one reason for all of GPM, is asked once, and gives all else."""
     found = sample(FakeNvml(), times=3)
-    assert {reasons(found)[name] for name in NAMES} == {UNSUPPORTED}
+    assert {reasons(found)[name] for name in NAMES} == {NO_GPM}
     assert set(values(found)) == {figure.name for figure in FIGURES}
-    assert reasons(sample(FakeNvml(gpm_support=3)))["gpu_sm_occupancy"] == UNSUPPORTED
+    assert reasons(sample(FakeNvml(gpm_support=3)))["gpu_sm_occupancy"] == NO_GPM
 
 
 @pytest.mark.parametrize("call", ["gpm_support", "gpm_alloc", "gpm_sample", "gpm_metrics"])
-@pytest.mark.parametrize("value", [value for value in REASONS if value != 3])
+@pytest.mark.parametrize("value", [value for value in NVML_ERRORS if value != 3])
 def test_no_error_is_ever_a_reading(call: str, value: int) -> None:
     """Whichever call of GPM fails and however: a reason, no reading, every sample given back, NVML closed."""
     nvml = FakeNvml(gpm=True)
     nvml.failing[call] = value
     found = sample(nvml, times=3)
     assert not NAMES & set(values(found))
-    assert {reasons(found)[name] for name in NAMES} == {f"GPM: {REASONS[value]}"}
+    assert {reasons(found)[name] for name in NAMES} == {f"GPM: {NVML_ERRORS[value]}"}
     assert (nvml.open, nvml.samples) == (0, 0)
     assert value in FATAL or len(values(found)["gpu_utilization"]) == 3
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.render.counter_words import NVML_ERRORS
 from loaderprobe.samplers.nvml import FIGURES, NvmlSampler
-from loaderprobe.samplers.nvml_errors import FATAL, REASONS, reason_for
+from loaderprobe.samplers.nvml_errors import FATAL, reason_for
 from loaderprobe.testing import FakeClock
+from tests.said import said
 from tests.samplers.fake_nvml import FakeNvml, NvmlError
 
 CALLS = ("utilization", "power", "energy", "sm_clock", "memory_clock", "throttle", "processes")
@@ -33,7 +35,7 @@ def values(found: Sequence[Series | Missing]) -> dict[str, tuple[float, ...]]:
 
 
 def reasons(found: Sequence[Series | Missing]) -> dict[str, str]:
-    return {item.name: item.reason for item in found if isinstance(item, Missing)}
+    return {item.name: said(item.reason) for item in found if isinstance(item, Missing)}
 
 
 def test_units() -> None:
@@ -55,13 +57,13 @@ def test_units() -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("value", [*REASONS, 1234])
+@pytest.mark.parametrize("value", [*NVML_ERRORS, 1234])
 def test_no_error_is_ever_a_reading(call: str, value: int) -> None:
     """Whichever call fails and however, its figure has the reason and no reading, and NVML is closed."""
     nvml = FakeNvml()
     nvml.failing[call] = value
     found = sample(nvml)
-    expected = REASONS.get(value, "NVML error 1234: error 1234")
+    expected = NVML_ERRORS.get(value, "NVML error 1234")
     gone = {name for name, reason in reasons(found).items() if reason == expected}
     first = FIGURES[CALLS.index(call)].name
     assert first in gone and first not in values(found)
@@ -70,7 +72,7 @@ def test_no_error_is_ever_a_reading(call: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("call", ["init", "handle"])
-@pytest.mark.parametrize("value", [*REASONS, 1234])
+@pytest.mark.parametrize("value", [*NVML_ERRORS, 1234])
 def test_a_gpu_that_cannot_be_opened_is_a_reason_for_every_figure(call: str, value: int) -> None:
     """Nothing is read, everything has the same reason, and NVML is closed when it was open."""
     nvml = FakeNvml()
@@ -78,7 +80,7 @@ def test_a_gpu_that_cannot_be_opened_is_a_reason_for_every_figure(call: str, val
     found = sample(nvml)
     assert values(found) == {}
     assert set(reasons(found)) >= NAMES | {"gpu_sm_occupancy"}
-    assert set(reasons(found).values()) == {REASONS.get(value, "NVML error 1234: error 1234")}
+    assert set(reasons(found).values()) == {NVML_ERRORS.get(value, "NVML error 1234")}
     assert nvml.open == 0
 
 
@@ -107,9 +109,9 @@ def test_known_numbers_are_those_of_the_library() -> None:
         "structure version": pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
         "container": pynvml.NVML_ERROR_UNKNOWN,
     }
-    assert set(expected.values()) == REASONS.keys()
+    assert set(expected.values()) == NVML_ERRORS.keys()
     for words, number in expected.items():
-        assert words in reason_for(pynvml.NVMLError(number))
+        assert words in said(reason_for(pynvml.NVMLError(number).value))
 
 
 def test_no_gpu_in_use_is_a_reason() -> None:
@@ -215,4 +217,4 @@ def test_mig_is_named_where_it_is_why(instance: int | None, mode: list[int], wor
 
 def test_a_gpu_without_mig_says_only_what_it_lacks() -> None:
     """When asking for MIG fails too, the reason is the first one's."""
-    assert reasons(sample(FakeNvml(utilization=3, mig_mode=3)))["gpu_utilization"] == REASONS[3]
+    assert reasons(sample(FakeNvml(utilization=3, mig_mode=3)))["gpu_utilization"] == NVML_ERRORS[3]

@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.render.counter_words import NVML_ERRORS
 from loaderprobe.samplers.gpm import METRICS, UNSUPPORTED
 from loaderprobe.samplers.nvml import FIGURES
-from loaderprobe.samplers.nvml_errors import FATAL, REASONS
+from loaderprobe.samplers.nvml_errors import FATAL
+from tests.said import said
 
+NO_GPM = said(UNSUPPORTED)
 HERE = Path(__file__).parent / "stub_nvml"
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which("cc")
@@ -36,7 +39,7 @@ CALLS = {
     "GPM_SAMPLE": GPM,
     "GPM_METRICS": GPM,
 }
-ERRORS = [value for value in REASONS if value != 0] + [1234]
+ERRORS = [value for value in NVML_ERRORS if value != 0] + [1234]
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason=NEEDS_COMPILER)
 Run = Callable[..., list[dict[str, Any]]]
@@ -79,7 +82,7 @@ def failing(run: Run) -> dict[tuple[str, int], dict[str, Any]]:
 
 
 def _reason(value: int) -> str:
-    return REASONS.get(value, "NVML error 1234: stub error")
+    return NVML_ERRORS.get(value, "NVML error 1234")
 
 
 def test_gpm_comes_through_the_real_binding(run: Run) -> None:
@@ -105,7 +108,7 @@ def test_plain_figures_come_through_the_real_binding(run: Run) -> None:
         "gpu_throttle": 0x44,
         "gpu_other_processes": 6.0,
     }
-    assert found["missing"] == dict.fromkeys(GPM, UNSUPPORTED) and found["left"] == [0, 0]
+    assert found["missing"] == dict.fromkeys(GPM, NO_GPM) and found["left"] == [0, 0]
 
 
 @pytest.mark.parametrize("call", ["INIT", "HANDLE"])
@@ -126,7 +129,7 @@ def test_each_call_and_error_is_a_reason(failing: dict[Any, Any], call: str, val
     for name in names:
         told = found["missing"][name]
         unsupported = (call, value) == ("GPM_SUPPORT", 3)
-        assert told == (UNSUPPORTED if unsupported else f"GPM: {_reason(value)}" if name in GPM else _reason(value))
+        assert told == (NO_GPM if unsupported else f"GPM: {_reason(value)}" if name in GPM else _reason(value))
     assert value in FATAL or (PLAIN | GPM) - set(found["values"]) == names
 
 
@@ -158,13 +161,13 @@ def test_an_older_driver_gives_what_it_has(run: Run) -> None:
     """Functions that the library lacks have older names or a reason; pynvml's mismatch error is not met."""
     (found,) = run({"STUB_GPM": "1"}, old=True)
     assert found["values"]["gpu_throttle"][0] == 4 and found["values"]["gpu_other_processes"][0] == 1
-    assert set(found["missing"].values()) == {f"GPM: {REASONS[13]}"} and set(found["missing"]) == GPM
+    assert set(found["missing"].values()) == {f"GPM: {NVML_ERRORS[13]}"} and set(found["missing"]) == GPM
 
 
 def test_an_unknown_uuid_is_a_reason(run: Run) -> None:
     """A GPU that NVML does not list is not taken for another."""
     (found,) = run({"UUID": "GPU-2"})
-    assert found["values"] == {} and found["missing"]["gpu_power"] == REASONS[6]
+    assert found["values"] == {} and found["missing"]["gpu_power"] == NVML_ERRORS[6]
 
 
 def test_doctor_says_which_counter_is_there_and_why_not(run: Run) -> None:
@@ -172,6 +175,6 @@ def test_doctor_says_which_counter_is_there_and_why_not(run: Run) -> None:
     both, plain, neither = run({"STUB_GPM": "1"}, {}, {"STUB_INIT": "9"})
     assert [state for _, state, _ in both["doctor"]] == ["yes", "yes"]
     assert [state for _, state, _ in plain["doctor"]] == ["yes", "no"]
-    assert UNSUPPORTED in plain["doctor"][1][2] and "any kernel at all" in plain["doctor"][0][2]
+    assert NO_GPM in plain["doctor"][1][2] and "any kernel at all" in plain["doctor"][0][2]
     assert [state for _, state, _ in neither["doctor"]] == ["no", "no"]
     assert "Driver Not Loaded" in neither["doctor"][0][2]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.thread_files import ThreadGone
@@ -31,6 +32,9 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(1000)"]) as child:
         yield child
         child.kill()
+
+
+HIDDEN = Unavailable(code="ptrace_scope", facts={"scope": 2})
 
 
 def _until(sampler: WaitsSampler, found: Callable[[WaitSamples], bool]) -> WaitSamples:
@@ -101,7 +105,7 @@ def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
     """The measurement goes on without samples, and says why."""
     with WaitsSampler(lambda: [], tmp_path, command=lambda folder, rate_hz: ["/no/such/program"]) as sampler:
         reason = sampler.samples()
-    assert isinstance(reason, Missing) and "could not be started" in reason.reason and reason == sampler.samples()
+    assert isinstance(reason, Missing) and reason.reason.code == "waits_not_startable" and reason == sampler.samples()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,7 @@ def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
 def test_a_process_that_ends_is_a_reason(tmp_path: Path, code: str, last: str) -> None:
     """The reason holds the last line that it wrote, or how it ended."""
     with WaitsSampler(lambda: [], tmp_path, command=lambda folder, hz: [sys.executable, "-I", "-c", code]) as sampler:
-        reason = f"the process that samples the workers' waits ended: {last}"
+        reason = Unavailable(code="waits_ended", facts={"how": last})
         assert sampler.samples() == Missing(name="waits", reason=reason)
 
 
@@ -125,7 +129,7 @@ def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:
         process.wait()
         reason = sampler.samples()
         sampler.follow_threads()
-    assert isinstance(reason, Missing) and reason.reason.endswith("SIGKILL")
+    assert isinstance(reason, Missing) and reason.reason.facts == {"how": "SIGKILL"}
 
 
 def test_before_it_is_entered_there_is_a_reason(tmp_path: Path) -> None:
@@ -181,20 +185,20 @@ def test_rows_come_back_as_written(tmp_path: Path) -> None:
     rows.end_round(1000, 50, None)
     rows.add(1100, 0, Wait("storage", "/data/\udcff.jpg"))
     rows.add(1110, 1, Wait("network"))
-    rows.end_round(1120, 80, "hidden")
+    rows.end_round(1120, 80, HIDDEN)
     rows.add(1200, 0, Wait("storage", "/data/\udcff.jpg"))
-    rows.end_round(1220, 90, "hidden")
+    rows.end_round(1220, 90, HIDDEN)
     assert read_rows(tmp_path) == WaitSamples(
         time_ns=(1100, 1110, 1200), worker=(0, 1, 0),
         kind=tuple(WAIT_KINDS.index(kind) for kind in ("storage", "network", "storage")), subject=(0, -1, 0),
-        subjects=("/data/\\udcff.jpg", "hidden"), letters_only="hidden", cpu_ns=40, wall_ns=220,
+        subjects=("/data/\\udcff.jpg", '["ptrace_scope", {"scope": 2}]'), letters_only=HIDDEN, cpu_ns=40, wall_ns=220,
     )  # fmt: skip
 
 
 def test_calls_seen_again_are_no_letters(tmp_path: Path) -> None:
     """Leave that a worker gives after its first looks is enough."""
     rows = RowWriter(tmp_path)
-    rows.end_round(0, 0, "hidden")
+    rows.end_round(0, 0, HIDDEN)
     rows.end_round(1, 0, None)
     assert read_rows(tmp_path).letters_only is None
 
@@ -217,5 +221,5 @@ def test_subjects_are_bounded(tmp_path: Path) -> None:
     rows.end_round(0, 0, None)
     samples = read_rows(tmp_path)
     assert len(samples.subjects) == MOST_SUBJECTS and samples.subject[-5:] == (-1,) * 5
-    rows.end_round(0, 0, "hidden")
-    assert read_rows(tmp_path).letters_only == "hidden"
+    rows.end_round(0, 0, HIDDEN)
+    assert read_rows(tmp_path).letters_only == HIDDEN

@@ -7,6 +7,7 @@ import pytest
 
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.storage import ceiling as ceiling_module
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES
@@ -14,6 +15,7 @@ from loaderprobe.storage.phase import PhaseSettings
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from tests.examples.bandwidth import example_phase
+from tests.said import said
 
 
 def _files(folder: Path) -> FileSet:
@@ -28,6 +30,10 @@ def _files(folder: Path) -> FileSet:
 
 def _raise(known: StorageCeiling | None, files: FileSet, readers: int) -> StorageCeiling:
     return raise_ceiling(known, files, readers, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
+
+
+def _why(missing: Unavailable | None) -> str:
+    return said(missing) if missing else ""
 
 
 def test_each_concurrency_is_measured_once(folder: Path) -> None:
@@ -49,7 +55,7 @@ def test_where_reads_are_not_counted_there_is_no_ceiling(folder: Path, monkeypat
         pytest.skip("/dev/shm is not memory here")
     monkeypatch.setattr(ceiling_module, "locate_pieces", lambda *_: locate(shared))
     found = _raise(None, _files(folder), 2)
-    assert found.phases == () and "not counted" in (found.missing or "")
+    assert found.phases == () and "not counted" in _why(found.missing)
 
 
 def test_a_failure_is_kept_as_a_reason(folder: Path) -> None:
@@ -58,14 +64,14 @@ def test_a_failure_is_kept_as_a_reason(folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink()
     found = _raise(None, files, 1)
-    assert found.phases == () and ("vanished" in (found.missing or "") or "not counted" in (found.missing or ""))
+    assert found.phases == () and ("vanished" in _why(found.missing) or "not counted" in _why(found.missing))
 
 
 def test_a_folder_that_has_gone_costs_the_ceiling_only(folder: Path) -> None:
     """Even where the storage cannot be located any more, the sweep goes on."""
     files = _files(folder)
     shutil.rmtree(folder)
-    assert "failed" in (_raise(None, files, 1).missing or "")
+    assert "failed" in _why(_raise(None, files, 1).missing)
 
 
 def test_the_ceiling_reads_as_the_loader_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakePageCache, example_location
 from tests.planted.slow_disk import SlowDisk
+from tests.said import said
 
 BLOCK = example_location("/data")
 
@@ -152,7 +153,7 @@ def test_a_probe_measures_them_only_when_asked_and_not_of_blocks(folder: Path) -
     assert _probe(folder, metadata=False).metadata == ()
     assert {phase.operation for phase in _probe(folder).metadata} == {"open", "stat"}
     scratch = _probe(folder, scratch_bytes=1 << 20)
-    assert scratch.metadata == () and "blocks" in {each.name: each.reason for each in scratch.missing}["metadata"]
+    assert scratch.metadata == () and "blocks" in {each.name: said(each.reason) for each in scratch.missing}["metadata"]
 
 
 def test_names_on_a_disk_just_mounted_are_cold(token_bucket_disk: SlowDisk) -> None:

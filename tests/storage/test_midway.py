@@ -13,6 +13,7 @@ from loaderprobe.storage.phase import PhaseSettings
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.pagecache import LinuxPageCache
 from tests.examples.bandwidth import example_phase
+from tests.said import said
 
 
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
@@ -47,7 +48,7 @@ def test_a_phase_that_fails_costs_only_itself(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(probe_module, "run_phase", made)
     measured = _probe(folder)
     assert measured.failed == ("paced",) and len(measured.ladder) == 2
-    assert any("the server has gone" in missing.reason for missing in measured.missing)
+    assert any("the server has gone" in said(missing.reason) for missing in measured.missing)
 
 
 class VanishingCache(LinuxPageCache):

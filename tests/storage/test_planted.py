@@ -98,8 +98,6 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     assert (cold["bound"]["side"], cold["bound"]["cause"]) == ("input", "storage"), cold["bound"]
     assert cold["disk_ceiling_fraction"] > 0.85 and 0.95 < cold["read_amplification"] < 1.2
     assert "of its ceiling at concurrency 2" in cold["bound"]["sentence"]
-    assert any(
-        each["metric"] == "share of the storage's ceiling at concurrency 2" for each in cold["bound"]["evidence"]
-    )
+    assert any(each["metric"] == "disk_ceiling_fraction" for each in cold["bound"]["evidence"])
     assert warm["bound"]["cause"] != "storage" and warm["disk_ceiling_fraction"] is None
     assert warm["unavailable"]["disk_ceiling_fraction"]["code"] == "warm_as_asked"

@@ -12,6 +12,7 @@ import pytest
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
+from loaderprobe.records.unavailable import reported
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.files import sample_files
@@ -24,6 +25,7 @@ from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakePageCache, example_location
 from tests.examples.bandwidth import example_phase
+from tests.said import all_said, said
 
 
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
@@ -92,7 +94,7 @@ def test_memory_is_unproved() -> None:
         pytest.skip("/dev/shm is not memory here")
     (phase,) = measured.ladder
     assert phase.cache == "unproved" and phase.storage_bytes is None
-    assert any("memory" in note for note in measured.location.notes)
+    assert any("memory" in note for note in all_said(measured.location.notes))
 
 
 def test_scratch_leaves_nothing(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_nothing_is_written_unless_asked(folder: Path) -> None:
 def test_what_was_left_out_has_a_reason(folder: Path) -> None:
     """Small files cannot be read in a row; without one reader there is nothing to compare pauses with."""
     measured = _probe(folder, readers=(2,))
-    reasons = {missing.name: missing.reason for missing in measured.missing}
+    reasons = {missing.name: said(missing.reason) for missing in measured.missing}
     assert "--scratch" in reasons["sequential"] and "--readers" in reasons["paced"]
 
 
@@ -123,7 +125,7 @@ def test_few_files_end_the_ladder(folder: Path) -> None:
     measured = _probe(folder, readers=None)
     assert max(phase.readers for phase in measured.ladder) <= 4
     if len(measured.ladder) == 3:
-        assert any("too few for concurrency 8" in missing.reason for missing in measured.missing)
+        assert any("too few for concurrency 8" in said(missing.reason) for missing in measured.missing)
 
 
 def test_the_ladder_ends_when_it_gains_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,15 +166,15 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
             Path(place, f"{number}").write_bytes(b"x" * 5000)
             (links / f"{number}.jpg").symlink_to(Path(place, f"{number}"))
         found = locate_pieces(links, sample_files(links, limit_bytes=10**9, seed=0).pieces)
-        assert found.mount == locate(shared).mount and "not on the file system of" in found.notes[-1]
+        assert found.mount == locate(shared).mount and "not on the file system of" in said(found.notes[-1])
         (links / "own.jpg").write_bytes(b"x" * 5000)
         both = locate_pieces(links, sample_files(links, limit_bytes=10**9, seed=0).pieces)
-    assert both.kind == "unknown" and not both.counts_reads and "several" in both.notes[0]
+    assert both.kind == "unknown" and not both.counts_reads and "several" in said(both.notes[0])
 
 
 def test_reading_in_a_row_spoils_the_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where O_DIRECT is refused, the phase in a row fills the cache: the phase after it evicts again."""
-    monkeypatch.setattr(probe_module, "why_not_direct", lambda _: "refused here")
+    monkeypatch.setattr(probe_module, "why_not_direct", lambda _: reported("refused here"))
     measured = _counted(_probe(folder, readers=(1,), scratch_bytes=8 << 20, seconds=0.01))
     paced = measured.phase("paced")
     assert paced is not None and paced.cache == "cold"
@@ -206,7 +208,7 @@ def test_small_sets_are_not_read_for_ever(folder: Path) -> None:
     measured = _probe(folder, readers=(1,), seconds=60.0)
     (phase,) = measured.ladder
     total = sum(file.stat().st_size for file in folder.iterdir())
-    assert phase.io_bytes <= MOST_ROUNDS * total and any("only" in note for note in phase.notes)
+    assert phase.io_bytes <= MOST_ROUNDS * total and any("only" in note for note in all_said(phase.notes))
 
 
 def test_other_reads_are_what_the_device_read_beyond_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

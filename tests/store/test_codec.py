@@ -46,9 +46,9 @@ def test_another_version_is_refused_with_both_versions(version: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "renamed"),
     [
-        ("ceiling", {"kind": {"kind": "banked"}}, {"kind": {"kind": "token_bucket"}}),
-        ("ceiling", {"kind": {"kind": "serial"}}, {"kind": {"kind": "single_server"}}),
-        ("ceiling", {"kind": {"kind": "latency"}}, {"kind": {"kind": "latency"}}),
+        ("ceiling", {"kind": {"kind": "banked"}}, {"kind": {"kind": "token_bucket", "code": "token_bucket"}}),
+        ("ceiling", {"kind": {"kind": "serial"}}, {"kind": {"kind": "single_server", "code": "single_server"}}),
+        ("ceiling", {"kind": {"kind": "latency"}}, {"kind": {"kind": "latency", "code": "latency"}}),
         ("ceiling", {"kind": None, "phases": None}, {"kind": None, "phases": None}),
         ("ceiling", {"phases": [{"foreign_bytes_per_s": 1.0}]}, {"phases": [{"other_bytes_per_s": 1.0}]}),
         ("image-set", {"spec": {"pictures": 48}}, {"spec": {"base_images": 48}}),
@@ -70,6 +70,38 @@ def test_version_3_migrates() -> None:
     envelope = {"schema": "loaderprobe/measurement", "schema_version": 3, "measurement": value}
     found = decode("measurement", json.dumps(envelope).encode(), dict, "x.json")
     assert found == {"segments": [{"activity": "training"}, *segments[1:]], "pictures": 1}
+
+
+QUOTED = {"code": "reported", "facts": {"reason": "no driver"}}
+NOTED = {"code": "reported", "facts": {"text": "it snowed"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "migrated"),
+    [
+        ("measurement", {"missing": [{"name": "gpu", "reason": "no driver"}]},
+         {"missing": [{"name": "gpu", "reason": QUOTED}]}),
+        ("measurement", {"notes": ["it snowed", "the budget left no time for another round"]},
+         {"notes": [NOTED, {"code": "no_time"}]}),
+        ("measurement", {"waits": {"letters_only": "no driver"}}, {"waits": {"letters_only": QUOTED}}),
+        ("measurement", {"waits": {"letters_only": None}}, {"waits": {"letters_only": None}}),
+        ("measurement", {"timeline": {"rejected": [{"reason": "outside the window"}]}},
+         {"timeline": {"rejected": [{"reason": "outside"}]}}),
+        ("ceiling", {"missing": "no driver", "phases": [{"notes": ["it snowed"]}]},
+         {"missing": QUOTED, "phases": [{"notes": [NOTED]}]}),
+        ("ceiling", {"kind": {"kind": "unknown", "sentence": "no driver", "evidence": [{"metric": "rate of 4"}]}},
+         {"kind": {"kind": "unknown", "code": "not_paced", "evidence": [{"metric": "rise_of_ladder"}],
+                   "facts": {"because": "reported", "reason": "no driver"}}}),
+        ("run", {"environment": {"gpu_reason": "no driver", "storage": [{"notes": ["it snowed"]}]}},
+         {"environment": {"gpu_reason": QUOTED, "storage": [{"notes": [NOTED]}]}}),
+        ("run", {"environment": "no driver"}, {"environment": "no driver"}),
+        ("failure", {"reason": "no driver"}, {"reason": "no driver"}),
+    ],
+)  # fmt: skip
+def test_version_4_migrates(kind: str, value: dict[str, object], migrated: dict[str, object]) -> None:
+    """Sentences become codes that quote them, in files of their kind only; what is no record stays as it is."""
+    envelope = {"schema": f"loaderprobe/{kind}", "schema_version": 4, kind: value}
+    assert decode(kind, json.dumps(envelope).encode(), dict, "x.json") == migrated
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.render.json import result_json
 from loaderprobe.store.results import read_bandwidth
 from tests.examples.bandwidth import example_bandwidth, example_operations
 
@@ -20,12 +20,12 @@ def test_a_bandwidth_result_comes_back(tmp_path: Path) -> None:
     """Equal to what was printed."""
     file = tmp_path / "found.json"
     report = replace(example_bandwidth(), metadata=example_operations({4: 1000.0}))
-    file.write_text(bandwidth_json(report))
+    file.write_text(result_json(report))
     assert read_bandwidth(file) == report
 
 
 def _with(*path: str | int, value: Any) -> str:
-    tree = json.loads(bandwidth_json(example_bandwidth()))
+    tree = json.loads(result_json(example_bandwidth()))
     place = tree
     for step in path[:-1]:
         place = place[step]

@@ -18,10 +18,15 @@ PRELUDE = (
     + """
 import json, os, sys
 from pathlib import Path
+from loaderprobe.render.worded import worded
 from loaderprobe.system.device import locate, read_sectors, reads_from_storage
 from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
 
 cache = LinuxPageCache()
+
+def as_json(answer):
+    "A reason or a note as its sentence."
+    return json.dumps(answer, default=lambda record: worded(record).sentence)
 
 def as_nobody(ask):
     "What `ask` returns in a process of user 65534."
@@ -33,7 +38,7 @@ def as_nobody(ask):
         except PermissionError:
             os._exit(NOT_PERMITTED)
         try:
-            os.write(write, json.dumps(ask()).encode())
+            os.write(write, as_json(ask()).encode())
         finally:
             os._exit(0)
     os.close(write)
@@ -43,7 +48,7 @@ def as_nobody(ask):
         return json.load(answer)
 
 def tell(**answers):
-    print(json.dumps(answers))
+    print(as_json(answers))
 
 """
 )

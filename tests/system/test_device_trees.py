@@ -8,6 +8,7 @@ import pytest
 
 from loaderprobe.system import device
 from loaderprobe.system.device import locate
+from tests.said import said
 from tests.system.fake_kernel import Kernel
 
 
@@ -47,7 +48,7 @@ def test_a_device_that_is_not_visible_is_unknown(kernel: Kernel) -> None:
     kernel.mount("zfs", source="pool/data")
     found = locate(kernel.data)
     assert (found.kind, found.devices, found.counts_reads) == ("unknown", (), False)
-    assert "not visible" in found.notes[0] and "its own cache" in found.notes[1]
+    assert "not visible" in said(found.notes[0]) and "its own cache" in said(found.notes[1])
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_kinds_follow_the_name_of_the_file_system(kernel: Kernel, filesystem: st
 def test_what_cannot_be_known_is_said(kernel: Kernel, filesystem: str, says: str) -> None:
     """The note is of that kind of storage."""
     kernel.mount(filesystem)
-    assert says in locate(kernel.data).notes[0]
+    assert says in said(locate(kernel.data).notes[0])
 
 
 def test_fuseblk_is_fuse_on_a_device(kernel: Kernel) -> None:
@@ -91,7 +92,7 @@ def test_a_device_in_memory_is_said_to_be(kernel: Kernel) -> None:
     """zram counts its reads like a disk, though no storage is behind it."""
     kernel.disk("virtual/zram0", "253:0")
     kernel.mount("ext4", number="253:0")
-    assert "zram0 is a device in memory" in locate(kernel.data).notes[0]
+    assert "zram0 is a device in memory" in said(locate(kernel.data).notes[0])
 
 
 def test_names_with_spaces_are_unescaped(kernel: Kernel) -> None:
@@ -104,7 +105,7 @@ def test_a_mount_that_is_not_listed_is_unknown(kernel: Kernel) -> None:
     """As in a sandbox that hides mountinfo's lines: no guess by the path's prefix is made, and a note says so."""
     found = locate(kernel.data)
     assert (found.filesystem, found.kind, found.mount) == ("unknown", "unknown", "?")
-    assert "not listed" in found.notes[0]
+    assert "not listed" in said(found.notes[0])
 
 
 def test_a_hidden_mountinfo_is_no_error(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

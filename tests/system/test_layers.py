@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.system.device import locate, read_sectors, reads_from_storage
+from tests.said import all_said, said
 from tests.system.fake_kernel import Kernel
 
 
@@ -65,7 +66,7 @@ def test_hidden_layers_give_a_note(kernel: Kernel, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "open", refuse)
     found = locate(kernel.data)
     assert (found.kind, found.devices, found.layers) == ("overlay", (), ("hidden", "hidden", "hidden"))
-    assert "layers" in found.notes[0]
+    assert "layers" in said(found.notes[0])
     assert found.counts_reads and reads_from_storage(found) is None
 
 
@@ -75,7 +76,7 @@ def test_some_hidden_layers_mean_that_not_all_is_counted(disk: Kernel) -> None:
     disk.have_read(vda=10)
     found = locate(disk.data)
     assert (found.devices, found.layers) == (("vda",), ("block", "hidden"))
-    assert "1 of the 2 layers" in found.notes[0]
+    assert "1 of the 2 layers" in said(found.notes[0])
     assert reads_from_storage(found) is None
 
 
@@ -91,7 +92,7 @@ def test_an_overlay_in_memory_is_never_cold(kernel: Kernel) -> None:
     kernel.mount("overlay", options=f"rw,lowerdir=/not/there,upperdir={upper}")
     found = locate(kernel.data)
     assert (found.layers, found.counts_reads) == (("memory", "hidden"), False)
-    assert any("memory, not storage" in note for note in found.notes)
+    assert any("memory, not storage" in note for note in all_said(found.notes))
 
 
 def test_a_layer_in_memory_is_named(disk: Kernel) -> None:
@@ -101,7 +102,7 @@ def test_a_layer_in_memory_is_named(disk: Kernel) -> None:
     disk.have_read(vda=3)
     found = locate(disk.data)
     assert (found.layers, found.counts_reads) == (("memory", "block"), True)
-    assert str(upper) in found.notes[0] and "from memory" in found.notes[0]
+    assert str(upper) in said(found.notes[0]) and "from memory" in said(found.notes[0])
     assert reads_from_storage(found) == 3 * 512
 
 
@@ -111,7 +112,7 @@ def test_layers_that_do_not_count_spoil_the_count(disk: Kernel) -> None:
     disk.mount("overlay", options=f"rw,lowerdir={lower},upperdir={_folder(disk, 'disk/upper')}")
     found = locate(disk.data)
     assert (found.layers, found.counts_reads, reads_from_storage(found)) == (("block", "fuse"), False, None)
-    assert "FUSE" in found.notes[0]
+    assert "FUSE" in said(found.notes[0])
 
 
 def test_an_overlay_on_an_overlay_has_all_layers(disk: Kernel) -> None:
@@ -134,15 +135,15 @@ def test_a_loop_device_is_its_own_and_its_file_is_named(disk: Kernel) -> None:
     disk.mount("ext4", number="7:3")
     found = locate(disk.data)
     assert (found.kind, found.devices) == ("block", ("loop3",))
-    assert f"loop3 is the file {image} on ext4 (vda)" in found.notes[0]
-    assert "look cold" in found.notes[0]
+    assert f"loop3 is the file {image} on ext4 (vda)" in said(found.notes[0])
+    assert "look cold" in said(found.notes[0])
 
 
 def test_a_loop_device_past_the_cache_is_cold_when_it_looks_so(disk: Kernel) -> None:
     """With direct I/O nothing is said of the file's cache."""
     disk.loop("loop3", "7:3", _image(disk, "disk/image"), dio="1")
     disk.mount("ext4", number="7:3")
-    assert "look cold" not in locate(disk.data).notes[0]
+    assert "look cold" not in said(locate(disk.data).notes[0])
 
 
 def test_a_loop_device_in_memory_is_said_to_be(kernel: Kernel) -> None:
@@ -150,7 +151,7 @@ def test_a_loop_device_in_memory_is_said_to_be(kernel: Kernel) -> None:
     kernel.mount("tmpfs", "memory")
     kernel.loop("loop3", "7:3", _image(kernel, "memory/image"), dio="1")
     kernel.mount("ext4", number="7:3")
-    assert "in memory" in locate(kernel.data).notes[0]
+    assert "in memory" in said(locate(kernel.data).notes[0])
 
 
 @pytest.mark.parametrize("file", ["/not/there", "/gone (deleted)"])
@@ -158,14 +159,14 @@ def test_a_hidden_file_of_a_loop_device_is_said_to_be(kernel: Kernel, file: str)
     """Its name is given, but no place is guessed."""
     kernel.loop("loop3", "7:3", file)
     kernel.mount("ext4", number="7:3")
-    assert f"the file {file}, which is not visible from here" in locate(kernel.data).notes[0]
+    assert f"the file {file}, which is not visible from here" in said(locate(kernel.data).notes[0])
 
 
 def test_a_loop_device_of_which_nothing_is_known(kernel: Kernel) -> None:
     """Where /sys does not name the file, a note says so."""
     kernel.disk("virtual/loop3", "7:3")
     kernel.mount("ext4", number="7:3")
-    assert "cannot be seen" in locate(kernel.data).notes[0]
+    assert "cannot be seen" in said(locate(kernel.data).notes[0])
 
 
 def test_a_file_that_leads_back_to_its_device_is_hidden(kernel: Kernel) -> None:
@@ -173,7 +174,7 @@ def test_a_file_that_leads_back_to_its_device_is_hidden(kernel: Kernel) -> None:
     kernel.loop("loop3", "7:3", _image(kernel, "data/image"))
     kernel.mount("ext4", number="7:3")
     kernel.have_read(loop3=5, vda=7)
-    assert "not visible" in locate(kernel.data).notes[0]
+    assert "not visible" in said(locate(kernel.data).notes[0])
     assert read_sectors(("loop3", "vda")) is None
 
 

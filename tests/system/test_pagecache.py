@@ -8,6 +8,7 @@ import pytest
 from loaderprobe.errors import MissingPart
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches, why_unknown
+from tests.said import said
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_own_file_is_known_and_missing_is_not(tmp_path: Path) -> None:
     """An owner may ask; for a file that is not there the reason names it."""
     (tmp_path / "own").write_bytes(b"x")
     assert why_unknown(tmp_path / "own") is None
-    assert "gone" in str(why_unknown(tmp_path / "gone"))
+    assert "gone" in said(why_unknown(tmp_path / "gone"))
     assert LinuxPageCache().resident([tmp_path / "gone"]) is None
 
 

@@ -15,6 +15,7 @@ from loaderprobe.system import residency
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
 from loaderprobe.system.residency import PAGE_BYTES, SAMPLED_PAGES, acts_as_owner, knows_all_users
+from tests.said import said
 from tests.system.real_kernel import ask_kernel
 
 PAGES = 64
@@ -153,7 +154,7 @@ def test_a_file_system_without_trial_reads_is_unknown(public_directory: Path, mo
 
     monkeypatch.setattr(os, "preadv", refuse)
     assert LinuxPageCache().resident([public_directory / "file"]) is None
-    assert "another user" in str(why_unknown(public_directory / "file"))
+    assert "another user" in said(why_unknown(public_directory / "file"))
 
 
 @pytest.mark.parametrize(("magic", "says"), [(residency.FUSE, "FUSE"), (0x2FC12FC1, "ZFS")])
@@ -170,7 +171,7 @@ def test_some_file_systems_are_not_asked(
 
     monkeypatch.setattr(os, "open", refuse)
     assert LinuxPageCache().resident([path]) is None
-    assert says in str(why_unknown(path))
+    assert says in said(why_unknown(path))
 
 
 def test_trial_reads_are_not_made_over_a_network(public_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,13 +181,13 @@ def test_trial_reads_are_not_made_over_a_network(public_directory: Path, monkeyp
     monkeypatch.setattr(residency, "filesystem_magic", lambda _: 0x6969)
     assert LinuxPageCache().resident([path]) == 1.0
     monkeypatch.setattr(residency._Asker, "gets_the_truth", lambda *_: False)
-    assert "network" in str(why_unknown(path))
+    assert "network" in said(why_unknown(path))
 
 
 def test_what_is_no_file_is_unknown(public_directory: Path) -> None:
     """A pipe would block whoever opens it."""
     os.mkfifo(public_directory / "pipe")
-    assert "not a regular file" in str(why_unknown(public_directory / "pipe"))
+    assert "not a regular file" in said(why_unknown(public_directory / "pipe"))
 
 
 def test_users_unknown_to_a_namespace_are_not_taken_for_this_one(tmp_path: Path) -> None:

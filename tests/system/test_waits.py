@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WaitKind
 from loaderprobe.system import waits
 from loaderprobe.system.sockets import TableBudget
@@ -240,7 +241,7 @@ def test_refused_system_calls_leave_the_letter(
         assert _seen(watched)[0] == "sleep"
         threads.hide("R")
         assert _seen(watched)[0] == "running"
-        assert watched.letters_only == "no permission to read /proc/PID/syscall: kernel.yama.ptrace_scope is 2"
+        assert watched.letters_only == Unavailable(code="ptrace_scope", facts={"scope": 2})
     threads.waits("nanosleep")
     assert _seen(watched)[0] == "sleep" and watched.letters_only is None
 
@@ -248,7 +249,7 @@ def test_refused_system_calls_leave_the_letter(
 def test_a_kernel_without_system_calls_in_proc(threads: FakeThreads, watched: WatchedProcess) -> None:
     """A thread that is there without that file shows its letter."""
     threads.hide("S")
-    assert _seen(watched)[0] == "other" and watched.letters_only == "this kernel has no /proc/PID/syscall"
+    assert _seen(watched)[0] == "other" and watched.letters_only == Unavailable(code="no_syscall_file")
 
 
 def test_other_machines_have_letters_and_functions(threads: FakeThreads) -> None:
@@ -256,7 +257,7 @@ def test_other_machines_have_letters_and_functions(threads: FakeThreads) -> None
     watched = WatchedProcess(PID, proc=threads.proc, machine="riscv64")
     threads.waits("read", FILE, letter="D")
     assert watched.look(PID).kind == "uninterruptible"
-    assert watched.letters_only is not None and "riscv64" in watched.letters_only
+    assert watched.letters_only == Unavailable(code="calls_unknown", facts={"machine": "riscv64"})
     watched.close()
 
 

@@ -132,7 +132,7 @@ def _why_unproved(
     if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
         return Refusal(code="files_as_found")
     reason = found.missing.get("storage") if found.base == "baseline" else None
-    return Refusal(code="storage_missing", facts={**reason.facts, "because": reason.code}) if reason else None
+    return Refusal(code="storage_missing", facts=reason.because) if reason else None
 
 
 def _spread(rates: Sequence[float]) -> float:

@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
+from loaderprobe.records.device import KindOfDevice
 from loaderprobe.records.verdict import Bottleneck
 
 Law = Literal["token_bucket", "single_server", "latency", "memory"]

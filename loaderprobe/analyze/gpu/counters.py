@@ -8,7 +8,7 @@ from itertools import pairwise
 from loaderprobe.analyze.gpu.device_steps import step_figures
 from loaderprobe.analyze.verdict.rates import NS, segment_seconds
 from loaderprobe.records.measurement import Measurement, Segment, Series
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.stats import mean
 
 Figures = dict[str, float | str]
@@ -28,17 +28,22 @@ _OVER_INTERVALS = {
     "pcie_from_device_bytes_per_s": "gpu_pcie_from_device",
     "jpeg_utilization": "gpu_jpeg_utilization",
 }
+_SERIES = {
+    "utilization": UTILIZATION, **_OVER_INTERVALS, **_AT_AN_INSTANT,
+    "power_w": "gpu_power", "energy_j_per_image": "gpu_energy", "throttled": "gpu_throttle",
+    "other_processes": "gpu_other_processes",
+}  # fmt: skip
 _IDLE = 1
-# nvml.h, nvmlClocksEventReason*.
-_THROTTLE_WORDS = {
-    0x2: "application clocks",
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-    0x100: "display clocks",
+# As nvidia-smi names the bits of nvmlClocksEventReason* in nvml.h.
+_THROTTLE_REASONS = {
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clocks_setting",
 }
 
 
@@ -65,7 +70,7 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     if others := _inside(series.get("gpu_other_processes"), segments):
         found["other_processes"] = max(others)
     found |= step_figures(segments)
-    return found | _ended(measurement) if found else {}
+    return found
 
 
 def _keep(found: Figures, key: str, value: float | None) -> None:
@@ -134,19 +139,20 @@ def _throttling(masks: Sequence[float]) -> Figures:
     seen = 0
     for reason in reasons:
         seen |= reason
-    words = [
-        _THROTTLE_WORDS.get(1 << bit, f"reason {1 << bit:#x}") for bit in range(seen.bit_length()) if seen >> bit & 1
-    ]
-    return found | {"throttle_reasons": ", ".join(words)} if words else found
+    names = [_THROTTLE_REASONS.get(1 << bit, f"{1 << bit:#x}") for bit in range(seen.bit_length()) if seen >> bit & 1]
+    return found | {"throttle_reasons": ", ".join(names)} if names else found
 
 
 def why_missing(measurement: Measurement, name: str) -> Unavailable | None:
     """What the sampler of a figure reported; None where it reported nothing."""
-    return next((reported(each.reason) for each in measurement.missing if each.name == name), None)
+    return next((each.reason for each in measurement.missing if each.name == name), None)
 
 
 def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Unavailable]:
-    """Place in the summary to the reason, for all counters where `found` has none, else for the two that count most."""
+    """Place in the summary to the reason, for all counters where `found` has none, else for the two that count most.
+
+    Of those that were read, for each whose readings ended before the measurement did.
+    """
     if not found:
         read = any(series.name.startswith("gpu_") for series in measurement.series)
         usual = Unavailable(code="no_reading_in_training" if read else "no_gpu_sampled")
@@ -156,11 +162,9 @@ def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Unava
         for key, name in (("utilization", UTILIZATION), ("sm_occupancy", "gpu_sm_occupancy"))
         if key not in found
     }
-    return {at: reason for at, reason in reasons.items() if reason}
-
-
-def _ended(measurement: Measurement) -> Figures:
-    """What ended before the measurement did."""
-    read = {each.name for each in measurement.series if each.name.startswith("gpu_")}
-    ended = dict.fromkeys(each.reason for each in measurement.missing if each.name in read)
-    return {"incomplete": "; ".join(ended)} if ended else {}
+    ended = {
+        f"gpu.{key}": reason
+        for key, name in _SERIES.items()
+        if key in found and (reason := why_missing(measurement, name))
+    }
+    return {at: reason for at, reason in reasons.items() if reason} | ended

@@ -9,12 +9,12 @@ from loaderprobe.analyze.plan.storage import RISING, best_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Workload, requests
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
+from loaderprobe.records.note import Note, PlanNote
 from loaderprobe.records.plan import Quantity
-from loaderprobe.records.plan_reason import PlanPart, PlanReason, reported
+from loaderprobe.records.plan_reason import PlanPart, PlanReason
 
 WIDE = 0.25
 """Half an interval of opens/s that is wider than this share of them is worth a word."""
-_SHORT = "opens/s are those of under a second, and may be lower for longer: probe more files"
 _NO_WORKERS = PlanReason(code="bandwidth_without_workers")
 
 
@@ -59,7 +59,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         images=known(found.files_found, "images", "measured", "files found"),
         storage=storage if isinstance(storage, MeasuredStorage) else None,
         refused=refused,
-        notes=() if found.images else ("the files are no images by their names; each is taken for one",),
+        notes=() if found.images else (Note(code="no_images"),),
     )
 
 
@@ -69,8 +69,8 @@ def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | PlanReason:
     if best is not None and best.metadata == "cold":
         return best
     if not opens:
-        said = next((part.reason for part in found.missing if part.name == "metadata"), "")
-        return reported(said) if said else PlanReason(code="opens_not_measured")
+        why = next((part.reason for part in found.missing if part.name == "metadata"), None)
+        return PlanReason(code="unavailable", facts=why.because) if why else PlanReason(code="opens_not_measured")
     if not any(phase.drops for phase in opens):
         return PlanReason(code="opens_from_memory")
     if any(phase.metadata == "unproved" for phase in opens):
@@ -78,9 +78,12 @@ def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | PlanReason:
     return PlanReason(code="opens_from_memory_after_drop")
 
 
-def _doubts(opens: MetadataPhase) -> tuple[str, ...]:
-    wide = opens.ops_high > (1 + WIDE) * opens.ops_per_s
-    return (*([_SHORT] if opens.short else []), *(["the rate of opens had not settled"] if wide else []))
+def _doubts(opens: MetadataPhase) -> tuple[Note, ...]:
+    codes: dict[PlanNote, bool] = {
+        "opens_short": opens.short,
+        "opens_unsettled": opens.ops_high > (1 + WIDE) * opens.ops_per_s,
+    }
+    return tuple(Note(code=code) for code, holds in codes.items() if holds)
 
 
 def _still_rising(found: BandwidthMeasurement, best: MetadataPhase) -> bool:

@@ -12,11 +12,9 @@ from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.note import Note, PlanNote
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.verdict import Verdict
-
-_PARTS = "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards"
-_SAMPLES = "batches hold no images: each sample is taken for one"
 
 
 def workload_of_run(
@@ -29,7 +27,7 @@ def workload_of_run(
     compute is not known.
     """
     by_files, from_storage = _of_files(measurement), _from_storage(measurement, verdict)
-    given = None if mean_size is None else known(mean_size, "B", "given", "--mean-size")
+    given = None if mean_size is None else known(mean_size, "B", "given", "mean_size")
     file_bytes = by_files or from_storage or given
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
@@ -41,7 +39,8 @@ def workload_of_run(
         images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
     )
     found = measured_workload(measurement, verdict, read, ceiling, other)
-    notes = [_PARTS] * as_read + [_SAMPLES] * (not measurement.images)
+    codes: dict[PlanNote, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
+    notes = [Note(code=code) for code, holds in codes.items() if holds]
     return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.supply import Offer, OfferLimit
 from loaderprobe.errors import BadValue
 from loaderprobe.records.catalogue import CatalogueEntry, LimitName
+from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity, Resource
-from loaderprobe.units import join_words, significant
+from loaderprobe.units import significant
 
 _OPERATIONS: tuple[tuple[LimitName, Resource], ...] = (("opens_per_s", "opens"), ("requests_per_s", "requests"))
 
@@ -18,7 +19,7 @@ _OPERATIONS: tuple[tuple[LimitName, Resource], ...] = (("opens_per_s", "opens"),
 def given_offer(text: str, figures: Mapping[str, float]) -> Offer:
     """A storage by its figures: by resource in bytes/s or operations/s, and `latency` in seconds."""
     limits = tuple(
-        OfferLimit(resource=resource, quantity=known(figures[resource], unit, "given", "--storage"))
+        OfferLimit(resource=resource, quantity=known(figures[resource], unit, "given", "storage"))
         for resource, unit in _UNITS.items()
         if resource in figures
     )
@@ -26,9 +27,9 @@ def given_offer(text: str, figures: Mapping[str, float]) -> Offer:
     return Offer(
         name=text,
         label="given",
-        source="--storage",
+        source="storage",
         limits=limits,
-        latency_s=None if latency is None else known(latency, "s", "given", "--storage"),
+        latency_s=None if latency is None else known(latency, "s", "given", "storage"),
     )
 
 
@@ -54,12 +55,12 @@ def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today:
         if value is not None:
             limits.append(_published(entry, resource, value, "1/s", field in entry.at_least))
         elif amount is not None:
-            missing.append(f"{resource} at this size")
+            missing.append(f"{resource}_at_size")
     client = tier.client_bytes_per_s if tier and tier.client_bytes_per_s else entry.client_bytes_per_s
     if client is not None:
         limits.append(_published(entry, "client", client, "B/s", False))
     if entry.opens_per_s is None and entry.requests_per_s is None:
-        missing.append("opens and requests")
+        missing.append("operations")
     return Offer(
         name=name if not entry.unit else f"{name}:{float(significant(size)):g}{entry.unit}",
         label="published",
@@ -68,8 +69,14 @@ def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today:
         latency_s=_latency(entry),
         read_on=entry.read_on,
         stale=entry.stale(today),
-        notes=tuple(each for each in (f"not published: {join_words(missing)}" if missing else "", entry.note) if each),
+        notes=_notes(entry, missing),
     )
+
+
+def _notes(entry: CatalogueEntry, missing: Sequence[str]) -> tuple[Note, ...]:
+    """What is not published, and what the catalogue says besides."""
+    lacks = [Note(code="not_published", facts={"limits": " ".join(missing)})] if missing else []
+    return (*lacks, *([Note(code="reported", facts={"text": entry.note})] if entry.note else []))
 
 
 def _published(entry: CatalogueEntry, resource: Resource, value: float, unit: str, at_least: bool) -> OfferLimit:

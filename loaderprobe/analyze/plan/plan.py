@@ -133,7 +133,7 @@ def _ledger(workload: Workload, asked: Asked, first: Offer | None, found: Sequen
         ("cpu_s", workload.cpu_s),
         ("wait_s", workload.wait_s),
         ("other_s", workload.other_s),
-        ("utilization", _asked(asked.utilization, given=asked.utilization_given, option="--utilization")),
+        ("utilization", _asked(asked.utilization, given=asked.utilization_given, option="utilization")),
         ("requests_per_file", workload.requests_per_file if asked.images_per_file == 1 else None),
         (
             "request_bytes",
@@ -143,7 +143,7 @@ def _ledger(workload: Workload, asked: Asked, first: Offer | None, found: Sequen
     if workload.cpu_s is not None:
         entries.append(("busy_cores", known(BUSY_CORES, "", "assumed", "busier cores make workers wait")))
         entries.append(("training_cores", known(TRAINING_CORES, "cores", "assumed", "one training thread")))
-    use = _asked(asked.use, given=asked.use_given, option="--use")
+    use = _asked(asked.use, given=asked.use_given, option="use")
     scenarios = tuple(_scenario(value, workload, asked, first) for value in USES if value != asked.use)
     return (
         *(LedgerEntry(name=name, quantity=quantity) for name, quantity in entries if quantity is not None),

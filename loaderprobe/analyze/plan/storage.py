@@ -8,10 +8,10 @@ from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import MeasuredStorage
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.plan_curves import RampStep
-from loaderprobe.records.plan_reason import PlanReason, reported
-from loaderprobe.units import format_rate
+from loaderprobe.records.plan_reason import PlanReason
 
 HERE = "measured here"
 FOREIGN_FROM = 0.05
@@ -27,8 +27,9 @@ def storage_of(
     if measurement.storage_kind == "memory":
         return PlanReason(code="files_in_memory")
     if ceiling is None or not ceiling.phases:
-        reason = ceiling.missing if ceiling else None
-        return reported(reason) if reason else PlanReason(code="ceiling_not_measured")
+        if ceiling is None or ceiling.missing is None:
+            return PlanReason(code="ceiling_not_measured")
+        return PlanReason(code="unavailable", facts=ceiling.missing.because)
     return best_of(ceiling.phases, file_bytes)
 
 
@@ -101,11 +102,11 @@ def _mean_s(phase: BandwidthPhase) -> float:
     return phase.readers / phase.files_per_s if phase.files_per_s else 0.0
 
 
-def _notes(phase: BandwidthPhase) -> tuple[str, ...]:
-    found: list[str] = []
+def _notes(phase: BandwidthPhase) -> tuple[Note, ...]:
+    found: list[Note] = []
     foreign = phase.other_bytes_per_s or 0.0
     if foreign > FOREIGN_FROM * phase.bw_bytes:
-        found.append(f"other processes read {format_rate(foreign)} from it meanwhile")
+        found.append(Note(code="others_read", facts={"bytes_per_s": foreign}))
     if not phase.settled:
-        found.append("the rate had not settled")
+        found.append(Note(code="rate_unsettled"))
     return tuple(found)

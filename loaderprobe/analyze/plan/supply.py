@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from loaderprobe.analyze.plan.demand import Demand, in_flight
 from loaderprobe.analyze.plan.quantities import known, scaled
 from loaderprobe.analyze.plan.workload import Workload
+from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Asked, Label, Quantity, Resource, Supply, SupplyLimit
 
 PER_NODE: tuple[Resource, ...] = ("client", "nic")
@@ -35,7 +36,7 @@ class Offer:
     """Of one read of one file."""
     read_on: str = ""
     stale: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def measured_offer(workload: Workload) -> Offer | None:
@@ -69,7 +70,7 @@ def judge_supply(offer: Offer, one: Demand, asked: Asked) -> Supply:
     """One storage; the limit that gives out first stands first."""
     offered = list(offer.limits)
     if asked.nic_bytes_per_s is not None:
-        nic = known(asked.nic_bytes_per_s, "B/s", "given", "--nic")
+        nic = known(asked.nic_bytes_per_s, "B/s", "given", "nic")
         offered.append(OfferLimit(resource="nic", quantity=nic))
     limits = sorted((_limit(each, one, asked) for each in offered), key=lambda limit: limit.feeds)
     first = limits[0] if limits and math.isfinite(limits[0].feeds) else None

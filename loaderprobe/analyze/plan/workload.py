@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.plan_curves import RampStep
 from loaderprobe.records.plan_reason import PlanPart, PlanReason
@@ -31,7 +32,7 @@ class MeasuredStorage:
     opens_per_s: Quantity | None = None
     """Of cold names and inodes; None where that was not measured: reads open files whose inodes are in memory."""
     opens_at_least: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     ramp: tuple[RampStep, ...] = ()
 
 
@@ -71,17 +72,17 @@ class Workload:
     same_files: bool = True
     """False when the planned files have another size than those the storage was measured with."""
     refused: Mapping[PlanPart, PlanReason] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def changed(self, *, images: float | None = None, file_bytes: float | None = None) -> Workload:
         """The same on another data set, as options give it."""
         found = self
         if images is not None:
-            found = replace(found, images=known(images, "images", "given", "--images"))
+            found = replace(found, images=known(images, "images", "given", "images"))
         if file_bytes is not None:
             found = replace(
                 found,
-                file_bytes=known(file_bytes, "B", "given", "--mean-size"),
+                file_bytes=known(file_bytes, "B", "given", "mean_size"),
                 requests_per_file=requests([file_bytes], exact=False),
                 same_files=False,
             )

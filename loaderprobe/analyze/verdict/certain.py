@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 
+from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import MOST_PREDICTION_ERROR, WORTH, Judgement
 from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
-from loaderprobe.records.verdict import Evidence, Reason
+from loaderprobe.records.verdict import Evidence, How, Reason
 
 # Rounds differ by a factor of 2 at most on a busy machine: rates of single segments so far apart keep their order.
 CERTAIN_LEAD = 5.0
@@ -55,11 +56,11 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
         return ()
     if lead < CERTAIN_LEAD or most >= WORTH or alone > MOST_UNEXPLAINED:
         return ()
-    estimated = " (estimated)" if found.estimated_parts else ""
+    how: How | None = "estimated" if found.estimated_parts else None
     return (
-        _evidence(f"loader alone over training, at least{estimated}", lead, CERTAIN_LEAD),
-        _evidence("speed-up if all input were free, at most, from times within training", most, WORTH),
-        _evidence(f"compute alone over training{estimated}", alone, MOST_UNEXPLAINED),
+        *evidence_of([("loader_over_training", lead, CERTAIN_LEAD)], unit="x", how=how),
+        *evidence_of([("free_input_at_most", most, WORTH)], unit="x"),
+        *evidence_of([("compute_over_training", alone, MOST_UNEXPLAINED)], unit="x", how=how),
     )
 
 
@@ -72,7 +73,3 @@ def with_certainty(judgement: Judgement, found: Experiments) -> Judgement:
     facts["how"] = found.how["compute"]
     reason = Reason(code="largest_speedup", facts=facts)
     return Judgement(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))
-
-
-def _evidence(metric: str, value: float, threshold: float) -> Evidence:
-    return Evidence(metric=metric, value=value, threshold=threshold, unit="x")

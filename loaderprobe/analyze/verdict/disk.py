@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.rates import cold_fraction, worker_cost
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence
 
 # A disk that moves this share of what it can is the limit of those who read from it.
@@ -40,16 +41,11 @@ class DiskUse:
 
     def evidence(self) -> tuple[Evidence, ...]:
         """The figures that are known, for the verdict."""
-        known = [
-            (f"share of the storage's ceiling at concurrency {self.readers}", self.ceiling_fraction, NEAR_CEILING, ""),
-            ("share of bytes read from storage", self.cold_fraction, None, ""),
-            ("read amplification (storage bytes over delivered bytes)", self.amplification, None, "x"),
-            ("other processes' reads from the same devices", self.other_bytes_per_s, None, "bytes/s"),
-        ]
-        return tuple(
-            Evidence(metric=metric, value=value, threshold=threshold, unit=unit)
-            for metric, value, threshold, unit in known
-            if value is not None
+        return (
+            *evidence_of([("disk_ceiling_fraction", self.ceiling_fraction, NEAR_CEILING)]),
+            *evidence_of([("cold_fraction", self.cold_fraction, None)]),
+            *evidence_of([("read_amplification", self.amplification, None)], unit="x"),
+            *evidence_of([("other_read_bytes_per_s", self.other_bytes_per_s, None)], unit="bytes/s"),
         )
 
     def facts(self) -> dict[str, float | str]:
@@ -110,7 +106,7 @@ def ceiling_phase(
         return None, Unavailable(code="ceiling_not_measured")
     phase = ceiling.at(readers)
     if phase is None:
-        return None, reported(ceiling.missing) if ceiling.missing else Unavailable(code="ceiling_not_measured")
+        return None, ceiling.missing or Unavailable(code="ceiling_not_measured")
     if phase.cache != "cold":
         return None, Unavailable(code="ceiling_not_cold", facts={"files": phase.cache})
     if phase.at_least:

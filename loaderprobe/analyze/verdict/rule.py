@@ -6,13 +6,12 @@ Chosen in experiments before this code was written; `scripts/bench verdict` show
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from loaderprobe.analyze.verdict.evidence import evidence_of, speedup_evidence
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.records.gaps import Gaps, GpuWindow
-from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.verdict import Cause, Evidence, Reason, ReasonCode, Side, Speedup
+from loaderprobe.records.verdict import Cause, Evidence, EvidenceCode, Reason, ReasonCode, Side
 from loaderprobe.stats import half_width, mean, median, standard_error
 
 # A change that gains less than this is not worth a word: CPU speed alone drifts by more.
@@ -51,21 +50,23 @@ class Judgement:
 def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgement:
     """Apply the rule to the experiments of one configuration."""
     prediction_error, tolerance = prediction_error_of(found)
-    evidence = [*_speedup_evidence(found.speedups), *found.evidence]
-    if prediction_error is not None:
-        evidence.append(_evidence("prediction error of training", prediction_error, tolerance, ""))
+    evidence = (
+        *speedup_evidence(found.speedups, WORTH),
+        *found.evidence,
+        *evidence_of([("prediction_error", prediction_error, tolerance)]),
+    )
     reason = _why_inconclusive(found, prediction_error, tolerance)
     if reason:
         return _inconclusive(found, reason, evidence)
     names = contenders(found)
     if not names:
         reason = _reason("no_speedup", least_speedup=WORTH)
-        return Judgement(side="balanced", cause="balanced", reason=reason, evidence=tuple(evidence))
+        return Judgement(side="balanced", cause="balanced", reason=reason, evidence=evidence)
     top = names[0]
     if len(names) > 1:
         side: Side = "input" if all(name in INPUT_RESOURCES for name in names) else "inconclusive"
         reason = _reason("speedups_alike", **_alike(found, names))
-        return Judgement(side=side, cause="either", reason=reason, candidates=names, evidence=tuple(evidence))
+        return Judgement(side=side, cause="either", reason=reason, candidates=names, evidence=evidence)
     reason = _why_not_firm(found, top)
     if reason:
         return _inconclusive(found, reason, evidence)
@@ -84,11 +85,6 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
 
 def _reason(code: ReasonCode, **facts: float | str) -> Reason:
     return Reason(code=code, facts=facts)
-
-
-def _because(why: Unavailable) -> dict[str, float | str]:
-    """The code of what is missing, beside its own facts."""
-    return {**why.facts, "because": why.code}
 
 
 def _speedup(found: Experiments, resource: str) -> dict[str, float | str]:
@@ -134,7 +130,7 @@ def _why_not_firm(found: Experiments, top: str) -> Reason | None:
     return None
 
 
-def _inconclusive(found: Experiments, reason: Reason, evidence: list[Evidence]) -> Judgement:
+def _inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Judgement:
     """No cause; but the side, where the loader starves training and compute does not hold it up.
 
     Neither figure is a prediction: compute alone over training, and the loader alone over training.
@@ -146,7 +142,7 @@ def _inconclusive(found: Experiments, reason: Reason, evidence: list[Evidence]) 
         lead = max(OPEN_LEAD, min(noise, 1 + MOST_NOISE))
         if free >= lead * max(1.0, starved):
             side = "input"
-    return Judgement(side=side, cause="inconclusive", reason=reason, evidence=tuple(evidence))
+    return Judgement(side=side, cause="inconclusive", reason=reason, evidence=evidence)
 
 
 def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
@@ -162,11 +158,13 @@ def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
     largest = max(waiting * OPEN_LEAD, copying, late, gaps.share("device", "other"))
     if max(copying, late) < largest or largest <= LEAST_IDLE:
         return judgement
-    evidence = (
-        _evidence("device idle during copies to it", copying, LEAST_IDLE, ""),
-        _evidence("device idle until the host launches", gaps.share("launch"), LEAST_IDLE, ""),
-        _evidence("device idle until the host synchronises", gaps.share("sync"), LEAST_IDLE, ""),
-        _evidence("device idle until the loader delivers", waiting, None, ""),
+    evidence = evidence_of(
+        [
+            ("gpu_window.gaps.copy_ns", copying, LEAST_IDLE),
+            ("gpu_window.gaps.launch_ns", gaps.share("launch"), LEAST_IDLE),
+            ("gpu_window.gaps.sync_ns", gaps.share("sync"), LEAST_IDLE),
+            ("gpu_window.gaps.waiting", waiting, None),
+        ]
     )
     side: Side = "input" if copying >= late else "compute"
     cause: Cause = "copy" if copying >= late else "host"
@@ -220,7 +218,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     if prediction_error is None or not found.speedups:
         return _reason("no_complete_round")
     if found.met_warm:
-        return _reason("files_were_warm", **_because(found.met_warm))
+        return _reason("files_were_warm", **found.met_warm.because)
     if abs(prediction_error) > tolerance and not found.in_training:
         single = len(found.predicted) == 1
         return _reason(
@@ -237,7 +235,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
         # Whatever the missing experiment would have shown is at most what a free input would gain.
         most = min(found.free_input_speedup, found.bounds.get(resource, math.inf))
         if most >= WORTH and found.speedups[best].value < most * lead:
-            return _reason("ablation_missing", resource=resource, **_because(reason))
+            return _reason("ablation_missing", resource=resource, **reason.because)
     return None
 
 
@@ -265,14 +263,15 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     if found.cost is None or not workers or not found.cost.wall_s:
         return ()
     delay = found.cost.run_delay_s / found.cost.wall_s
-    in_use, of = cores_in_use(found), "the loader"
+    metric: EvidenceCode = "loader_cores"
+    in_use = cores_in_use(found)
     if found.in_training and found.training_cores is not None:
-        in_use, of = found.training_cores, "training and its workers"
+        metric, in_use = "training_cores", found.training_cores
     if delay <= RUN_DELAY_SHARE and in_use < CORES_IN_USE_SHARE * cores_available:
         return ()
     return (
-        _evidence("share of worker time waiting for a core", delay, RUN_DELAY_SHARE, ""),
-        _evidence(f"cores in use by {of}", in_use, CORES_IN_USE_SHARE * cores_available, "cores"),
+        *evidence_of([("run_delay_fraction", delay, RUN_DELAY_SHARE)]),
+        *evidence_of([(metric, in_use, CORES_IN_USE_SHARE * cores_available)], unit="cores"),
     )
 
 
@@ -288,14 +287,3 @@ def cores_in_use(found: Experiments) -> float:
     cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0)
     per_image_s = cpu_s / found.cost.images + found.overhead_s / found.batch_size
     return median(list(found.loader.values())) * per_image_s
-
-
-def _speedup_evidence(speedups: Mapping[str, Speedup]) -> list[Evidence]:
-    return [
-        _evidence(f"speed-up if {name} were free ({speedup.how})", speedup.value, WORTH, "x")
-        for name, speedup in speedups.items()
-    ]
-
-
-def _evidence(metric: str, value: float, threshold: float | None, unit: str) -> Evidence:
-    return Evidence(metric=metric, value=value, threshold=threshold, unit=unit)

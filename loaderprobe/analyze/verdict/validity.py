@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.rates import WorkerCost, cold_fraction, segments_of, worker_cost
 from loaderprobe.analyze.verdict.waiting import waiting_of
 from loaderprobe.records.measurement import COLD_AT_LEAST, LEAST_BYTES, WARM_AT_MOST, Measurement, Mode, Segment
@@ -192,18 +193,12 @@ def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
     if not by_waiting(measurement):
         return ()
     if base_mode(measurement) == "warm":
-        share = _share_waited(measurement, "warm")
-        known = share is not None
-        return (_evidence("share of time waiting for a file, warm", share, WARM_WAIT_SHARE),) if known else ()
+        return evidence_of([("warm_file_wait_fraction", _share_waited(measurement, "warm"), WARM_WAIT_SHARE)])
     cold_s, warm_s = _wait_s(measurement, "baseline"), _wait_s(measurement, "warm")
     if cold_s is None or warm_s is None:
         return ()
     ratio = max(cold_s, SHORTEST_WAIT_S) / max(warm_s, SHORTEST_WAIT_S)
-    return (_evidence("wait for a file, cold over warm", ratio, CLEARLY_LONGER),)
-
-
-def _evidence(metric: str, value: float | None, threshold: float) -> Evidence:
-    return Evidence(metric=metric, value=value or 0.0, threshold=threshold, unit="")
+    return evidence_of([("cold_over_warm_wait", ratio, CLEARLY_LONGER)])
 
 
 def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Unavailable | None:

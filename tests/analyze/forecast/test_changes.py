@@ -24,7 +24,7 @@ from loaderprobe.analyze.forecast.changes import (
 from loaderprobe.analyze.forecast.fit import DRIFT, Fit, fit
 from loaderprobe.analyze.forecast.knee import find_knee, worker_forecasts
 from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.records.bandwidth import KindOfDevice
+from loaderprobe.records.device import KindOfDevice
 from loaderprobe.records.forecast import Forecast, Refusal, RefusalCode
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.render.wording import knee_words

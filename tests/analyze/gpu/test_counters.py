@@ -99,7 +99,7 @@ def test_idleness_is_no_throttling() -> None:
     """The share of readings with a reason other than idle, and the reasons in words, known or not."""
     masks = _series("gpu_throttle", (10.1, 1), (10.2, 0), (10.3, 4), (10.4, 0x845), (15, 8))
     found = gpu_figures(_measurement(masks), TRAINING)
-    assert found == {"throttled": 0.5, "throttle_reasons": "power cap, hardware thermal slowdown, reason 0x800"}
+    assert found == {"throttled": 0.5, "throttle_reasons": "sw_power_cap, hw_thermal_slowdown, 0x800"}
     found = gpu_figures(_measurement(_series("gpu_throttle", (10.1, 1), (10.2, 0))), TRAINING)
     assert found == {"throttled": 0.0}
 
@@ -117,7 +117,7 @@ def test_clocks_and_other_processes() -> None:
 
 def test_nothing_at_all_has_its_reason() -> None:
     """Without any reading the reason is the sampler's; without a sampler, that there was none."""
-    missing = (Missing(name="gpu_utilization", reason="the driver is not loaded"),)
+    missing = (Missing(name="gpu_utilization", reason=reported("the driver is not loaded")),)
     for measurement, reason in (
         (_measurement(missing=missing), reported("the driver is not loaded")),
         (_measurement(), Unavailable(code="no_gpu_sampled")),
@@ -128,17 +128,21 @@ def test_nothing_at_all_has_its_reason() -> None:
 
 def test_missing_occupancy_keeps_its_reason_beside_the_rest() -> None:
     """A GPU without GPM gives what it has, and why there is no occupancy."""
-    missing = (Missing(name="gpu_sm_occupancy", reason="no GPM"), Missing(name="gpu_power", reason="not supported"))
+    missing = (
+        Missing(name="gpu_sm_occupancy", reason=reported("no GPM")),
+        Missing(name="gpu_power", reason=reported("not supported")),
+    )
     measurement = _measurement(_series("gpu_utilization", (10.5, 0.4)), missing=missing)
     found = gpu_figures(measurement, TRAINING)
     assert why_no_counters(measurement, found) == {"gpu.sm_occupancy": reported("no GPM")}
-    assert "incomplete" not in found
 
 
-def test_readings_that_ended_early_are_named_incomplete() -> None:
-    """A GPU lost midway leaves its figures and says so, once however many series ended."""
-    reason = "the GPU has been lost; its readings end 3.0 s after sampling began"
-    missing = (Missing(name="gpu_utilization", reason=reason), Missing(name="gpu_sm_clock", reason=reason))
+def test_readings_that_ended_early_keep_their_reason() -> None:
+    """A GPU lost midway leaves its figures, and why there are no more of each."""
+    lost = Unavailable(code="nvml", facts={"status": 15, "ended_after_s": 3.0})
+    missing = (Missing(name="gpu_utilization", reason=lost), Missing(name="gpu_sm_clock", reason=lost))
     series = (_series("gpu_utilization", (10.5, 0.4)), _series("gpu_sm_clock", (10.5, 1900)))
-    found = gpu_figures(_measurement(*series, missing=missing), TRAINING)
-    assert found["incomplete"] == reason and found["utilization"] == 0.4
+    measurement = _measurement(*series, missing=missing)
+    found = gpu_figures(measurement, TRAINING)
+    assert found["utilization"] == 0.4
+    assert why_no_counters(measurement, found) == {"gpu.utilization": lost, "gpu.sm_clock_mhz": lost}

@@ -97,7 +97,7 @@ def test_refused_figures_are_nowhere() -> None:
 
 def test_without_a_window_the_reason_is_that_of_the_measurement() -> None:
     """No timeline: the recorded reason, and in old runs, which record none, not a word."""
-    missing = (Missing(name="gpu_timeline", reason="CUDA is not available"),)
+    missing = (Missing(name="gpu_timeline", reason=reported("CUDA is not available")),)
     assert verdict(profiled(None, missing=missing)).unavailable["gpu_window"] == reported("CUDA is not available")
     assert "gpu_window" not in verdict(profiled(None)).unavailable
 
@@ -130,7 +130,7 @@ def test_a_late_host_is_named() -> None:
     assert found.reason.code == "device_idle"
     shares = [found.reason.facts[name] for name in ("launch_share", "sync_share")]
     assert sum(map(float, shares)) == pytest.approx(0.645, abs=0.001)
-    assert any("launches" in each.metric for each in found.evidence)
+    assert any(each.metric == "gpu_window.gaps.launch_ns" for each in found.evidence)
 
 
 def test_a_copy_is_named() -> None:
@@ -198,7 +198,7 @@ def test_a_judgement_without_a_window_is_the_same() -> None:
 
 def test_the_report_carries_figures_and_timeline() -> None:
     """The row has shares that sum to 1, the detail the same time as stretches."""
-    rejected = (Rejected(reason="zero stamps", count=3),)
+    rejected = (Rejected(reason="no_stamp", count=3),)
     made = profiled(timelines.starved(rejected=rejected), training=320, loader=320)
     report = build_report(
         name="", created_utc="", command="", environment=example_environment(), files=[FILES],

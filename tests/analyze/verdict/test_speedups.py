@@ -172,7 +172,7 @@ def test_where_no_bytes_are_counted_waiting_separates_cold_from_warm(warm_ms: fl
     found = verdict(run(alike(baseline=250, warm=1000), SLOW_DISK, {"warm": warm}, facts=UNCOUNTED))
     assert found.bound.cause == cause
     assert words in sentence([found.bound])
-    told = next(each for each in found.bound.evidence if each.metric == "wait for a file, cold over warm")
+    told = next(each for each in found.bound.evidence if each.metric == "cold_over_warm_wait")
     assert told.value == pytest.approx(6 / warm_ms, rel=1e-3)
     assert told.threshold == 3.0
 

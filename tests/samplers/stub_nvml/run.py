@@ -15,6 +15,7 @@ from loaderprobe.api.capabilities import gpu_counters
 from loaderprobe.records.measurement import Series
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.testing import FakeClock
+from tests.said import said
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
 READINGS = 5
@@ -32,7 +33,7 @@ def run(environment: dict[str, str]) -> dict[str, Any]:
     library = CDLL("libnvidia-ml.so.1")
     result = {
         "values": {item.name: item.values for item in found if isinstance(item, Series)},
-        "missing": {item.name: item.reason for item in found if not isinstance(item, Series)},
+        "missing": {item.name: said(item.reason) for item in found if not isinstance(item, Series)},
         "left": [library.stub_open(), library.stub_samples()],
         "doctor": [(capability.name, capability.state, capability.why) for capability in gpu_counters(FakeClock())],
     }

@@ -1,0 +1,37 @@
+"""Figures that support a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from loaderprobe.records.verdict import Evidence, EvidenceCode, How, Speedup
+
+
+def evidence_of(
+    rows: Iterable[tuple[EvidenceCode, float | None, float | None]], unit: str = "", how: How | None = None
+) -> tuple[Evidence, ...]:
+    """One record a (metric, value, threshold) whose value is known."""
+    return tuple(
+        Evidence(metric=metric, value=value, threshold=threshold, unit=unit, how=how)
+        for metric, value, threshold in rows
+        if value is not None
+    )
+
+
+def speedup_evidence(speedups: Mapping[str, Speedup], threshold: float) -> tuple[Evidence, ...]:
+    """One record a speed-up, with how it is known."""
+    return tuple(
+        Evidence(metric=_SPEEDUPS[name], value=each.value, threshold=threshold, unit="x", how=each.how)
+        for name, each in speedups.items()
+    )
+
+
+_SPEEDUPS: dict[str, EvidenceCode] = {
+    "storage": "speedups.storage",
+    "preprocessing": "speedups.preprocessing",
+    "transport": "speedups.transport",
+    "compute": "speedups.compute",
+    "network": "speedups.network",
+    "lock": "speedups.lock",
+    "wait": "speedups.wait",
+}

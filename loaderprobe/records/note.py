@@ -1,0 +1,52 @@
+"""What else is to know of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+SessionNote = Literal[
+    "no_time", "cut_short", "all_batches_made", "only_watched", "measured_again", "too_few_samples", "script_ended",
+    "broken_off", "workers_without_data", "wrapper_left_out", "taken_in_order", "odd_batches",
+    "shared_memory_stays", "manager_stays", "one_round", "files_hidden", "samples_kept", "fits_in_memory",
+]  # fmt: skip
+"""Of what was measured of one loader."""
+PlaceNote = Literal[
+    "mount_hidden", "device_hidden", "zfs_cache", "in_memory", "nfs", "remote_uncounted", "fuse",
+    "device_in_memory", "loop_hidden", "loop_file_hidden", "loop_file", "layers_hidden", "some_layers_hidden",
+    "layers_in_memory", "some_layers_in_memory", "files_elsewhere", "several_filesystems", "files_unknown",
+]  # fmt: skip
+"""Of the storage under a path: what cannot be known."""
+ProbeNote = Literal[
+    "files_skipped", "large_files_in_blocks", "scratch_file", "read_again", "cache_unknown", "short_reading",
+    "probe_busy", "repeats_faster",
+]  # fmt: skip
+"""Of a bandwidth probe or one of its phases."""
+PlanNote = Literal[
+    "opens_short", "opens_unsettled", "no_images", "not_published", "others_read", "rate_unsettled",
+    "bytes_as_read", "samples_as_images",
+]  # fmt: skip
+"""Of a storage plan or one of its supplies."""
+NoteCode = Literal[SessionNote, PlaceNote, ProbeNote, PlanNote, "reported"]
+"""What it says. The last: a text from elsewhere, such as a catalogue or an older version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something to know, before it is put into words."""
+
+    code: NoteCode
+    facts: dict[str, float | str] = field(default_factory=dict)
+    """What the sentence quotes: times s, sizes bytes, rates images/s or bytes/s by name; with `reported` the `text`."""
+    sentence: str = field(default="", compare=False)
+    """The note in words; `render` adds it where the result leaves the program."""
+
+
+def each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """The notes in their order, without repetitions."""
+    found: list[Note] = []
+    for note in notes:
+        if note not in found:
+            found.append(note)
+    return tuple(found)

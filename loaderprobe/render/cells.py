@@ -1,0 +1,24 @@
+"""Cells of flat tables, with units in the names of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loaderprobe.records.compare import Ratio
+from loaderprobe.records.layers import Milliseconds
+from loaderprobe.records.verdict import Interval, Speedup
+
+Cell = str | int | float | bool | None
+
+
+def interval_cells(name: str, found: Interval | Milliseconds | Ratio | Speedup | None) -> dict[str, float | None]:
+    """The figure, and the ends of its interval in columns of their own; None where it is not known."""
+    ends = {name: "value", f"{name}_low": "low", f"{name}_high": "high"}
+    return {column: getattr(found, end) if found else None for column, end in ends.items()}
+
+
+def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows as columns, in the order in which their names first come; None where a row lacks one."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}

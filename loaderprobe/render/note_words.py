@@ -1,0 +1,122 @@
+"""What else is to know of a result, in words."""
+
+from __future__ import annotations
+
+from loaderprobe.records.note import Note, NoteCode
+from loaderprobe.render.facts import fact
+from loaderprobe.render.unavailable_words import because_words
+from loaderprobe.render.unknown_files_words import UNKNOWN_FILES
+from loaderprobe.units import join_words
+
+_LOOKS_COLD = "its reads look cold, but no storage is behind them"
+_STAYS = "changes there during the diagnosis stay"
+_TEXTS: dict[NoteCode, str] = {
+    "no_time": "the budget left no time for another round",
+    "cut_short": "the budget left no time for all of the last round",
+    "all_batches_made": "every batch of the data set was made once, so there was no further round",
+    "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
+    "measured_again": "segments in which the script did something else than training were measured again",
+    "too_few_samples": "the {samples} samples are too few to read each once per segment: {needed} are needed",
+    "script_ended": "the script ended within a round",
+    "broken_off": "batches or steps took so long that a round was broken off",
+    "workers_without_data": "{idle} of {workers} workers {get} no data: measured with {with_data}",
+    "wrapper_left_out": "what {wrapper} does around its DataLoader is left out: {why}; {path} is measured",
+    "taken_in_order": "batches were taken in order, although the loader has in_order=False",
+    "odd_batches": "batches differ in length; {batches} that are not as long as the first were left out",
+    "shared_memory_stays": (
+        f"{{size_bytes}} of the memory that the loader shares with its workers cannot be restored: {_STAYS}"
+    ),
+    "manager_stays": f"state of the loader is in a multiprocessing.Manager: {_STAYS}",
+    "one_round": "the time was enough for one round only, so how far the rates vary is not known",
+    "files_hidden": "{hidden}, so files were read as they were found, and speed-ups are estimated",
+    "samples_kept": (
+        "batches made again take less time, so the data set, or what it reads from, keeps them: in the first epoch "
+        "the loader alone delivers {first_per_s} {unit}{later}; the verdict is on the {judged}"
+    ),
+    "fits_in_memory": (
+        "the whole data set (about {size_bytes}) fits in memory: after the first epoch its files may be warm, where "
+        "the loader alone delivers {warm_per_s} {unit}"
+    ),
+    "mount_hidden": "the mount of this path is not listed, so its file system is not known",
+    "device_hidden": "the block device under this file system is not visible from here",
+    "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
+    "in_memory": "memory, not storage: nothing here can be read cold",
+    "nfs": "NFS counts reads for the whole mount, and the server's cache cannot be emptied from here",
+    "remote_uncounted": (
+        "nothing here counts what {filesystem} reads, and its remote caches cannot be emptied from here"
+    ),
+    "fuse": "FUSE: another program reads, so reads are not counted for the caller; its caches cannot be emptied",
+    "device_in_memory": f"{{device}} is a device in memory: {_LOOKS_COLD}",
+    "loop_hidden": "what file {device} is cannot be seen from here",
+    "loop_file_hidden": "{device} is the file {file}, which is not visible from here{cache}",
+    "loop_file": "{device} is the file {file} on {filesystem} ({under}){cache}",
+    "layers_hidden": "the layers of this overlay, and so its devices, are not visible from here, as in most containers",
+    "some_layers_hidden": "{hidden} of the {layers} layers of this overlay are not visible from here",
+    "layers_in_memory": "the visible layers of this overlay are memory, not storage: nothing in them can be read cold",
+    "some_layers_in_memory": "a read of a file in a layer of this overlay is from memory ({paths})",
+    "files_elsewhere": "the files are not on the file system of {path}, but on {mount}",
+    "several_filesystems": "the files lie on several file systems ({mounts}), whose reads cannot be separated",
+    "files_unknown": "the files are not known",
+    "files_skipped": "{files} files skipped: {why}",
+    "large_files_in_blocks": "files of more than 16 MiB are read in blocks of 1 MiB at random",
+    "scratch_file": "a scratch file of {size_bytes}, read in blocks of 128 KiB",
+    "read_again": (
+        "the files read hold {size_bytes}; they were evicted and read again {times} times, which a cache below this "
+        "machine (controller, file server, host of a virtual machine) may have served: only more data than it holds "
+        "rules that out"
+    ),
+    "cache_unknown": "the state of the page cache before a phase is unknown: {because}",
+    "short_reading": "only {seconds} s of reading: use more files for a more stable figure",
+    "probe_busy": "the probe kept {cores} of {cores_available} cores busy",
+    "repeats_faster": (
+        "the first pass over the files got {first_bytes_per_s}, repeats {again_bytes_per_s}: a cache below this "
+        "machine served them"
+    ),
+    "opens_short": "opens/s are those of under a second, and may be lower for longer: probe more files",
+    "opens_unsettled": "the rate of opens had not settled",
+    "no_images": "the files are no images by their names; each is taken for one",
+    "not_published": "not published: {limits}",
+    "others_read": "other processes read {bytes_per_s} from it meanwhile",
+    "rate_unsettled": "the rate had not settled",
+    "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
+    "samples_as_images": "batches hold no images: each sample is taken for one",
+    "reported": "{text}",
+}
+_WHY_LEFT_OUT = {
+    "not_one_for_one": "it does not give one batch for each that it takes",
+    "new_batches": "it may form new batches",
+    "has_del": "it cannot be copied because it has a __del__",
+    "at_work": "it cannot be copied, since its .{attribute} is at work",
+    "not_copied": "it cannot be copied ({error})",
+}
+_LIMITS = {"opens_at_size": "opens at this size", "requests_at_size": "requests at this size",
+           "operations": "opens and requests"}  # fmt: skip
+_LOOP_CACHE = {
+    "in_memory": f", in memory: {_LOOKS_COLD}",
+    "own_cache": "; that file's own cache may serve reads that look cold (losetup --direct-io=on forbids it)",
+    "none": "",
+}
+
+
+def note_words(note: Note) -> str:
+    """A clause without a full stop: `the rate had not settled`."""
+    facts = {name: fact(name, value) for name, value in note.facts.items()}
+    match note.code:
+        case "workers_without_data":
+            idle, busy = note.facts["idle"], note.facts["busy"]
+            facts |= {"get": "gets" if idle == 1 else "get", "with_data": f"{busy:g} worker{'' if busy == 1 else 's'}"}
+        case "wrapper_left_out":
+            facts["why"] = _WHY_LEFT_OUT[str(note.facts["because"])].format(**facts)
+        case "files_hidden":
+            facts["hidden"] = UNKNOWN_FILES[note.facts["because"]]  # type: ignore[index]  # one of its codes
+        case "samples_kept":
+            facts["later"] = f", in later ones {facts['later_per_s']}" if "later_per_s" in facts else ""
+            facts["judged"] = "later epochs" if note.facts["judged"] == "later" else f"{note.facts['judged']} epoch"
+        case "loop_file" | "loop_file_hidden":
+            facts["cache"] = _LOOP_CACHE[str(note.facts["cache"])]
+        case "cache_unknown":
+            facts["because"] = because_words(note.facts)
+        case "not_published":
+            limits = str(note.facts["limits"]).split(" ")
+            facts["limits"] = join_words([_LIMITS.get(each, each) for each in limits])
+    return _TEXTS[note.code].format(**facts)

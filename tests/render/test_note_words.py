@@ -1,0 +1,59 @@
+"""Notes in words."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from loaderprobe.records.note import Note, NoteCode, each_once
+from loaderprobe.render.note_words import note_words
+
+FACTS: dict[str, float | str] = {
+    "samples": 12.0, "needed": 40.0, "idle": 1.0, "workers": 3.0, "busy": 2.0, "wrapper": "Piped", "path": "loader",
+    "batches": 5.0, "size_bytes": 467e6, "first_per_s": 80.0, "unit": "images/s", "judged": "later",
+    "warm_per_s": 1234.0, "filesystem": "cifs", "device": "loop3", "file": "/a.img", "cache": "own_cache",
+    "under": "vda", "hidden": 1.0, "layers": 2.0, "paths": "/a", "mount": "/mnt", "mounts": "/a, /b", "files": 10.0,
+    "why": "empty", "times": 3.0, "seconds": 0.254, "cores": 15.51, "cores_available": 16.0, "bytes_per_s": 12.5e6,
+    "first_bytes_per_s": 20e6, "again_bytes_per_s": 3e9, "limits": "bandwidth opens_at_size", "text": "it snowed",
+}  # fmt: skip
+BECAUSE = {"wrapper_left_out": "new_batches", "files_hidden": "read_in_parts", "cache_unknown": "on_fuse"}
+
+
+def _note(code: NoteCode, **facts: float | str) -> Note:
+    return Note(code=code, facts={**FACTS, "because": BECAUSE.get(code, ""), **facts})
+
+
+@pytest.mark.parametrize("code", get_args(NoteCode))
+def test_every_code_has_words(code: NoteCode) -> None:
+    """A clause without a full stop; a code without words would fail only in a user's report."""
+    words = note_words(_note(code))
+    assert words and not words.endswith(".") and "{" not in words
+
+
+@pytest.mark.parametrize(
+    ("note", "words"),
+    [
+        (_note("workers_without_data"), "1 of 3 workers gets no data: measured with 2 workers"),
+        (_note("workers_without_data", idle=2.0, busy=1.0), "2 of 3 workers get no data: measured with 1 worker"),
+        (_note("samples_kept", later_per_s=200.0), "delivers 80.0 images/s, in later ones 200; the verdict is on the "
+         "later epochs"),
+        (_note("samples_kept", judged="first"), "80.0 images/s; the verdict is on the first epoch"),
+        (_note("loop_file", cache="in_memory"), "is the file /a.img on cifs (vda), in memory: its reads look cold"),
+        (_note("loop_file", cache="none"), "loop3 is the file /a.img on cifs (vda)"),
+        (_note("cache_unknown"), "unknown: loader is on FUSE"),
+        (_note("not_published"), "not published: bandwidth and opens at this size"),
+        (_note("probe_busy"), "kept 15.5 of 16 cores busy"),
+        (_note("short_reading"), "only 0.25 s of reading"),
+        (_note("repeats_faster"), "got 20.0 MB/s, repeats 3.00 GB/s"),
+    ],
+)  # fmt: skip
+def test_facts_are_quoted_with_units(note: Note, words: str) -> None:
+    """Rates, sizes and times in their units; one and several in their own form."""
+    assert words in note_words(note)
+
+
+def test_each_note_stands_once() -> None:
+    """In the order in which it came first; facts that differ make another note."""
+    first, second = Note(code="probe_busy", facts={"cores": 1.0}), Note(code="probe_busy", facts={"cores": 2.0})
+    assert each_once([second, first, second]) == (second, first)
