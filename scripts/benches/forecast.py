@@ -199,11 +199,7 @@ def unmeasured_disks(kept: Kept) -> Iterator[Outcome]:
 
 
 def _factor(slow: Storage, fast: Storage) -> float:
-    rates = [
-        max((phase.bw_bytes for phase in each.ceiling.phases), default=1.0) if each.ceiling else 1.0
-        for each in (slow, fast)
-    ]
-    return rates[1] / rates[0]
+    return (fast.bytes_per_s or 1.0) / (slow.bytes_per_s or 1.0)
 
 
 def show(what: str, outcomes: list[Outcome]) -> bool:

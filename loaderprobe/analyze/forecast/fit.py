@@ -79,7 +79,8 @@ def _lasting(point: Point, storage: Storage) -> Point:
         or not point.bytes_per_image
     ):
         return point
-    return replace(point, loader=min(point.loader, storage.bytes_per_s / point.bytes_per_image))
+    most = storage.bytes_per_s / point.bytes_per_image
+    return replace(point, loader=min(point.loader, most), training=min(point.training, most))
 
 
 def _beside_compute(anchor: Point) -> Point:

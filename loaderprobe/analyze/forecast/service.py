@@ -34,9 +34,15 @@ class Storage:
 
     @property
     def bytes_per_s(self) -> float | None:
-        """The most that readers got from it, cold; None where that is not known, or was the limit of the probe."""
+        """What readers got from it at most, cold; None where that is not known, or was the limit of the probe.
+
+        The mean over all phases that cannot be told from the fastest: the fastest of several is above what lasts.
+        """
         best = max(self._phases, key=lambda phase: phase.bw_bytes, default=None)
-        return None if best is None or best.at_least else best.bw_bytes
+        if best is None or best.at_least:
+            return None
+        alike = [phase for phase in self._phases if phase.bw_high >= best.bw_low]
+        return sum(phase.bw_bytes * phase.runtime for phase in alike) / sum(phase.runtime for phase in alike)
 
     @property
     def at_least_bytes_per_s(self) -> float:
