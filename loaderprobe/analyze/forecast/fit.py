@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.forecast.point import MISFIT, MOST_SPREAD, Point
 from loaderprobe.analyze.forecast.service import LAWS, SATURATED, Law, Service, Storage, Term
 from loaderprobe.records.forecast import Refusal
-from loaderprobe.stats import median
+from loaderprobe.stats import mean, median
 
 # CPU speed drifted by 8 % in the median and 26 % at the 95th percentile within 15 s, on an idle virtual machine:
 # nine in ten times by no more than this.
@@ -104,14 +104,15 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
     in_the_way = first.loader * first.parent_s >= SATURATED
     service = Service(
         law=kind,
-        cpu_s=anchor.cpu_s,
+        cpu_s=_cpu_s(points, anchor),
         other_s=0.0 if in_the_way else first.idle_s,
         latency_s=0.0,
         transfer_s=0.0,
         bytes_per_image=0.0,
         bytes_per_s=math.inf,
         cores=anchor.cores,
-        parent_s=_parent_s(points, anchor),
+        parent_s=_of_senders(points, anchor, lambda point: point.parent_s),
+        sending_s=_of_senders(points, anchor, lambda point: point.sending_s),
     )
     if kind == "memory":
         # Blocked without storage: locks and page faults.
@@ -154,12 +155,18 @@ def _device(
     return math.inf, BEYOND * max(seen, storage.at_least_bytes_per_s)
 
 
-def _parent_s(points: Sequence[Point], anchor: Point) -> float:
-    """The serial loader has no transport, so a serial anchor takes it from its neighbours."""
+def _of_senders(points: Sequence[Point], anchor: Point, time_s: Callable[[Point], float]) -> float:
+    """The serial loader sends nothing, so a serial anchor takes what that costs from its neighbours."""
     if anchor.workers:
-        return anchor.parent_s
-    transport = [point.parent_s for point in points if point.workers]
-    return median(transport) if transport else 0.0
+        return time_s(anchor)
+    found = [time_s(point) for point in points if point.workers]
+    return median(found) if found else 0.0
+
+
+def _cpu_s(points: Sequence[Point], anchor: Point) -> float:
+    """Mean over points of about as many workers: CPU speed drifts by more from one to the next than they differ by."""
+    alike = [p.cpu_s for p in points if p.workers and anchor.workers <= 2 * p.workers <= 4 * anchor.workers]
+    return mean(alike) if alike and anchor.workers else anchor.cpu_s
 
 
 def _anchored(law: Service, anchor: Point) -> Service | None:
@@ -170,18 +177,16 @@ def _anchored(law: Service, anchor: Point) -> Service | None:
         return None
     workers = max(anchor.workers, 1)
     tight = bottleneck == "workers" or terms["workers"] < rate
-    if tight and workers > 1 and law.law == "single_server":
+    alone = math.isclose(terms["workers"] * law.worker_s, workers)
+    if bottleneck == "cores" or (tight and not alone):
         # In a queue no single time is at fault: all of them are longer, or shorter.
-        slower = terms["workers"] / rate
-        own_s = (law.worker_s - law.transfer_s) * slower
-        law = replace(law, transfer_s=law.transfer_s * slower, other_s=own_s - law.cpu_s - law.latency_s)
+        law = law.slower(min(terms["workers"], terms["cores"]) / rate)
         tight = False
-    work_s = law.cpu_s + (law.parent_s if anchor.workers else 0.0)
     asked = rate * law.bytes_per_image
     return replace(
         law,
         other_s=workers / rate - law.cpu_s - law.storage_s if tight else law.other_s,
         bytes_per_s=asked if bottleneck == "storage" else max(law.bytes_per_s, asked),
-        cores=rate * work_s if bottleneck == "cores" else max(law.cores, rate * work_s),
+        cores=max(law.cores, rate * law.work_s(anchor.workers)),
         parent_s=1 / rate if bottleneck == "transport" else min(law.parent_s, 1 / rate),
     )
