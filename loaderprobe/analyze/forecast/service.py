@@ -141,9 +141,7 @@ class Service:
         """The resource behind a term: of a worker's time that which takes most of it, with the queue for it."""
         if term != "workers":
             return term
-        return self.crowded(workers) or (
-            "storage" if self.storage_s > self.cpu_s + self.other_s else "preprocessing"
-        )
+        return self.crowded(workers) or ("storage" if self.storage_s > self.cpu_s + self.other_s else "preprocessing")
 
     def slower(self, factor: float) -> Service:
         """With all of a worker's times `factor` times as long."""
