@@ -35,10 +35,11 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.stats import median, quantile
 from loaderprobe.store.codec import decode
+from loaderprobe.units import join_words
 from scripts.benches.forecast_disks import ACCELERATORS, DISKS, WORKERS, Disk, measure, measure_visit
 from scripts.benches.harness import parser_of_kept, raw_results
 
-FITTED = (1, 2)
+FITTED = ((1, 2), (4,))
 TIMES_REPEAT = 1.5
 HELD_AT_LEAST = 0.9
 # Nearer than this to the accelerator's own rate, the accelerator was the limit.
@@ -167,13 +168,14 @@ def _storage(folder: Path, disk: Disk) -> Storage:
 def unmeasured_workers(kept: Kept) -> Iterator[Outcome]:
     for visit in kept.visits:
         for name in {(place.disk, place.accelerator) for place in kept.measured(visit)}:
-            known = kept.points(*name, visit, FITTED)
-            made = worker_forecasts(known, kept.storage[name[0]]) if known else {}
-            for workers in WORKERS:
-                place = Place(disk=name[0], workers=workers, accelerator=name[1])
-                if workers > max(FITTED) and place in kept.measured(visit):
-                    forecast = made.get(workers) or refused("workers", str(workers), Refusal(code="no_model_fits"))
-                    yield from kept.outcomes(place, visit, "1, 2 workers", forecast)
+            for fitted in FITTED:
+                known = kept.points(*name, visit, fitted)
+                made = worker_forecasts(known, kept.storage[name[0]]) if known else {}
+                for workers in WORKERS:
+                    place = Place(disk=name[0], workers=workers, accelerator=name[1])
+                    if workers not in fitted and place in kept.measured(visit):
+                        forecast = made.get(workers) or refused("workers", str(workers), Refusal(code="no_model_fits"))
+                        yield from kept.outcomes(place, visit, f"{join_words([*map(str, fitted)])} workers", forecast)
 
 
 def unmeasured_accelerators(kept: Kept) -> Iterator[Outcome]:

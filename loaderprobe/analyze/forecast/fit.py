@@ -106,11 +106,10 @@ def _beside_compute(anchor: Point) -> Point:
 def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
     """The service before it is compared with the anchor's rate."""
     first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
-    in_the_way = first.loader * first.parent_s >= SATURATED
     service = Service(
         law=kind,
         cpu_s=_cpu_s(points, anchor),
-        other_s=0.0 if in_the_way else first.idle_s,
+        other_s=0.0 if _queues(first) else first.idle_s,
         latency_s=0.0,
         transfer_s=0.0,
         bytes_per_image=0.0,
@@ -135,11 +134,20 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
     latency_s = max(0.0, waits_s - transfer_s)
     return replace(
         service,
+        other_s=0.0 if full and first.workers > 1 else service.other_s,
         latency_s=latency_s,
         transfer_s=transfer_s,
         bytes_per_image=size,
         bytes_per_s=device,
         unproved_bytes_per_s=unproved,
+    )
+
+
+def _queues(point: Point) -> bool:
+    """True where workers wait between batches for the training thread, or for a core, as fewer would not."""
+    work_s = point.cpu_s + point.sending_s + point.parent_s
+    return point.loader * point.parent_s >= SATURATED or (
+        point.workers > 1 and point.loader * work_s >= SATURATED * point.cores
     )
 
 
