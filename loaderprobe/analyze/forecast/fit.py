@@ -85,7 +85,12 @@ def _lasting(point: Point, storage: Storage) -> Point:
     ):
         return point
     most = storage.bytes_per_s / point.bytes_per_image
-    return replace(point, loader=min(point.loader, most), training=min(point.training, most))
+
+    def lasting(rate: float, spread: float) -> float:
+        return most if rate * (1 + spread) >= most else rate
+
+    training = min(lasting(point.training, point.training_spread), max(point.compute, point.training))
+    return replace(point, loader=lasting(point.loader, point.loader_spread), training=training)
 
 
 def _beside_compute(anchor: Point) -> Point:
