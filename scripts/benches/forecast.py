@@ -1,11 +1,11 @@
 """How far are forecasts from what is then measured on planted disks? Some 11 minutes, as root.
 
-`forecast_disks` says what is measured. From each visit to the disks is forecast: more workers than two, from
-one and two; each other accelerator; and the faster disk of the same kind, from the slower. How much faster it is, and
-of what kind, `loaderprobe bandwidth` said of both. Each forecast is compared with what *other* visits measured
-there, so that its error holds what the machine changes meanwhile, as does the error beside it: that of one visit's
-rate taken for another's (repeat). Rows where the accelerator's own rate is all there is to it, by forecast as by
-measurement, are counted apart: that rate is given, so they would only make both errors small.
+`forecast_disks` says what is measured. From each visit to the disks is forecast: more workers, from one and two; fewer,
+from four; each other accelerator; and the faster disk of the same kind, from the slower, as much faster as `loaderprobe
+bandwidth` found. Each forecast is compared with what *other* visits measured there, so that its error holds what the
+machine changes meanwhile, as does the error beside it: that of one visit's rate taken for another's (repeat). Rows
+where the accelerator's own rate is all there is to it, by forecast as by measurement, are counted apart: that rate is
+given, so they would only make both errors small.
 
 With --keep the raw measurements stay, and what is there already is not measured again; --from judges what was kept,
 and measures nothing. Ends with code 1 when, for one kind of forecast, the median error is over 1.5 times that of

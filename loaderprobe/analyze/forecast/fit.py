@@ -132,7 +132,7 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
     device, unproved = _device(service, first, points, size, storage)
     # On a device in full use a worker's blocked time is a queue; one reader alone on a single server has no queue.
     full = first.loader * size >= SATURATED * device and (kind == "token_bucket" or first.workers > 1)
-    waits_s = min(first.blocked_s, storage.least_file_s) if full else first.blocked_s
+    waits_s = min(first.blocked_s, storage.alone_s) if full else first.blocked_s
     transfer_s = 0.0
     if kind == "single_server":
         transfer_s = min(size / device, first.blocked_s) if math.isfinite(device) else first.blocked_s

@@ -51,10 +51,17 @@ class Storage:
         return max((phase.bw_bytes for phase in self._phases), default=0.0)
 
     @property
-    def least_file_s(self) -> float:
-        """The fastest file of the phase with the fewest readers: what a file takes when nothing is in the way."""
-        files = [phase.file_ns for phase in sorted(self._phases, key=lambda phase: phase.readers) if phase.file_ns]
-        return files[0].min / 1e9 if files else 0.0
+    def alone_s(self) -> float:
+        """What a file takes one reader when no other is in the way.
+
+        The mean of a lone reader before a single server. Elsewhere the fastest of the phase with the fewest readers,
+        since a lone reader uses up a token bucket's credit, and waits for more.
+        """
+        files = [(phase.readers, phase.file_ns) for phase in self._phases if phase.file_ns]
+        readers, file_ns = min(files, key=lambda each: each[0], default=(0, None))
+        if file_ns is None:
+            return 0.0
+        return (file_ns.mean if readers == 1 and self.kind == "single_server" else file_ns.min) / 1e9
 
     @property
     def _phases(self) -> list[BandwidthPhase]:

@@ -54,3 +54,27 @@ def test_uncounted_reads_are_believed_where_the_kind_is_known() -> None:
     unproved = tuple(replace(phase, cache="unproved") for phase in ceiling.phases)
     assert Storage(ceiling=replace(ceiling, phases=unproved)).bytes_per_s == SINGLE_SERVER.bytes_per_s
     assert Storage(ceiling=replace(ceiling, phases=unproved, kind=None)).bytes_per_s is None
+
+
+def test_a_lone_reader_shows_what_a_file_takes_beside_its_bytes() -> None:
+    """Before a single server its mean counts; on a token bucket, and among others, only the fastest file."""
+    ceiling = SINGLE_SERVER.storage().ceiling
+    assert ceiling
+    lone, more = phases = tuple(replace(example_phase(readers, 20e6), cache="cold") for readers in (1, 4))
+    assert lone.file_ns
+    assert more.file_ns
+    bucket = Truth().storage().ceiling
+    assert bucket
+    found = [
+        Storage(ceiling=replace(each, phases=some)).alone_s * 1e9
+        for each, some in ((ceiling, phases), (ceiling, (more,)), (bucket, phases))
+    ]
+    assert found == [lone.file_ns.mean, more.file_ns.min, lone.file_ns.min]
+
+
+def test_a_full_token_bucket_is_as_fast_as_the_probe_saw() -> None:
+    """Rounds that reach its rate show that it is full, whatever the middle one was; others are what they are."""
+    truth = Truth()
+    for spread, expected in ((0.08, 400.0), (0.02, 380.0)):
+        found = truth.fit(2, anchor=2, training=380.0, loader=380.0, training_spread=spread, loader_spread=spread)
+        assert found.anchor.training == pytest.approx(expected)
