@@ -196,20 +196,18 @@ def unmeasured_accelerators(kept: Kept) -> Iterator[Outcome]:
 def unmeasured_disks(kept: Kept) -> Iterator[Outcome]:
     pairs = [(a, b) for a in DISKS for b in DISKS if a.kind == b.kind and a.mb_per_s < b.mb_per_s]
     for slow, fast in pairs:
-        factor = _factor(kept.storage[slow.name], kept.storage[fast.name])
+        slow_rate, fast_rate = (kept.storage[each.name].bytes_per_s or 1.0 for each in (slow, fast))
         for visit in kept.visits:
             for place in kept.measured(visit):
                 if place.disk == slow.name:
                     found = kept.fit(place, visit)
                     target = Place(disk=fast.name, workers=place.workers, accelerator=place.accelerator)
                     forecast = (
-                        refused("disk_speed", fast.name, found) if isinstance(found, Refusal) else disk(found, factor)
+                        refused("disk_speed", fast.name, found)
+                        if isinstance(found, Refusal)
+                        else disk(found, fast_rate / slow_rate)
                     )
                     yield from kept.outcomes(target, visit, slow.name, forecast)
-
-
-def _factor(slow: Storage, fast: Storage) -> float:
-    return (fast.bytes_per_s or 1.0) / (slow.bytes_per_s or 1.0)
 
 
 def show(what: str, outcomes: list[Outcome]) -> bool:
