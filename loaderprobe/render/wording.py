@@ -19,6 +19,8 @@ MISSING = "\N{EN DASH}"
 
 NO_FASTER = 0.005
 """A factor nearer to 1 is shown as 1.00, which says nothing."""
+ROUGH = 0.25
+"""Half of a forecast's range: most laws are within 0.2, and one that is not proved here is wider."""
 RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait", "compute")
 
 
@@ -177,7 +179,10 @@ def advice_words(advice: Sequence[Advice]) -> str:
 
 
 def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
-    """`205 → 391 images/s (352 to 430), 1.91x; then CPU cores are the limit`; or `1.9x to 2.8x`."""
+    """`205 → 391 images/s (352 to 430), 1.91x; then CPU cores are the limit`; or `1.9x to 2.8x`.
+
+    A law that can say little says so: `205 → about 391 images/s (211 to 530), 1x to 2.6x`.
+    """
     first = advice[0]
     tried = ", measured" if all(each.how == "measured" for each in advice) else ""
     then = (
@@ -189,10 +194,19 @@ def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
         ends = [f"{significant(find(each.speedup for each in advice), 2)}x" for find in (min, max)]
         return f"{_doubt(advice)}{' to '.join(dict.fromkeys(ends))}{tried}{then}"
     after = f"{rate(first.after.low)} to {rate(first.after.high)}"
+    about, speedup = "", f"{significant(first.speedup)}x"
+    if _is_rough(first.after):
+        least, most = (significant(end / first.before.value, 2) for end in (first.after.low, first.after.high))
+        about, speedup = "about ", f"{least}x to {most}x"
     return (
-        f"{_doubt(advice)}{rate(first.before.value)} → {rate(first.after.value)} {sample}/s "
-        f"({after}), {significant(first.speedup)}x{tried}{then}"
+        f"{_doubt(advice)}{rate(first.before.value)} → {about}{rate(first.after.value)} {sample}/s "
+        f"({after}), {speedup}{tried}{then}"
     )
+
+
+def _is_rough(forecast: Interval) -> bool:
+    """True where the range leaves open how much a change gains."""
+    return forecast.high - forecast.low > 2 * ROUGH * forecast.value
 
 
 def _doubt(advice: Sequence[Advice]) -> str:
@@ -212,7 +226,8 @@ def knee_words(knees: Sequence[Knee]) -> str:
     rates = sorted(knee.images_per_s.value for knee in knees if knee.images_per_s)
     ends = dict.fromkeys(significant(each) for each in (rates[0], rates[-1]))
     loader = "serial loader" if workers == 0 else counted(workers, "worker")
-    at = f"{loader}, {' to '.join(ends)} images/s{' (forecast)' if how == 'estimated' else ''}"
+    about = "about " if any(knee.images_per_s and _is_rough(knee.images_per_s) for knee in knees) else ""
+    at = f"{loader}, {about}{' to '.join(ends)} images/s{' (forecast)' if how == 'estimated' else ''}"
     if reason:
         return f"{at}; no forecast for more workers: {reason}."
     if bottleneck == "preprocessing" or (bottleneck is None and more):

@@ -185,6 +185,19 @@ def test_advice_that_may_make_it_worse_says_so_once() -> None:
     assert forecast_words([doubtful, doubtful]).count("not certain") == 1
 
 
+def test_a_forecast_that_says_little_is_worded_as_one() -> None:
+    """A range of more than a quarter up and down: about so much, and from what to what factor."""
+    (advice, *_) = example_row().advice
+    before = Interval(value=200.0, low=195.0, high=205.0)
+    for low, words in (
+        (320.0, "200 → 400 images/s (320 to 480), 2.00x"),
+        (260.0, "200 → about 400 images/s (260 to 480)"),
+    ):
+        after = Interval(value=400.0, low=low, high=480.0)
+        found = forecast_words([replace(advice, before=before, after=after, speedup=2.0)])
+        assert found.startswith(words)
+
+
 def test_full_cores_are_answered_with_the_cores_that_are_needed() -> None:
     """Before any other change, beside what this machine has."""
     (first, *_) = first_page(example_report([limited("cpu")])).changes

@@ -43,12 +43,15 @@ def workers(fit: Fit, count: int) -> Forecast:
 
 
 def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
-    """The measured configuration itself: its own rate, and what the laws say limits it."""
+    """The measured configuration itself: its own rate, and what the laws say limits it.
+
+    Where more of a token bucket's credit was in it than it repeats by, the rate that lasts, which is estimated.
+    """
     found = _forecast(fit, _change(fit, changed, to))
     spread = max(REPEAT, fit.anchor.training_spread)
     value = fit.anchor.training
-    rate = Interval(value=value, low=value * (1 - spread), high=value * (1 + spread))
-    return replace(found, images_per_s=rate, how="measured", refused=None)
+    rate = Interval(value=value, low=value * (1 - spread), high=value * (1 + spread) * fit.credit)
+    return replace(found, images_per_s=rate, how="measured" if fit.credit <= 1 + REPEAT else "estimated", refused=None)
 
 
 def cores(fit: Fit, count: float) -> Forecast:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.forecast.point import MISFIT, MOST_SPREAD, Point
 from loaderprobe.analyze.forecast.service import LAWS, SATURATED, Law, Service, Storage, Term
 from loaderprobe.records.forecast import Refusal
-from loaderprobe.stats import median
+from loaderprobe.stats import mean, median
 
 # CPU speed drifted by 8 % in the median and 26 % at the 95th percentile within 15 s, on an idle virtual machine:
 # nine in ten times by no more than this.
@@ -37,6 +37,8 @@ class Fit:
     """Relative: what the rate of the loader may differ by at another time, with the same CPU."""
     cpu_drift: float = CPU_DRIFT
     """Relative: what the CPU time of an image may differ by at another time."""
+    credit: float = 1.0
+    """What training was measured at, of what lasts: more than 1 where a token bucket's credit was in it."""
 
     @property
     def whole(self) -> float:
@@ -52,6 +54,7 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Refus
     kinds: tuple[Law, ...] = LAWS if storage.kind == "unknown" else (storage.kind,)
     if not anchor.from_storage:
         kinds = ("memory",)
+    measured = anchor.training
     anchor, points = _beside_compute(_lasting(anchor, storage)), [_lasting(point, storage) for point in points]
     made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
     laws = tuple(law for law in made if law is not None)
@@ -64,13 +67,15 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Refus
         laws=laws,
         drift=min(MOST_SPREAD, max(DRIFT, SPREAD * anchor.loader_spread)),
         cpu_drift=min(MOST_SPREAD, max(CPU_DRIFT, between)),
+        credit=measured / anchor.training,
     )
 
 
 def _lasting(point: Point, storage: Storage) -> Point:
-    """The point, with a token bucket at its long-term rate: a segment begins with its credit.
+    """The point, with a token bucket at its long-term rate: a segment begins with its credit, in training as well.
 
-    On throttled disks a second of the loader alone ran up to 15 % faster than training and than a longer probe.
+    On throttled disks a second of the loader alone ran up to 15 % faster than a longer probe, and 0.6 s of training
+    up to 14 %.
     """
     if (
         storage.kind != "token_bucket"
@@ -79,7 +84,13 @@ def _lasting(point: Point, storage: Storage) -> Point:
         or not point.bytes_per_image
     ):
         return point
-    return replace(point, loader=min(point.loader, storage.bytes_per_s / point.bytes_per_image))
+    most = storage.bytes_per_s / point.bytes_per_image
+
+    def lasting(rate: float, spread: float) -> float:
+        return most if rate * (1 + spread) >= most else rate
+
+    training = min(lasting(point.training, point.training_spread), max(point.compute, point.training))
+    return replace(point, loader=lasting(point.loader, point.loader_spread), training=training)
 
 
 def _beside_compute(anchor: Point) -> Point:
@@ -100,17 +111,17 @@ def _beside_compute(anchor: Point) -> Point:
 def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
     """The service before it is compared with the anchor's rate."""
     first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
-    in_the_way = first.loader * first.parent_s >= SATURATED
     service = Service(
         law=kind,
-        cpu_s=anchor.cpu_s,
-        other_s=0.0 if in_the_way else first.idle_s,
+        cpu_s=_cpu_s(points, anchor),
+        other_s=0.0 if _queues(first) else first.idle_s,
         latency_s=0.0,
         transfer_s=0.0,
         bytes_per_image=0.0,
         bytes_per_s=math.inf,
         cores=anchor.cores,
-        parent_s=_parent_s(points, anchor),
+        parent_s=_of_senders(points, anchor, lambda point: point.parent_s),
+        sending_s=_of_senders(points, anchor, lambda point: point.sending_s),
     )
     if kind == "memory":
         # Blocked without storage: locks and page faults.
@@ -121,18 +132,27 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
     device, unproved = _device(service, first, points, size, storage)
     # On a device in full use a worker's blocked time is a queue; one reader alone on a single server has no queue.
     full = first.loader * size >= SATURATED * device and (kind == "token_bucket" or first.workers > 1)
-    waits_s = min(first.blocked_s, storage.least_file_s) if full else first.blocked_s
+    waits_s = min(first.blocked_s, storage.alone_s) if full else first.blocked_s
     transfer_s = 0.0
     if kind == "single_server":
         transfer_s = min(size / device, first.blocked_s) if math.isfinite(device) else first.blocked_s
     latency_s = max(0.0, waits_s - transfer_s)
     return replace(
         service,
+        other_s=0.0 if full and first.workers > 1 else service.other_s,
         latency_s=latency_s,
         transfer_s=transfer_s,
         bytes_per_image=size,
         bytes_per_s=device,
         unproved_bytes_per_s=unproved,
+    )
+
+
+def _queues(point: Point) -> bool:
+    """True where workers wait between batches for the training thread, or for a core, as fewer would not."""
+    work_s = point.cpu_s + point.sending_s + point.parent_s
+    return point.loader * point.parent_s >= SATURATED or (
+        point.workers > 1 and point.loader * work_s >= SATURATED * point.cores
     )
 
 
@@ -153,12 +173,18 @@ def _device(
     return math.inf, BEYOND * max(seen, storage.at_least_bytes_per_s)
 
 
-def _parent_s(points: Sequence[Point], anchor: Point) -> float:
-    """The serial loader has no transport, so a serial anchor takes it from its neighbours."""
+def _of_senders(points: Sequence[Point], anchor: Point, time_s: Callable[[Point], float]) -> float:
+    """The serial loader sends nothing, so a serial anchor takes what that costs from its neighbours."""
     if anchor.workers:
-        return anchor.parent_s
-    transport = [point.parent_s for point in points if point.workers]
-    return median(transport) if transport else 0.0
+        return time_s(anchor)
+    found = [time_s(point) for point in points if point.workers]
+    return median(found) if found else 0.0
+
+
+def _cpu_s(points: Sequence[Point], anchor: Point) -> float:
+    """Mean over points of about as many workers: CPU speed drifts by more from one to the next than they differ by."""
+    alike = [p.cpu_s for p in points if p.workers and anchor.workers <= 2 * p.workers <= 4 * anchor.workers]
+    return mean(alike) if alike and anchor.workers else anchor.cpu_s
 
 
 def _anchored(law: Service, anchor: Point) -> Service | None:
@@ -169,18 +195,16 @@ def _anchored(law: Service, anchor: Point) -> Service | None:
         return None
     workers = max(anchor.workers, 1)
     tight = bottleneck == "workers" or terms["workers"] < rate
-    if tight and workers > 1 and law.law == "single_server":
+    alone = math.isclose(terms["workers"] * law.worker_s, workers)
+    if bottleneck == "cores" or (tight and not alone):
         # In a queue no single time is at fault: all of them are longer, or shorter.
-        slower = terms["workers"] / rate
-        own_s = (law.worker_s - law.transfer_s) * slower
-        law = replace(law, transfer_s=law.transfer_s * slower, other_s=own_s - law.cpu_s - law.latency_s)
+        law = law.slower(min(terms["workers"], terms["cores"]) / rate)
         tight = False
-    work_s = law.cpu_s + (law.parent_s if anchor.workers else 0.0)
     asked = rate * law.bytes_per_image
     return replace(
         law,
         other_s=workers / rate - law.cpu_s - law.storage_s if tight else law.other_s,
         bytes_per_s=asked if bottleneck == "storage" else max(law.bytes_per_s, asked),
-        cores=rate * work_s if bottleneck == "cores" else max(law.cores, rate * work_s),
+        cores=max(law.cores, rate * law.work_s(anchor.workers)),
         parent_s=1 / rate if bottleneck == "transport" else min(law.parent_s, 1 / rate),
     )

@@ -79,7 +79,7 @@ def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Out
         low=min(low, value * (1 - margin)),
         high=max(high, value * (1 + margin)),
         bottleneck=min(terms, key=lambda name: terms[name]),
-        rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]),
+        rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(change.workers),
     )
 
 

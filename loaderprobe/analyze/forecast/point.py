@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.prediction import Loop
-from loaderprobe.analyze.verdict.rates import cold_fraction, rates_by_round, segments_of, worker_cost
+from loaderprobe.analyze.verdict.rates import cold_fraction, rates_by_round, segment_seconds, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found
 from loaderprobe.records.forecast import Refusal
@@ -45,6 +45,8 @@ class Point:
     cores: float
     from_storage: bool
     """False when the files came from memory by intent."""
+    sending_s: float = 0.0
+    """CPU time of a worker's other threads, which send its batches."""
     measured: dict[str, float] = field(default_factory=dict)
     """Images/s of the loader without a resource, where that was measured."""
     unproved: Refusal | None = None
@@ -92,11 +94,12 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
         compute_spread=_spread(alone) if alone else 0.0,
         cpu_s=per_image.cpu_s,
         blocked_s=per_image.blocked_s,
-        idle_s=max(0.0, max(config.loader.workers, 1) / median(loader) - cost.wall_s / cost.images),
+        idle_s=_idle_s(config.loader.workers, loader_only, cost.wall_s / cost.images),
         bytes_per_image=_bytes_per_image(loader_only) * min(1.0, 1.0 if cold is None else cold),
         parent_s=found.overhead_s / config.compute.batch_size,
         cores=measurement.cores_available,
         from_storage=from_storage,
+        sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if config.loader.workers else 0.0,
         measured=_measured(measurement, found),
         unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
     )
@@ -117,6 +120,12 @@ def _measured(measurement: Measurement, found: Experiments) -> dict[str, float]:
     if "storage" in rates and warm and found.cost and warm.cpu_s and found.cost.cpu_s:
         rates["storage"] *= warm.per_image().cpu_s / found.cost.per_image().cpu_s
     return rates
+
+
+def _idle_s(workers: int, loader_only: Sequence[Segment], busy_s: float) -> float:
+    """Over the same batches as the time that an image takes in a worker: rounds differ by more than it is."""
+    images = sum(s.steps * s.batch_size for s in loader_only)
+    return max(0.0, max(workers, 1) * sum(map(segment_seconds, loader_only)) / images - busy_s)
 
 
 def _bytes_per_image(loader_only: Sequence[Segment]) -> float:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from loaderprobe.analyze.forecast.queues import closed_network
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.device import KindOfDevice
 from loaderprobe.records.verdict import Bottleneck
@@ -35,9 +36,15 @@ class Storage:
 
     @property
     def bytes_per_s(self) -> float | None:
-        """The most that readers got from it, cold; None where that is not known, or was the limit of the probe."""
+        """What readers got from it at most, cold; None where that is not known, or was the limit of the probe.
+
+        The mean over all phases that cannot be told from the fastest: the fastest of several is above what lasts.
+        """
         best = max(self._phases, key=lambda phase: phase.bw_bytes, default=None)
-        return None if best is None or best.at_least else best.bw_bytes
+        if best is None or best.at_least:
+            return None
+        alike = [phase for phase in self._phases if phase.bw_high >= best.bw_low]
+        return sum(phase.bw_bytes * phase.runtime for phase in alike) / sum(phase.runtime for phase in alike)
 
     @property
     def at_least_bytes_per_s(self) -> float:
@@ -45,10 +52,17 @@ class Storage:
         return max((phase.bw_bytes for phase in self._phases), default=0.0)
 
     @property
-    def least_file_s(self) -> float:
-        """The fastest file of the phase with the fewest readers: what a file takes when nothing is in the way."""
-        files = [phase.file_ns for phase in sorted(self._phases, key=lambda phase: phase.readers) if phase.file_ns]
-        return files[0].min / 1e9 if files else 0.0
+    def alone_s(self) -> float:
+        """What a file takes one reader when no other is in the way.
+
+        The mean of a lone reader before a single server. Elsewhere the fastest of the phase with the fewest readers,
+        since a lone reader uses up a token bucket's credit, and waits for more.
+        """
+        files = [(phase.readers, phase.file_ns) for phase in self._phases if phase.file_ns]
+        readers, file_ns = min(files, key=lambda each: each[0], default=(0, None))
+        if file_ns is None:
+            return 0.0
+        return (file_ns.mean if readers == 1 and self.kind == "single_server" else file_ns.min) / 1e9
 
     @property
     def _phases(self) -> list[BandwidthPhase]:
@@ -79,6 +93,8 @@ class Service:
     cores: float
     parent_s: float
     """CPU time of the training thread: receiving and releasing."""
+    sending_s: float = 0.0
+    """CPU time of a worker's other threads, which send its batches while it makes the next."""
 
     @property
     def storage_s(self) -> float:
@@ -92,30 +108,38 @@ class Service:
 
     def terms(self, workers: int) -> dict[Term, float]:
         """Images/s that each resource allows; the loader runs at the smallest. 0 workers count as 1."""
-        work_s = self.cpu_s + (self.parent_s if workers else 0.0)
         return {
             "workers": self._by_workers(max(workers, 1)),
             "storage": _per_second(self.bytes_per_s, self.bytes_per_image) if self.law != "latency" else math.inf,
-            "cores": _per_second(self.cores, work_s),
+            "cores": _per_second(self.cores, self.work_s(workers)),
             "transport": _per_second(1.0, self.parent_s) if workers else math.inf,
         }
 
-    def _by_workers(self, workers: int) -> float:
-        """Images/s of workers that only disturb each other before a single server, where each waits for those before.
+    def work_s(self, workers: int) -> float:
+        """CPU time of an image in all threads; the serial loader has nothing to send."""
+        return self.cpu_s + (self.sending_s + self.parent_s if workers else 0.0)
 
-        Mean-value analysis of a closed queue (Reiser and Lavenberg 1980). On single servers of 10 and 20 MB/s, from one
-        worker, it was within about 8 % for 2 and 4 workers, and a law without queue up to 20 % off where both were
-        about as busy.
+    def crowded(self, workers: int) -> Literal["storage", "cores"] | None:
+        """The resource whose queue takes all that another worker would bring."""
+        rate = self._by_workers(max(workers, 1))
+        if self.law == "single_server" and rate * self.transfer_s >= SATURATED:
+            return "storage"
+        return "cores" if rate * self.work_s(workers) >= SATURATED * self.cores else None
+
+    def _by_workers(self, workers: int) -> float:
+        """Images/s of workers that only disturb each other: before a single server, and where they want more cores.
+
+        The threads that send and receive batches take their part of the cores.
         """
-        if self.law != "single_server":
-            return workers / self.worker_s
-        own_s = max(self.worker_s - self.transfer_s, 0.0)
-        waiting = rate = 0.0
-        for number in range(1, workers + 1):
-            there_s = self.transfer_s * (1 + waiting)
-            rate = number / max(own_s + there_s, 1e-9)
-            waiting = rate * there_s
-        return rate
+        served_s = self.transfer_s if self.law == "single_server" else 0.0
+        work_s = self.work_s(workers)
+        return closed_network(
+            workers,
+            own_s=self.worker_s - self.cpu_s - served_s,
+            served_s=served_s,
+            cpu_s=self.cpu_s,
+            cores=self.cores * self.cpu_s / work_s if work_s else math.inf,
+        )
 
     def loader(self, workers: int) -> float:
         """Images/s of the loader alone."""
@@ -125,8 +149,19 @@ class Service:
         """The resource behind a term: of a worker's time that which takes most of it, with the queue for it."""
         if term != "workers":
             return term
-        queue = self.law == "single_server" and self._by_workers(max(workers, 1)) * self.transfer_s >= SATURATED
-        return "storage" if queue or self.storage_s > self.cpu_s + self.other_s else "preprocessing"
+        return self.crowded(workers) or ("storage" if self.storage_s > self.cpu_s + self.other_s else "preprocessing")
+
+    def slower(self, factor: float) -> Service:
+        """With all of a worker's times `factor` times as long."""
+        return replace(
+            self,
+            cpu_s=self.cpu_s * factor,
+            other_s=self.other_s * factor,
+            latency_s=self.latency_s * factor,
+            transfer_s=self.transfer_s * factor,
+            parent_s=self.parent_s * factor,
+            sending_s=self.sending_s * factor,
+        )
 
     def with_disk(self, factor: float) -> Service:
         """On a device of the same kind, `factor` times as fast: in bytes/s, or in latency where that is all it has."""
@@ -146,6 +181,7 @@ class Service:
             cpu_s=self.cpu_s / factor,
             other_s=self.other_s / factor if self.other_s > 0 else self.other_s,
             parent_s=self.parent_s / factor,
+            sending_s=self.sending_s / factor,
         )
 
     def with_cached(self, share: float) -> Service:

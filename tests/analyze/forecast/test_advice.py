@@ -44,6 +44,17 @@ def test_a_measurement_becomes_a_point() -> None:
     assert point.measured == {"storage": pytest.approx(250)}
 
 
+def test_what_other_threads_of_a_worker_compute_is_the_cost_of_sending() -> None:
+    """A quarter more CPU time in the process than in the thread that makes the batches."""
+    measurement = measured(SLOW_DISK, 1)
+    records = measurement.worker_batches
+    records = replace(records, process_cpu_ns=tuple(each * 5 // 4 for each in records.cpu_ns))
+    measurement = replace(measurement, worker_batches=records)
+    point = point_of(measurement, run_experiments(measurement))
+    assert not isinstance(point, Refusal)
+    assert point.sending_s == pytest.approx(0.001)
+
+
 def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
     """Training at half of its prediction, in every round, is refused with that figure."""
     measurement = measured(SLOW_DISK, 2)

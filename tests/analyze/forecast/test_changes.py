@@ -190,21 +190,15 @@ def test_the_range_holds_a_cpu_of_another_speed_where_that_matters() -> None:
         assert 1 - shown.low / shown.value == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("count", "expected"), [(1, 1 / 2), (2, 4 / 5), (3, 15 / 16)])
-def test_workers_queue_before_a_serial_disk(count: int, expected: float) -> None:
-    """Where the disk takes as long as the rest, two workers reach 4/5 of what it can, and three 15/16."""
-    service = replace(SINGLE_SERVER, cpu_s=0.0025, latency_s=0.0).service()
-    assert service.loader(count) * service.transfer_s == pytest.approx(expected)
-    assert service.bottleneck("workers", 9) == "storage"
-
-
-def test_uncounted_reads_are_believed_where_the_kind_is_known() -> None:
-    """A file system that accounts no reads still has a bandwidth, once the probe saw readers wait for each other."""
-    ceiling = SINGLE_SERVER.storage().ceiling
-    assert ceiling
-    unproved = tuple(replace(phase, cache="unproved") for phase in ceiling.phases)
-    assert Storage(ceiling=replace(ceiling, phases=unproved)).bytes_per_s == SINGLE_SERVER.bytes_per_s
-    assert Storage(ceiling=replace(ceiling, phases=unproved, kind=None)).bytes_per_s is None
+def test_the_credit_of_a_token_bucket_does_not_last() -> None:
+    """Two workers that trained a second at 1.2 times the rate of a full device: more of them get what lasts."""
+    found = TOKEN_BUCKET.fit(2, anchor=2, training=480.0, loader=480.0)
+    assert rate(workers(found, 4)) == pytest.approx(400.0)
+    same = unchanged(found, "workers", "2")
+    assert rate(same) == pytest.approx(400.0)
+    assert same.how == "estimated"
+    assert same.images_per_s
+    assert same.images_per_s.high >= 480.0
 
 
 def test_the_drift_between_rounds_is_in_the_range() -> None:
