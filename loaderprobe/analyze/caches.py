@@ -13,12 +13,8 @@ from __future__ import annotations
 
 import math
 
-from loaderprobe.records.plan_curves import CacheCurves, CacheHits, NodeEpochs
+from loaderprobe.records.verdict import Interval
 
-CURVE_EPOCHS = 20
-CURVE_SHARES = tuple(number / 20 for number in range(21))
-OTHER_NODES = 8
-"""Beside a plan of one node."""
 _STEPS = 60
 """Halvings of an interval of 1: beyond the precision of a float."""
 
@@ -40,6 +36,15 @@ def pinned_hits(share: float) -> float:
     return min(1.0, max(0.0, share))
 
 
+def page_cache_hits(share: float, nodes: int = 1, epoch: int | None = None) -> Interval:
+    least, most = lru_hits(share, nodes, epoch), min(pinned_hits(share), lru_hits(1.0, nodes, epoch))
+    return Interval(value=least, low=least, high=most)
+
+
+def page_cache_share_for(hits: float, nodes: int) -> float:
+    return lru_share_for(hits, nodes)
+
+
 def lru_share_for(hits: float, nodes: int) -> float:
     """The share of the set that a node's cache must hold for so many hits in the end; inverse of `lru_hits`."""
     low, high = 0.0, 1.0
@@ -47,20 +52,6 @@ def lru_share_for(hits: float, nodes: int) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if lru_hits(middle, nodes) >= hits else (middle, high)
     return high
-
-
-def cache_curves(nodes: int) -> CacheCurves:
-    """What a cache of the whole set leaves to storage by epoch, on one node and on these; hits by a cache's size."""
-    shown = sorted({1, nodes if nodes > 1 else OTHER_NODES})
-    return CacheCurves(
-        epochs=tuple(
-            NodeEpochs(nodes=each, cold=tuple(1 - lru_hits(1.0, each, epoch) for epoch in range(1, CURVE_EPOCHS + 1)))
-            for each in shown
-        ),
-        sizes=tuple(
-            CacheHits(share=share, lru=lru_hits(share, nodes), pinned=pinned_hits(share)) for share in CURVE_SHARES
-        ),
-    )
 
 
 def _seen_again(nodes: int, epochs_before: float) -> float:
