@@ -1,7 +1,8 @@
 """What caches answer: hits by epoch for one node and several, with a part of the set or all of it in memory.
 
 Every epoch reads each image once, in a random order, and every node gets a random part of it (a shuffle over all
-images, as `DistributedSampler` with `set_epoch` makes it). A node's cache holds a share c of the set.
+images, as `DistributedSampler` with `set_epoch` makes it). A node's cache holds a share c of the set. Pinned and page
+cache are two things: a pinned part of the files always stays, in the page cache the kernel decides what stays.
 
 LRU: an image is found again when fewer than c of the set were read by this node since. For a node that last read it
 k epochs ago at position x, and reads it now at y, the part of the set that it did not read in between is
@@ -15,6 +16,8 @@ import math
 
 from loaderprobe.records.verdict import Interval
 
+WAY, MOST_WAY = 0.45, 0.75
+"""Of the way from LRU to pinned: see `page_cache_hits`."""
 _STEPS = 60
 """Halvings of an interval of 1: beyond the precision of a float."""
 
@@ -37,20 +40,32 @@ def pinned_hits(share: float) -> float:
 
 
 def page_cache_hits(share: float, nodes: int = 1, epoch: int | None = None) -> Interval:
-    least, most = lru_hits(share, nodes, epoch), min(pinned_hits(share), lru_hits(1.0, nodes, epoch))
-    return Interval(value=least, low=least, high=most)
+    """The same of Linux's page cache, with a range. @@"""
+    low, value, high = (_way(share, nodes, epoch, way) for way in (0.0, WAY, MOST_WAY))
+    return Interval(value=value, low=low, high=high)
 
 
-def page_cache_share_for(hits: float, nodes: int) -> float:
-    return lru_share_for(hits, nodes)
+def page_cache_share_for(hits: float, nodes: int) -> Interval:
+    """The share of the set that the page cache of a node must hold for so many hits in the end, with a range."""
+    low, value, high = (_share_for(hits, nodes, way) for way in (MOST_WAY, WAY, 0.0))
+    return Interval(value=value, low=low, high=high)
 
 
-def lru_share_for(hits: float, nodes: int) -> float:
-    """The share of the set that a node's cache must hold for so many hits in the end; inverse of `lru_hits`."""
+def _way(share: float, nodes: int, epoch: int | None, way: float) -> float:
+    """Hits so much of the way from LRU to pinned; by epoch 2 the kernel has seen no file twice, so it has LRU's."""
+    least = lru_hits(share, nodes, epoch)
+    if epoch is not None and epoch <= 2:
+        return least
+    most = min(pinned_hits(share), lru_hits(1.0, nodes, epoch))
+    return least + way * max(0.0, most - least)
+
+
+def _share_for(hits: float, nodes: int, way: float) -> float:
+    """Inverse of `_way` in the end."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if lru_hits(middle, nodes) >= hits else (middle, high)
+        low, high = (low, middle) if _way(middle, nodes, None, way) >= hits else (middle, high)
     return high
 
 

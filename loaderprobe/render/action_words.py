@@ -8,8 +8,8 @@ from loaderprobe.units import format_bytes, format_rate, significant
 _TEXTS = {
     "all_in_page_cache": "keep all files in the page cache",
     "part_in_page_cache": (
-        "leave {bytes} of memory to the page cache: that is room for {share} % of the files, which answers {hits_low} to "
-        "{hits_high} % of the reads from the second epoch on"
+        "leave {bytes} of memory to the page cache: it holds {share} % of the files and answers {hits_low} to "
+        "{hits_high} % of the reads from epoch 2 on"
     ),
     "files_pinned": (
         "pin {share} % of the files in memory ({bytes}), with vmtouch -l or as a copy in tmpfs: they answer {share} % "

@@ -153,7 +153,8 @@ def _sizes(plan: PlanReport) -> Exhibit:
         (_share(size.share), _share(size.lru), _range(size.page), _share(size.pinned)) for size in sizes[2::2]
     )
     return Exhibit(
-        title=f"Half of the set in the page cache answers {_range(half.page)} of the reads; pinned, {_share(half.pinned)}",
+        title=f"Half of the set in the page cache answers {_range(half.page)} of the reads, pinned "
+        f"{_share(half.pinned)}",
         text=f"On {counted(plan.asked.nodes, 'node')}, once it has filled. Page cache: as Linux keeps files, by "
         "measurement, with its range (loaderprobe explain caches). Pinned: a fixed part of the files stays. LRU: the "
         "least recently used files leave.",

@@ -20,7 +20,7 @@ from loaderprobe.analyze.forecast.changes import (
     pinned,
     prefetch,
     refused,
-)
+)  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, fit
 from loaderprobe.analyze.forecast.knee import WITHIN, worker_forecasts
 from loaderprobe.analyze.forecast.point import Point, point_of
@@ -173,15 +173,12 @@ def _batch_seconds(measurement: Measurement, found: Experiments) -> list[list[fl
 
 
 def _storage(fitted: Fit, place: Place | None) -> list[Option]:
-    if not fitted.anchor.from_storage:
-        return []
-    return [*_in_memory(fitted, place), _faster_storage(fitted)]
+    return [*_in_memory(fitted, place), _faster_storage(fitted)] if fitted.anchor.from_storage else []
 
 
 def _in_memory(fitted: Fit, place: Place | None) -> list[Option]:
-    """All files in the page cache; of a larger set a part, pinned or as the page cache keeps it."""
+    """All files in the page cache; of a larger set a part, pinned or in the page cache. No place: size not known."""
     if place is None:
-        # Their size is not known.
         return [Option(forecast=cached(fitted, 1.0))]
     if place.fits:
         command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place.root else ""
@@ -190,11 +187,9 @@ def _in_memory(fitted: Fit, place: Place | None) -> list[Option]:
     share = MEMORY_SHARE * place.memory_bytes / place.size_bytes
     hits = page_cache_hits(share)
     part: dict[str, float | str] = {"share": share, "bytes": share * place.size_bytes}
-    answered = {"hits_low": hits.low, "hits_high": hits.high}
-    return [
-        Option(forecast=pinned(fitted, share), action=Action(code="files_pinned", facts=part)),
-        Option(forecast=cached(fitted, share), action=Action(code="files_in_memory", facts={**part, **answered})),
-    ]
+    page = Action(code="files_in_memory", facts={**part, "hits_low": hits.low, "hits_high": hits.high})
+    pin = Action(code="files_pinned", facts=part)
+    return [Option(forecast=pinned(fitted, share), action=pin), Option(forecast=cached(fitted, share), action=page)]
 
 
 def _faster_storage(fitted: Fit) -> Option:
@@ -280,7 +275,8 @@ def _advice(option: Option, before: Interval) -> Advice | None:
 def _denied(option: Option, found: Experiments) -> bool:
     """True where a law promises from storage what the experiment, or the workers' waiting, does not."""
     speedup = found.speedups.get("storage")
-    return option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share") and (speedup is None or speedup.value < WORTH)
+    of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share")
+    return of_storage and (speedup is None or speedup.value < WORTH)
 
 
 def _is_worth(advice: Advice) -> bool:

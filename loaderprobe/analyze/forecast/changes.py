@@ -213,7 +213,9 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
         return 1 / min(now_s, max(1e-12, 1 / rate + hits * (1 / warm - 1 / by_law)))
 
     how: How = "measured" if warm is not None and hits == 1 else "estimated"
-    change = replace(_change(fit, changed, to), alter=lambda service: service.with_cached(hits), loader=between, how=how)
+    change = replace(
+        _change(fit, changed, to), alter=lambda service: service.with_cached(hits), loader=between, how=how
+    )
     return _forecast(fit, change)
 
 
