@@ -17,7 +17,8 @@ DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 #             its action is a code with facts, and a sentence
 # 4  2026-11  why a figure is unavailable is a code with facts and a sentence
 # 5  2026-11  origin
-DIAGNOSIS_VERSION = 5
+# 6  2026-11  advice files_in_memory means the page cache, beside files_pinned
+DIAGNOSIS_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

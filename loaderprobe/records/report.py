@@ -32,7 +32,9 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             its action, as a refused forecast its reason, as a code with facts and a sentence
 # 8  2026-11  why a figure is unavailable, or a gpu_window refused, is a code with facts and a sentence; the reasons of
 #             `gpu` stand in `unavailable`, too
-SUMMARY_VERSION = 8
+# 9  2026-11  forecasts of cached_share are of page_cache_share, with fewer hits than that share, and of pinned_share;
+#             advice files_in_memory means the page cache, beside files_pinned
+SUMMARY_VERSION = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,24 +74,99 @@ def test_a_larger_cache_and_a_later_epoch_hit_no_less(share: float, nodes: int) 
 
 
 MEASURED = {
-    # (nodes, c, MB of the set): hits in epoch 2, and the range of those from epoch 3 on; Linux 6.18.
-    (1, 0.3, 438): (0.047, 0.080, 0.110),
-    (1, 0.5, 438): (0.145, 0.200, 0.218),
-    (1, 0.7, 438): (0.331, 0.400, 0.423),
-    (1, 0.9, 438): (0.657, 0.720, 0.824),
+    # Share, GB of the set: hits in epoch 2, fewest and most of epochs 3 to 6, on one node. Linux 6.18.
+    (0.1, 0.44): (0.005, 0.007, 0.022),
+    (0.3, 0.44): (0.047, 0.080, 0.110),
+    (0.5, 0.44): (0.145, 0.200, 0.218),
+    (0.7, 0.44): (0.331, 0.400, 0.423),
+    (0.9, 0.44): (0.657, 0.720, 0.824),
+    (0.3, 4.4): (0.049, 0.094, 0.174),
+    (0.5, 4.4): (0.154, 0.270, 0.290),
+    (0.7, 4.4): (0.340, 0.459, 0.479),
+    (0.9, 4.4): (0.671, 0.765, 0.826),
 }
 """By `scripts/bench cache`."""
 SHORT = 0.02
-"""Hits in epoch 2 may be this much under LRU's."""
+"""Hits in epoch 2 may be this much under LRU's: orders of 4000 files differ."""
 
 
-@pytest.mark.parametrize(("nodes", "share", "size"), MEASURED)
-def test_the_page_cache_stays_in_its_range(nodes: int, share: float, size: int) -> None:
-    """What was measured, small sets and large."""
-    second, least, most = MEASURED[nodes, share, size]
-    assert page_cache_hits(share, nodes, 2).value == pytest.approx(second, abs=SHORT)
-    law = page_cache_hits(share, nodes)
-    assert law.low - SHORT <= least <= most <= law.high
+@pytest.mark.parametrize(("share", "size_gb"), MEASURED)
+def test_the_page_cache_stays_in_its_range(share: float, size_gb: float) -> None:
+    """In epoch 2 nearly as LRU, later within the range of the law; small sets and large."""
+    second, least, most = MEASURED[share, size_gb]
+    assert page_cache_hits(share, 1, 2).value == pytest.approx(second, abs=SHORT)
+    law = page_cache_hits(share)
+    assert law.low <= least <= most <= law.high
+
+
+class TwoLists:
+    """Linux's lists of file pages, in whole files: what is read twice is active, which may be `ratio` as many."""
+
+    def __init__(self, room: int, ratio: int) -> None:
+        self._room, self._ratio = room, ratio
+        self._inactive: OrderedDict[int, bool] = OrderedDict()
+        self._active: OrderedDict[int, None] = OrderedDict()
+        self._evicted: dict[int, int] = {}
+        self._age = 0
+        self._owed = 0.0
+
+    def read(self, image: int) -> bool:
+        """True for a hit."""
+        if image in self._active:
+            return True
+        if image in self._inactive:
+            if self._inactive[image]:
+                del self._inactive[image]
+                self._activate(image)
+            else:
+                self._inactive[image] = True
+            return True
+        while len(self._active) + len(self._inactive) >= self._room:
+            self._evict()
+        # It would have stayed in an inactive list as much longer as the active one is.
+        if self._age - self._evicted.pop(image, -(IMAGES**2)) <= len(self._active):
+            self._activate(image)
+        else:
+            self._inactive[image] = True
+        return False
+
+    def _activate(self, image: int) -> None:
+        self._active[image] = None
+        self._age += 1
+
+    def _evict(self) -> None:
+        if len(self._inactive) * self._ratio < len(self._active):
+            self._owed += len(self._active) / max(1, len(self._inactive))
+        while self._active and (self._owed >= 1 or not self._inactive):
+            self._inactive[self._active.popitem(last=False)[0]] = True
+            self._owed = max(0.0, self._owed - 1)
+        image, _ = self._inactive.popitem(last=False)
+        self._evicted[image] = self._age
+        self._age += 1
+
+
+def _listed(share: float, ratio: int, nodes: int, epochs: int) -> list[float]:
+    """Hits of one node in each epoch."""
+    chance, lists = random.Random(f"{share} {ratio}"), TwoLists(round(share * IMAGES), ratio)
+    part = IMAGES // nodes
+    return [sum(map(lists.read, chance.sample(range(IMAGES), IMAGES)[:part])) / part for _ in range(epochs)]
+
+
+@pytest.mark.parametrize(("size_gb", "ratio"), [(0.44, 1), (4.4, 3)])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.9])
+def test_the_lists_of_the_kernel_explain_what_was_measured(share: float, size_gb: float, ratio: int) -> None:
+    """Simulated with the lengths that they may have below 1 GiB and at 1 to 2 GiB."""
+    _, least, most = MEASURED[share, size_gb]
+    assert least - 0.04 <= _listed(share, ratio, 1, 7)[-1] <= most + 0.02
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("nodes", [1, 2, 8])
+def test_a_large_memory_answers_no_more_than_the_law_says(share: float, nodes: int) -> None:
+    """At 1 TB the active list may be 100 times as long as the other."""
+    law, hits = page_cache_hits(share, nodes), _listed(share, 100, nodes, 8 * nodes + 6)
+    settled = hits[-4 * nodes :]
+    assert law.low - SHORT <= sum(settled) / len(settled) <= law.high + SHORT
 
 
 @given(st.floats(0, 1.2), st.integers(1, 10**6), st.one_of(st.none(), st.integers(1, 10**5)))
@@ -105,7 +180,7 @@ def test_the_page_cache_lies_between_lru_and_pinned(share: float, nodes: int, ep
 def test_half_the_set_in_the_page_cache_is_a_third_of_the_hits() -> None:
     """15 to 41 %; in epoch 2 what LRU gives, in epoch 1 nothing; all of the set is all hits, as pinned."""
     half = page_cache_hits(0.5)
-    assert (half.low, half.value, half.high) == pytest.approx((0.153, 0.309, 0.413), abs=1e-3)
+    assert (half.low, half.value, half.high) == pytest.approx((0.153, 0.327, 0.413), abs=1e-3)
     assert page_cache_hits(0.5, 1, 2).high == half.low and page_cache_hits(0.5, 1, 1).high == 0.0
     assert page_cache_hits(1.0) == Interval(value=1.0, low=1.0, high=1.0)
 
