@@ -19,7 +19,8 @@ DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 # 4  2026-11  why a figure is unavailable is a code with facts and a sentence
 # 5  2026-11  origin
 # 6  2026-11  notes are codes with facts and a sentence, as are the reasons and notes of the environment; the metric of
-#             evidence is a code
+#             evidence is a code;
+#             advice files_in_memory means the page cache, beside files_pinned
 DIAGNOSIS_VERSION = 6
 
 

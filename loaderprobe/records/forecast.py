@@ -8,10 +8,11 @@ from typing import Literal
 from loaderprobe.records.verdict import Bottleneck, How, Interval
 
 Changed = Literal[
-    "workers", "prefetch_factor", "batch_size", "cores", "disk_speed", "disk", "accelerator", "cached_share",
-    "tensor", "decoder",
+    "workers", "prefetch_factor", "batch_size", "cores", "disk_speed", "disk", "accelerator", "page_cache_share",
+    "pinned_share", "tensor", "decoder",
 ]  # fmt: skip
-
+"""page_cache_share: of the files that the kernel's page cache has room for. pinned_share: of the files that always stay
+in memory, locked there or as a copy in tmpfs."""
 
 RefusalCode = Literal[
     "no_complete_round",

@@ -13,7 +13,8 @@ PLAN_SCHEMA = "loaderprobe/plan"
 # History of the plan, which is an interface:
 # 1  2026-11  first version
 # 2  2026-11  `refused` has the parts that are not made by name, each reason as a code with facts and a sentence
-# 3  2026-11  notes are codes with facts and a sentence
+# 3  2026-11  notes are codes with facts and a sentence;
+#             hits of the page cache by what was measured of it: `page` in the sizes of `curves`, page_bytes_low, epochs
 PLAN_VERSION = 3
 
 Label = Literal["measured", "given", "published", "assumed", "derived"]
@@ -205,7 +206,9 @@ class CacheSize:
     pinned_bytes: float | None
     """A node; None when the size of the set is not known."""
     page_bytes: float | None
-    """The same where the least recently used files leave it."""
+    """The same for the kernel's page cache, at the fewest hits that it may give."""
+    page_bytes_low: float | None
+    """At the most hits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loaderprobe.records.verdict import Interval
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RampStep:
@@ -33,6 +35,8 @@ class CacheHits:
     share: float
     lru: float
     """Where the least recently used files leave it."""
+    page: Interval
+    """The kernel's page cache, by what was measured of it."""
     pinned: float
     """Where a fixed part of the files stays."""
 

@@ -34,7 +34,9 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # 8  2026-11  why a figure is unavailable, or a gpu_window refused, is a code with facts and a sentence; the reasons of
 #             `gpu` stand in `unavailable`, too
 # 9  2026-11  the reason of a configuration without a verdict, of a machine without a GPU and the notes on its storage
-#             are codes with facts and a sentence; the metric of evidence is a code; throttle_reasons are nvidia-smi's
+#             are codes with facts and a sentence; the metric of evidence is a code; throttle_reasons are nvidia-smi's;
+#             forecasts of cached_share are of page_cache_share, with fewer hits than that share, and of pinned_share;
+#             advice files_in_memory means the page cache, beside files_pinned
 SUMMARY_VERSION = 9
 
 

@@ -49,6 +49,7 @@ ActionCode = Literal[
     "workers",
     "prefetch",
     "files_in_memory",
+    "files_pinned",
     "faster_storage",
     "accelerator",
     "decoder",
@@ -59,7 +60,8 @@ ActionCode = Literal[
     "accelerator_gains_nothing",
     "input_gains_nothing",
 ]
-"""What is advised. The last two are changes that are not worth making."""
+"""What is advised. files_in_memory: in the page cache, all or what it has room for. files_pinned: a part of the files
+that always stays. The last two are changes that are not worth making."""
 EvidenceCode = Literal[
     "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
     "speedups.lock", "speedups.wait", "prediction_error", "input_wait_fraction", "accelerator_utilization",

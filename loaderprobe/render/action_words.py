@@ -6,6 +6,15 @@ from loaderprobe.records.verdict import Action
 from loaderprobe.units import format_bytes, format_rate, significant
 
 _TEXTS = {
+    "all_in_page_cache": "keep all files in the page cache",
+    "part_in_page_cache": (
+        "leave {bytes} of memory to the page cache: it holds {share} % of the files and answers {hits_low} to "
+        "{hits_high} % of the reads from epoch 2 on"
+    ),
+    "files_pinned": (
+        "pin {share} % of the files in memory ({bytes}), with vmtouch -l or as a copy in tmpfs: they answer {share} % "
+        "of the reads"
+    ),
     "prefetch": "prefetch {batches} batches in each worker",
     "faster_storage": "use storage {factor} times as fast{bytes_per_s}",
     "accelerator": "train on an accelerator of {images_per_s} {sample}s/s{name}",
@@ -34,9 +43,8 @@ def action_words(action: Action, *, sample: str = "image") -> str:
         count = facts["workers"]
         return f"use {count} worker{'' if count == 1 else 's'}" if count else "load in the training process"
     if action.code == "files_in_memory":
-        share = float(facts["share"])
-        part = f"{100 * share:.0f} % of the files in memory ({format_bytes(float(facts['bytes']))})"
-        return "keep the files in memory" if share == 1 else f"keep {part}"
+        code = "all_in_page_cache" if facts["share"] == 1 else "part_in_page_cache"
+        return _TEXTS[code].format(**{name: _shown(name, value) for name, value in facts.items()})
     words = dict.fromkeys(_OPTIONAL, "") | {name: _shown(name, value) for name, value in facts.items()}
     return _TEXTS[action.code].format(**words, sample=sample)
 
@@ -53,7 +61,9 @@ def _shown(name: str, value: float | str) -> str:
             return f" ({format_rate(float(value))})"
         case "factor":
             return significant(float(value), 2)
-        case "share":
+        case "bytes":
+            return format_bytes(float(value))
+        case "share" | "hits_low" | "hits_high":
             return f"{100 * float(value):.0f}"
         case "images_per_s" | "until_images_per_s":
             return significant(float(value))

@@ -157,12 +157,12 @@ def _lever_text(lever: Lever) -> str:
 
 def _cache(size: CacheSize, nodes: int) -> str:
     need = f"with {percent(size.hits)} hits it feeds all of them"
-    if size.pinned_bytes is None or size.page_bytes is None:
+    if size.pinned_bytes is None or size.page_bytes is None or size.page_bytes_low is None:
         return f"{need}; for its size add --images"
     slow = "" if nodes == 1 else f", which takes several epochs on {nodes:,} nodes"
     return (
-        f"{need}: {format_bytes(size.pinned_bytes)} of files pinned beforehand, or up to "
-        f"{format_bytes(size.page_bytes)} of page cache once that has filled{slow}"
+        f"{need}: {format_bytes(size.pinned_bytes)} of files pinned beforehand, or {format_bytes(size.page_bytes_low)} "
+        f"to {format_bytes(size.page_bytes)} of page cache once that has filled{slow}"
     )
 
 

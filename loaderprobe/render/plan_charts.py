@@ -254,7 +254,17 @@ def cache_chart(plan: PlanReport, title: str) -> str:
     import altair as alt
 
     sizes = plan.curves.sizes
-    values = [{"x": size.share, "lru": size.lru, "pinned": size.pinned} for size in sizes]
+    values = [
+        {
+            "x": size.share,
+            "lru": size.lru,
+            "pinned": size.pinned,
+            "page": size.page.value,
+            "low": size.page.low,
+            "high": size.page.high,
+        }
+        for size in sizes
+    ]
     base = alt.Chart(data(values)).encode(x=alt.X("x:Q", axis=share_axis("share of the set in the cache of a node")))
     y = {"axis": share_axis("reads that it answers"), "scale": alt.Scale(domain=[0, 1])}
     needed = [
@@ -270,13 +280,15 @@ def cache_chart(plan: PlanReport, title: str) -> str:
     half = sizes[len(sizes) // 2]
     where = [
         {"x": half.share, "y": half.pinned, "text": f"pinned {percent(half.pinned)}"},
+        {"x": half.share, "y": half.page.value, "text": f"page cache {percent(half.page.value)}"},
         {"x": half.share, "y": half.lru, "text": f"LRU {percent(half.lru)}"},
     ]
     return svg(
         [
-            base.mark_area(color=GREY, opacity=0.18).encode(y=alt.Y("lru:Q", **y), y2="pinned:Q"),
+            base.mark_area(color=GREY, opacity=0.3).encode(y=alt.Y("low:Q", **y), y2="high:Q"),
             base.mark_line(color=BLUE, strokeDash=[6, 4], strokeWidth=2.5).encode(y=alt.Y("pinned:Q", **y)),
-            base.mark_line(color=RED, strokeWidth=2.5).encode(y=alt.Y("lru:Q", **y)),
+            base.mark_line(color=GREY, strokeDash=[2, 3], strokeWidth=2).encode(y=alt.Y("lru:Q", **y)),
+            base.mark_line(color=RED, strokeWidth=2.5).encode(y=alt.Y("page:Q", **y)),
             *named(needed, (0, 1), HEIGHT, log=False),
             *names(where[:1], dx=-6, dy=-8, align="right"),
             *names(where[1:], dx=6, dy=12, align="left"),

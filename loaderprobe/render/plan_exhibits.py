@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loaderprobe.records.plan import PlanReport, Supply
+from loaderprobe.records.verdict import Interval
 from loaderprobe.render import plan_charts as charts
 from loaderprobe.render.document import Table
 from loaderprobe.render.exhibit import Exhibit
@@ -150,14 +151,25 @@ def _epochs(plan: PlanReport) -> Exhibit:
 def _sizes(plan: PlanReport) -> Exhibit:
     sizes = plan.curves.sizes
     half = sizes[len(sizes) // 2]
-    lines = tuple(tuple(_share(each) for each in (size.share, size.lru, size.pinned)) for size in sizes[2::2])
-    return Exhibit(
-        title=f"A cache of half the set answers {_share(half.lru)} to {_share(half.pinned)} of the reads",
-        text=f"On {counted(plan.asked.nodes, 'node')}, once it has filled. LRU: the least recently used files leave "
-        "it; pinned: a fixed part stays. Linux's page cache lies between the two (shaded).",
-        figures=(("Hits against the size of a cache", charts.cache_chart(plan, "Hits by the size of a cache")),),
-        table=Table(head=("of the set in the cache", "LRU", "pinned"), lines=lines, right=frozenset({0, 1, 2})),
+    lines = tuple(
+        (_share(size.share), _share(size.lru), _range(size.page), _share(size.pinned)) for size in sizes[2::2]
     )
+    return Exhibit(
+        title=f"Half of the set in the page cache answers {_range(half.page)} of the reads, pinned "
+        f"{_share(half.pinned)}",
+        text=f"On {counted(plan.asked.nodes, 'node')}, once it has filled. Page cache: as Linux keeps files, by "
+        "measurement, with its range (loaderprobe explain caches). Pinned: a fixed part of the files stays. LRU: the "
+        "least recently used files leave.",
+        figures=(("Hits against the size of a cache", charts.cache_chart(plan, "Hits by the size of a cache")),),
+        table=Table(
+            head=("of the set in the cache", "LRU", "page cache", "pinned"), lines=lines, right=frozenset(range(4))
+        ),
+    )
+
+
+def _range(hits: Interval) -> str:
+    low, high = _share(hits.low), _share(hits.high)
+    return low if low == high else f"{low} to {high}"
 
 
 def _share(value: float) -> str:

@@ -134,7 +134,7 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     assert f"{found.ceilings.loader_without_storage:.0f} images/s" in note
     large = _found(DataSeen(hidden=None, size_bytes=1e10, root="/data/photos/train"))
     assert not any("memory" in note for note in all_said(large.notes))
-    assert any("keep 14 % of the files in memory" in advice.sentence for advice in large.advice)
+    assert any("pin 14 % of the files in memory" in advice.sentence for advice in large.advice)
 
 
 def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:

@@ -1,4 +1,4 @@
-"""A cgroup whose processes read one device slowly. No cgroup that exists already is changed."""
+"""A cgroup whose processes read one device slowly, or have little memory. No cgroup that exists already is changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ class Impossible(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """Where cgroups that limit reading can be made, and how a rule is written there: bytes/s, or requests/s."""
+    """Where cgroups with a limit can be made, and how a rule is written there: bytes/s, requests/s, or bytes."""
 
     how: str
     parent: Path
@@ -42,7 +42,7 @@ def blkio(mounts: str, memberships: str) -> Controller:
         parent=home,
         home=home,
         file="blkio.throttle.read_bps_device",
-        rule="{device} {per_s}",
+        rule="{device} {amount}",
         lift="{device} 0",
     )
 
@@ -54,20 +54,46 @@ def io_max(mounts: str, memberships: str) -> Controller:
     to make one do so would change a cgroup that is not ours.
     """
     home = _home(mounts, memberships, "cgroup2", "")
+    return Controller(
+        how="cgroup v2 io.max on a loop device",
+        parent=_handing_on("io", home),
+        home=home,
+        file="io.max",
+        rule="{device} rbps={amount}",
+        lift="{device} rbps=max",
+    )
+
+
+def memory(mounts: str, memberships: str) -> Controller:
+    """The memory controller of either version, page cache included; under this process where that is version 1.
+
+    Takes and raises what the others do.
+    """
+    with contextlib.suppress(Impossible):
+        home = _home(mounts, memberships, "cgroup", "memory")
+        file, lift = "memory.limit_in_bytes", "-1"
+        return Controller(how="cgroup v1 memory", parent=home, home=home, file=file, rule="{amount}", lift=lift)
+    home = _home(mounts, memberships, "cgroup2", "")
+    return Controller(
+        how="cgroup v2 memory",
+        parent=_handing_on("memory", home),
+        home=home,
+        file="memory.max",
+        rule="{amount}",
+        lift="max",
+    )
+
+
+def _handing_on(controller: str, home: Path) -> Path:
+    """The nearest cgroup of version 2, at `home` or above, that hands a controller on; raises Impossible."""
     for parent in (home, *home.parents):
         handed_on = parent / "cgroup.subtree_control"
         if not handed_on.is_file():
             break
-        if "io" in handed_on.read_text().split():
-            return Controller(
-                how="cgroup v2 io.max on a loop device",
-                parent=parent,
-                home=home,
-                file="io.max",
-                rule="{device} rbps={per_s}",
-                lift="{device} rbps=max",
-            )
-    raise Impossible("no cgroup above this process hands on the io controller (cgroup.subtree_control lacks it)")
+        if controller in handed_on.read_text().split():
+            return parent
+    said = f"no cgroup above this process hands on the {controller} controller (cgroup.subtree_control lacks it)"
+    raise Impossible(said)
 
 
 def _home(mounts: str, memberships: str, filesystem: str, controller: str) -> Path:
@@ -102,8 +128,15 @@ def of_requests(controller: Controller) -> Controller:
     )
 
 
-def limit(controller: Controller, device: str, per_s: int, owner_pid: int, undo: ExitStack) -> Path:
-    """Make a cgroup that reads `device` (MAJOR:MINOR) this fast; returns the file that takes its members' ids.
+def inside(members: Path, argv: Sequence[str]) -> list[str]:
+    """`argv`, wrapped so that its process and the children of that are members of a cgroup."""
+    return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(members), *argv]
+
+
+def limit(controller: Controller, device: str, amount: int, owner_pid: int, undo: ExitStack) -> Path:
+    """Make a cgroup that reads `device` (MAJOR:MINOR) this fast, or has so much memory.
+
+    Returns the file that takes its members' ids.
 
     To undo it is to kill whatever still runs in it, but for `owner_pid`. Raises OSError without the permission,
     Impossible where the kernel lacks the controller.
@@ -114,7 +147,7 @@ def limit(controller: Controller, device: str, per_s: int, owner_pid: int, undo:
     undo.callback(_empty, cgroup, controller.home, owner_pid)
     if not file.exists():
         raise Impossible(f"the kernel offers no {controller.file}")
-    file.write_text(controller.rule.format(device=device, per_s=per_s))
+    file.write_text(controller.rule.format(device=device, amount=amount))
     # First of all, or whoever is killed would wait for all that it asked for.
     undo.callback(file.write_text, controller.lift.format(device=device))
     return cgroup / "cgroup.procs"

@@ -35,6 +35,7 @@ from typing import NamedTuple
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.units import format_duration, format_rate
+from tests.planted.slow_cgroup import inside
 from tests.planted.slow_guardian import Kind, Order, Planted, Way
 
 PIECE_BYTES = 1 << 17
@@ -91,7 +92,7 @@ class SlowDisk:
         """
         if self.members is None:
             return list(argv)
-        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.members), *argv]
+        return inside(self.members, argv)
 
 
 class Read(NamedTuple):
@@ -141,15 +142,15 @@ def slow_disk(
         keep_cache=keep_cache,
         ways=tuple(ways) if kind in ("token_bucket", "requests") else ("fuse",),
     )
-    with _guarded(order) as planted:
+    with guarded(order) as planted:
         if not planted.how:
             raise CannotPlant(kind, planted.reasons)
         fill(Path(planted.fill))
-        yield _verified(order, planted)
+        yield _verified(kind, order, planted)
 
 
 @contextmanager
-def _guarded(order: Order) -> Iterator[Planted]:
+def guarded(order: Order) -> Iterator[Planted]:
     """What a guardian planted; it is asked to undo it at the end, and sees by itself when this process dies."""
     guardian = subprocess.Popen(
         [sys.executable, "-m", "tests.planted.slow_guardian"],
@@ -179,7 +180,7 @@ def _guarded(order: Order) -> Iterator[Planted]:
         raise LoaderprobeError(f"the guardian of a slow disk in {order.scratch} failed with code {code}")
 
 
-def _verified(order: Order, planted: Planted) -> SlowDisk:
+def _verified(kind: Kind, order: Order, planted: Planted) -> SlowDisk:
     """The disk, with what it measured; raises CannotPlant with the figure when that is not what was ordered."""
     fill = Path(planted.fill)
     if planted.members:
@@ -188,7 +189,7 @@ def _verified(order: Order, planted: Planted) -> SlowDisk:
     disk = SlowDisk(
         folder=Path(planted.folder),
         how=planted.how,
-        kind=order.kind,
+        kind=kind,
         bytes_per_s=order.bytes_per_s,
         latency_s=order.latency_s,
         requests_per_s=order.requests_per_s,

@@ -22,10 +22,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from tests.planted.slow_cgroup import Controller, Impossible, blkio, io_max, limit, of_requests, until
+from tests.planted.slow_cgroup import Controller, Impossible, blkio, io_max, limit, memory, of_requests, until
 
 Kind = Literal["token_bucket", "single_server", "latency", "requests"]
-Way = Literal["blkio", "io.max", "fuse"]
+Way = Literal["blkio", "io.max", "fuse", "memory"]
 
 KERNEL_CREDIT_S = 0.25
 """Idle time that the kernel's throttle hands out as credit, at most: a slice of 0.1 s after a rest, 0.2 to 0.24 s
@@ -45,12 +45,13 @@ class Order:
 
     owner_pid: int
     scratch: str
-    kind: Kind
-    bytes_per_s: float | None
-    latency_s: float | None
-    requests_per_s: float | None
+    kind: Kind | Literal["small_memory"]
+    bytes_per_s: float | None = None
+    latency_s: float | None = None
+    requests_per_s: float | None = None
+    memory_bytes: float | None = None
     size_bytes: int
-    keep_cache: bool
+    keep_cache: bool = False
     ways: tuple[Way, ...]
 
 
@@ -70,13 +71,14 @@ class Planted:
 
 
 def _on_loop(order: Order, folder: Path, undo: ExitStack, find: Callable[[str, str], Controller]) -> Planted:
-    """An ext4 image on a loop device, which a cgroup of its own reads slowly."""
+    """An ext4 image on a loop device, and a cgroup of its own that reads it slowly or has little memory."""
     controller = find(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
     if order.requests_per_s:
         controller = of_requests(controller)
     disk = folder / "disk"
     device = _mount_image(folder / "image", disk, order.size_bytes, undo)
-    members = limit(controller, device, round(order.requests_per_s or order.bytes_per_s or 0), order.owner_pid, undo)
+    amount = round(order.requests_per_s or order.bytes_per_s or order.memory_bytes or 0)
+    members = limit(controller, device, amount, order.owner_pid, undo)
     return Planted(how=controller.how, folder=str(disk), fill=str(disk), members=str(members), credit_s=KERNEL_CREDIT_S)
 
 
@@ -146,6 +148,7 @@ WAYS: Mapping[Way, Callable[[Order, Path, ExitStack], Planted]] = {
     "blkio": lambda order, folder, undo: _on_loop(order, folder, undo, blkio),
     "io.max": lambda order, folder, undo: _on_loop(order, folder, undo, io_max),
     "fuse": _on_fuse,
+    "memory": lambda order, folder, undo: _on_loop(order, folder, undo, memory),
 }
 
 

@@ -308,5 +308,5 @@ def test_a_cgroup_of_version_2_is_made_where_io_is_handed_on(tmp_path: Path) -> 
     (tmp_path / "cgroup.subtree_control").write_text("cpu io memory\n")
     found = io_max(mounts, memberships)
     assert (found.parent, found.home) == (tmp_path, tmp_path / "a" / "b")
-    assert found.rule.format(device="7:1", per_s=20_000_000) == "7:1 rbps=20000000"
-    assert of_requests(found).rule.format(device="7:1", per_s=300) == "7:1 riops=300"
+    assert found.rule.format(device="7:1", amount=20_000_000) == "7:1 rbps=20000000"
+    assert of_requests(found).rule.format(device="7:1", amount=300) == "7:1 riops=300"

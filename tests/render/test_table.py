@@ -100,7 +100,7 @@ def test_markdown_has_knees_and_advice() -> None:
     """Escaped, as lists of their own."""
     text = MarkdownReport().render(example_report())
     assert "- **Knee of 256x256 to 1024x768:** 2 workers, 63.4 to 634 images/s; beyond it, CPU cores" in text
-    assert "- **Advice for 500x375 and 1024x768, 2 workers:** keep the files in memory: 2.3x to 2.8x" in text
+    assert "- **Advice for 500x375 and 1024x768, 2 workers:** keep all files in the page cache: 2.3x to 2.8x" in text
     assert "; try it: find /data/imagenet-like -type f -exec cat {} + &gt;/dev/null" in text
 
 

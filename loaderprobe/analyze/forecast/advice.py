@@ -10,7 +10,17 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.forecast.changes import accelerator, alternative, cached, disk, examples, prefetch, refused
+from loaderprobe.analyze.caches import page_cache_hits
+from loaderprobe.analyze.forecast.changes import (
+    accelerator,
+    alternative,
+    cached,
+    disk,
+    examples,
+    pinned,
+    prefetch,
+    refused,
+)  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, fit
 from loaderprobe.analyze.forecast.knee import WITHIN, worker_forecasts
 from loaderprobe.analyze.forecast.point import Point, point_of
@@ -163,22 +173,23 @@ def _batch_seconds(measurement: Measurement, found: Experiments) -> list[list[fl
 
 
 def _storage(fitted: Fit, place: Place | None) -> list[Option]:
-    if not fitted.anchor.from_storage:
-        return []
+    return [*_in_memory(fitted, place), _faster_storage(fitted)] if fitted.anchor.from_storage else []
+
+
+def _in_memory(fitted: Fit, place: Place | None) -> list[Option]:
+    """All files in the page cache; of a larger set a part, pinned or in the page cache. No place: size not known."""
     if place is None:
-        # Their size is not known.
-        cache = Option(forecast=cached(fitted, 1.0))
-    elif place.fits:
+        return [Option(forecast=cached(fitted, 1.0))]
+    if place.fits:
         command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place.root else ""
-        cache = Option(forecast=cached(fitted, 1.0), action=_in_memory(1.0, place), command=command)
-    else:
-        share = MEMORY_SHARE * place.memory_bytes / place.size_bytes
-        cache = Option(forecast=cached(fitted, share), action=_in_memory(share, place))
-    return [cache, _faster_storage(fitted)]
-
-
-def _in_memory(share: float, place: Place) -> Action:
-    return Action(code="files_in_memory", facts={"share": share, "bytes": share * place.size_bytes})
+        action = Action(code="files_in_memory", facts={"share": 1.0, "bytes": place.size_bytes})
+        return [Option(forecast=cached(fitted, 1.0), action=action, command=command)]
+    share = MEMORY_SHARE * place.memory_bytes / place.size_bytes
+    hits = page_cache_hits(share)
+    part: dict[str, float | str] = {"share": share, "bytes": share * place.size_bytes}
+    page = Action(code="files_in_memory", facts={**part, "hits_low": hits.low, "hits_high": hits.high})
+    pin = Action(code="files_pinned", facts=part)
+    return [Option(forecast=pinned(fitted, share), action=pin), Option(forecast=cached(fitted, share), action=page)]
 
 
 def _faster_storage(fitted: Fit) -> Option:
@@ -264,7 +275,8 @@ def _advice(option: Option, before: Interval) -> Advice | None:
 def _denied(option: Option, found: Experiments) -> bool:
     """True where a law promises from storage what the experiment, or the workers' waiting, does not."""
     speedup = found.speedups.get("storage")
-    return option.forecast.changed in ("disk_speed", "cached_share") and (speedup is None or speedup.value < WORTH)
+    of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share")
+    return of_storage and (speedup is None or speedup.value < WORTH)
 
 
 def _is_worth(advice: Advice) -> bool:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.fit import Fit
 from loaderprobe.analyze.forecast.outcome import REPEAT, Change, outcome_of
 from loaderprobe.analyze.forecast.schedule import scheduled_rate
@@ -94,25 +95,23 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
 
 
 def cached(fit: Fit, share: float) -> Forecast:
-    """With this share of the images in memory. All of them is the rate with warm files, where that was measured."""
-    to = f"{share:.0%}"
-    if fit.anchor.unproved:
-        return refused("cached_share", to, fit.anchor.unproved)
-    warm = fit.anchor.measured.get("storage")
-    now_s = 1 / fit.anchor.loader
+    """With memory for this share of the files in the page cache, which answers less than that: `page_cache_hits`.
 
-    def between(service: Service, rate: float) -> float:
-        if warm is None:
-            return rate
-        # The law's time an image, led to the measured one where everything is in memory.
-        by_law = service.with_cached(1.0).loader(fit.anchor.workers)
-        return 1 / min(now_s, max(1e-12, 1 / rate + share * (1 / warm - 1 / by_law)))
+    The range holds the range of that law. All of the files is the rate with warm files, where that was measured.
+    """
+    hits = page_cache_hits(share)
+    to = f"{share:.0%} of the files" + (f", {hits.low:.0%} to {hits.high:.0%} hits" if hits.low < hits.high else "")
+    made = [_answered(fit, "page_cache_share", to, each) for each in (hits.low, hits.value, hits.high)]
+    rates = [each.images_per_s for each in made if each.images_per_s]
+    if len(rates) < len(made):
+        return next(each for each in made if each.refused)
+    low, high = min(rate.low for rate in rates), max(rate.high for rate in rates)
+    return replace(made[1], images_per_s=replace(rates[1], low=low, high=high))
 
-    how: How = "measured" if warm is not None and share == 1 else "estimated"
-    change = replace(
-        _change(fit, "cached_share", to), alter=lambda service: service.with_cached(share), loader=between, how=how
-    )
-    return _forecast(fit, change)
+
+def pinned(fit: Fit, share: float) -> Forecast:
+    """With this share of the files always in memory (locked, or as a copy in tmpfs): it is the share of hits."""
+    return _answered(fit, "pinned_share", f"{share:.0%} of the files", share)
 
 
 def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
@@ -138,6 +137,7 @@ def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:
         *others,
         disk(fit, 2.0),
         cached(fit, 0.5),
+        pinned(fit, 0.5),
         other_disk(fit, "token_bucket", bytes_per_s=VOLUME_BYTES_PER_S, latency_s=VOLUME_LATENCY_S),
         other_disk(fit, "latency", bytes_per_s=math.inf, latency_s=OBJECT_LATENCY_S),
     ]
@@ -199,6 +199,27 @@ def _change(fit: Fit, changed: Changed, to: str) -> Change:
         compute=anchor.compute,
         synchronous=anchor.synchronous,
     )
+
+
+def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
+    """With this share of the reads answered from memory."""
+    if fit.anchor.unproved:
+        return refused(changed, to, fit.anchor.unproved)
+    warm = fit.anchor.measured.get("storage")
+    now_s = 1 / fit.anchor.loader
+
+    def between(service: Service, rate: float) -> float:
+        if warm is None:
+            return rate
+        # The law's time an image, led to the measured one where everything is in memory.
+        by_law = service.with_cached(1.0).loader(fit.anchor.workers)
+        return 1 / min(now_s, max(1e-12, 1 / rate + hits * (1 / warm - 1 / by_law)))
+
+    how: How = "measured" if warm is not None and hits == 1 else "estimated"
+    change = replace(
+        _change(fit, changed, to), alter=lambda service: service.with_cached(hits), loader=between, how=how
+    )
+    return _forecast(fit, change)
 
 
 def _at_most_warm(fit: Fit) -> Callable[[Service, float], float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loaderprobe.analyze.plan.cache import lru_share_for
+from loaderprobe.analyze.caches import page_cache_share_for
 from loaderprobe.analyze.plan.demand import Demand, demand
 from loaderprobe.analyze.plan.quantities import scaled
 from loaderprobe.analyze.plan.supply import Offer, judge_supplies
@@ -69,10 +69,11 @@ def _cache_for(supply: Supply, workload: Workload, asked: Asked) -> CacheSize | 
     if hits < _LEAST_HITS:
         return None
     set_bytes = None if workload.images is None else workload.images.value * workload.file_bytes.value
-    page_share = lru_share_for(hits, asked.nodes)
+    page = page_cache_share_for(hits, asked.nodes)
     return CacheSize(
         supply=supply.name,
         hits=hits,
         pinned_bytes=None if set_bytes is None else hits * set_bytes,
-        page_bytes=None if set_bytes is None else page_share * set_bytes,
+        page_bytes=None if set_bytes is None else page.high * set_bytes,
+        page_bytes_low=None if set_bytes is None else page.low * set_bytes,
     )

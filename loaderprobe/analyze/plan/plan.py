@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from loaderprobe.analyze.plan.cache import cache_curves, lru_hits, pinned_hits
+from loaderprobe.analyze.caches import page_cache_hits, pinned_hits
+from loaderprobe.analyze.plan.curves import cache_curves
 from loaderprobe.analyze.plan.demand import BUSY_CORES, TRAINING_CORES, demand, needs, workers_of
 from loaderprobe.analyze.plan.levers import levers
 from loaderprobe.analyze.plan.quantities import known, product
@@ -112,10 +113,8 @@ def _epoch_share(asked: Asked, share: float, epoch: int) -> EpochShare:
     if asked.cache.kind == "pinned":
         cold = 1 - (pinned_hits(share) if epoch > 1 else 0.0)
         return EpochShare(epoch=epoch, cold_low=cold, cold_high=cold)
-    least = lru_hits(share, asked.nodes, epoch)
-    # The page cache keeps what is used often longer than LRU does, and never more than it holds.
-    most = least if share >= 1 else min(pinned_hits(share), lru_hits(1.0, asked.nodes, epoch))
-    return EpochShare(epoch=epoch, cold_low=1 - max(least, most), cold_high=1 - least)
+    hits = page_cache_hits(share, asked.nodes, epoch)
+    return EpochShare(epoch=epoch, cold_low=1 - hits.high, cold_high=1 - hits.low)
 
 
 def _sets_read(asked: Asked, share: float) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.advice import Place, Recommendation, Surroundings, advise, recommend
 from loaderprobe.analyze.forecast.groups import Known, recommend_groups
 from loaderprobe.analyze.forecast.point import point_of
@@ -84,13 +85,23 @@ def test_a_full_disk_gets_cache_and_faster_storage() -> None:
     assert cache.after.low <= cache.after.value <= cache.after.high
 
 
-def test_data_beyond_memory_are_kept_in_part() -> None:
-    """Of 10 GB in a memory of 4 GB, 28 % can stay, and are forecast as that."""
+def test_data_beyond_memory_are_pinned_or_left_to_the_page_cache() -> None:
+    """Of 10 GB in a memory of 4 GB, 28 % can stay: pinned they are 28 % of the hits, in the page cache 4 to 22 %."""
     place = Place(root="/data", size_bytes=10e9, memory_bytes=4e9)
-    found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
-    (part,) = [each for each in found if each.action.code == "files_in_memory"]
-    assert action_words(part.action).startswith("keep 28 % of the files in memory (2.80 GB)")
-    assert part.speedup == pytest.approx(1 / 0.72, rel=0.05)
+    found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place)
+    pinned, page = [each for each in found.advice if each.action.code in ("files_pinned", "files_in_memory")]
+    assert action_words(pinned.action).startswith("pin 28 % of the files in memory (2.80 GB)")
+    assert "it holds 28 % of the files and answers 4 to 22 % of the reads" in action_words(page.action)
+    assert pinned.speedup == pytest.approx(1 / 0.72, rel=0.05)
+    assert page.speedup == pytest.approx(1 / (1 - page_cache_hits(0.28).value), rel=0.05)
+    assert {"page_cache_share", "pinned_share"} <= {each.changed for each in found.forecasts}
+
+
+def test_a_set_that_fits_is_kept_in_the_page_cache_alone() -> None:
+    """Read once it stays, so nothing has to be pinned."""
+    place = Place(root="/data", size_bytes=1e9, memory_bytes=8e9)
+    codes = {each.action.code for each in advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice}
+    assert "files_in_memory" in codes and "files_pinned" not in codes
 
 
 def test_workers_come_from_the_knee_with_what_to_type() -> None:
@@ -194,5 +205,5 @@ def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
     """What came from memory is unknown, so neither disks nor caches are forecast; workers are."""
     found = advised(replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False), SLOW_DISK)
     refused = {each.changed for each in found.forecasts if each.refused and each.refused.code == "files_as_found"}
-    assert refused == {"cached_share", "disk_speed", "disk"}
-    assert not any(each.action.code == "files_in_memory" for each in found.advice)
+    assert refused == {"page_cache_share", "pinned_share", "disk_speed", "disk"}
+    assert not any(each.action.code in ("files_in_memory", "files_pinned") for each in found.advice)

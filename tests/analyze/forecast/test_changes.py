@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.changes import (
     accelerator,
     alternative,
@@ -17,6 +18,7 @@ from loaderprobe.analyze.forecast.changes import (
     cores,
     disk,
     other_disk,
+    pinned,
     prefetch,
     unchanged,
     workers,
@@ -95,8 +97,9 @@ def test_at_the_measured_point_forecasts_are_what_was_measured(
         return
     same = Alternative(name="torchvision", cpu_s=0.003, usual_cpu_s=0.003)
     for made in (
-        unchanged(found, "workers", ""), disk(found, 1.0), cached(found, 0.0), accelerator(found, point.compute),
-        cores(found, point.cores), alternative(found, same), batch_size(found, 16, point.compute),
+        unchanged(found, "workers", ""), disk(found, 1.0), cached(found, 0.0), pinned(found, 0.0),
+        accelerator(found, point.compute), cores(found, point.cores), alternative(found, same),
+        batch_size(found, 16, point.compute),
     ):  # fmt: skip
         assert rate(made) == pytest.approx(point.training, rel=1e-6)
 
@@ -136,6 +139,21 @@ def test_caching_everything_is_the_measured_rate() -> None:
     assert everything.how == "measured"
     assert rate(cached(found, 0.0)) < rate(cached(found, 0.5)) < 900.0
     assert rate(disk(found, 1000.0)) <= 900.0
+
+
+@kinds
+def test_half_of_the_files_is_half_of_the_hits_only_where_they_are_pinned(truth: Truth) -> None:
+    """The page cache answers less, and its range holds the range of its law."""
+    found, hits = truth.fit(1, 4, anchor=4), page_cache_hits(0.5)
+    low, value, high, half = (
+        truth.service().with_cached(each).loader(4) for each in (hits.low, hits.value, hits.high, 0.5)
+    )
+    page = cached(found, 0.5)
+    assert rate(pinned(found, 0.5)) == pytest.approx(half)
+    assert rate(page) == pytest.approx(value) and value < half
+    assert page.images_per_s and page.images_per_s.low < low and high < page.images_per_s.high
+    assert (page.changed, page.to) == ("page_cache_share", "50% of the files, 15% to 41% hits")
+    assert rate(cached(found, 1.0)) == rate(pinned(found, 1.0))
 
 
 def test_a_cheaper_decoder_gains_by_its_measured_ratio() -> None:
