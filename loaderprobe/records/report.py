@@ -9,9 +9,11 @@ from typing import Literal
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
+from loaderprobe.records.epochs import Epochs
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, TimelineView
 from loaderprobe.records.outlook import Outlook
+from loaderprobe.records.prefilled import BufferEffect
 from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, Interval, Verdict
 
@@ -32,7 +34,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             its action, as a refused forecast its reason, as a code with facts and a sentence
 # 8  2026-11  why a figure is unavailable, or a gpu_window refused, is a code with facts and a sentence; the reasons of
 #             `gpu` stand in `unavailable`, too
-SUMMARY_VERSION = 8
+# 9  2026-11  buffer: how much too fast a short benchmark is; epochs: rate and cold share of whole epochs
+SUMMARY_VERSION = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,10 @@ class ConfigurationRow:
     """Of every change that was looked at, whether worth making, not, or beyond what the data can tell."""
     gpu_window: GpuWindow | None = None
     """One profiler window; estimates, where the verdict's `gpu` has what counters measured."""
+    buffer: BufferEffect | None = None
+    """What a full buffer does to short benchmarks; None for the serial loader."""
+    epochs: Epochs | None = None
+    """None where no epochs were asked for."""
 
     @property
     def key(self) -> str:

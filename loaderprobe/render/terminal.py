@@ -9,6 +9,7 @@ from rich.text import Text
 
 from loaderprobe.records.report import Report
 from loaderprobe.render.answer import firm
+from loaderprobe.render.epochs import epoch_sentences
 from loaderprobe.render.first_page import (
     BEST_HEAD,
     BEST_RIGHT,
@@ -24,6 +25,7 @@ from loaderprobe.render.needs import Needs
 from loaderprobe.render.overview import counts, missing, notes, sentences, skipped_files, without_figures
 from loaderprobe.render.page import Page
 from loaderprobe.render.recommend import advised
+from loaderprobe.render.short_runs import short_run_sentences
 from loaderprobe.render.wording import MISSING, counted, visible, worth_making
 
 STYLES = {
@@ -108,6 +110,8 @@ class TerminalReport:
 
     def _trouble(self, page: Page, report: Report) -> None:
         sections = (
+            ("Epochs", epoch_sentences(report)),
+            ("Short benchmarks", short_run_sentences(report)),
             ("Failed", without_figures(report, "failed")),
             ("Skipped", without_figures(report, "skipped")),
             ("Notes", notes(report)),

@@ -36,12 +36,12 @@ def file_memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo:
     The least of what the machine has available, which counts the cache that could be dropped, and what the memory
     limit of each cgroup above leaves when everything but files is subtracted.
     """
-    of_groups = [room for each in cgroup_directories("memory", root, membership) if (room := _room(each)) is not None]
+    of_groups = [left for each in cgroup_directories("memory", root, membership) if (left := _left(each)) is not None]
     available = machine_available_bytes(meminfo)
     return min([*of_groups, *([available] if available else [])], default=None)
 
 
-def _room(directory: Path) -> int | None:
+def _left(directory: Path) -> int | None:
     """What the limit of one cgroup leaves for files; None without a limit."""
     try:
         if (directory / "memory.max").is_file():

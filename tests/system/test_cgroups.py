@@ -22,7 +22,7 @@ def place(tmp_path: Path, membership: str, groups: dict[str, dict[str, str]], av
     return tmp_path
 
 
-def room(place: Path) -> int | None:
+def left(place: Path) -> int | None:
     return file_memory_bytes(place / "cgroup", place / "membership", place / "meminfo")
 
 
@@ -50,9 +50,9 @@ def test_the_tightest_limit_counts_without_what_is_no_file(
     tmp_path: Path, membership: str, groups: dict[str, dict[str, str]], bytes_: int
 ) -> None:
     """A limit less 50 bytes that are used for something else; without one, what the machine has available."""
-    assert room(place(tmp_path, membership, groups)) == bytes_
+    assert left(place(tmp_path, membership, groups)) == bytes_
 
 
 def test_nothing_is_known_where_nothing_says(tmp_path: Path) -> None:
     """Neither of the machine nor of a cgroup."""
-    assert room(place(tmp_path, "", {}, available_kb=None)) is None
+    assert left(place(tmp_path, "", {}, available_kb=None)) is None
