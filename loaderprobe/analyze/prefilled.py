@@ -26,11 +26,15 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
         return None
     reason = study.reason if study else ""
     if study is not None and study.prefilled is not None:
-        steady = _steady(measurement, study)
+        rates = _steady_rates(measurement, study)
+        steady = len(rates) / sum(1 / rate for rate in rates)
         seen = _rates(study.prefilled, SEEN)
         runs = tuple(ShortRun(iterations=count, over_steady=rate / steady) for count, rate in seen.items())
         most = max(1.0, compute / steady)
-        return BufferEffect(batches=batches, how="measured", runs=runs, most=most, enough=enough(batches, most))
+        noise = (max(rates) - min(rates)) / 2 / steady
+        return BufferEffect(
+            batches=batches, how="measured", runs=runs, most=most, enough=enough(batches, most), noise=noise
+        )
     most = max(1.0, compute / verdict.images_per_s.value)
     runs = tuple(ShortRun(iterations=each, over_steady=over_steady(each, batches, most)) for each in ITERATIONS)
     return BufferEffect(
@@ -38,11 +42,10 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     )
 
 
-def _steady(measurement: Measurement, study: Prefilled) -> float:
-    """Images/s of all steady segments together."""
+def _steady_rates(measurement: Measurement, study: Prefilled) -> list[float]:
+    """Images/s of each steady segment."""
     workers, synchronous = measurement.config.loader.workers, measurement.compute.synchronous
-    rates = [segment_rate(each, synchronous=synchronous, workers=workers) for each in study.steady]
-    return len(rates) / sum(1 / rate for rate in rates)
+    return [segment_rate(each, synchronous=synchronous, workers=workers) for each in study.steady]
 
 
 def _rates(segment: Segment, counts: tuple[int, ...]) -> dict[int, float]:

@@ -53,6 +53,8 @@ class BufferEffect:
     """Compute alone over the steady rate, which no run exceeds for long."""
     enough: int
     """Iterations from which on the rate is within 2 % of the steady one, estimated."""
+    noise: float = 0.0
+    """Of a measured effect: by what share the steady rates before and after it differ from their mean."""
     reason: str = ""
     """Why it was not measured; empty where it was, or was not asked for."""
 

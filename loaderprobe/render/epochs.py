@@ -19,7 +19,8 @@ CAPTION = (
 )
 _MOST_TEXTS = 4
 """Bars beside which rate and share can stand."""
-_ABOVE = 1.16
+_ABOVE = 1.7
+"""A scale ends so far above its bars, that each has its figures over it."""
 
 
 def epoch_panels(report: Report) -> tuple[Panel, ...]:
@@ -94,8 +95,8 @@ def _fit_words(epochs: Epochs) -> str:
     if memory >= whole:
         return f"{words} All images found, {format_bytes(whole)}, fit as well."
     return (
-        f"{words} Of all images found, {format_bytes(whole)}, at least {percent(1 - memory / whole)} comes from storage "
-        "in every epoch (estimated)."
+        f"{words} Of all images found, {format_bytes(whole)}, at least {percent(1 - memory / whole)} comes from "
+        "storage in every epoch (estimated)."
     )
 
 

@@ -11,7 +11,7 @@ from loaderprobe.render.figures import Cell
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.panels import Figure, Panel
 from loaderprobe.render.wording import MISSING, counted, loading, percent
-from loaderprobe.units import join_words
+from loaderprobe.units import join_words, significant
 
 SHOWN = (10, 20, 50, 100, 200)
 """Iterations of the table."""
@@ -82,10 +82,20 @@ def _at(effect: BufferEffect, iterations: int) -> float | None:
     return effect.predicted(iterations) if effect.how == "estimated" else effect.measured(iterations)
 
 
-def _excess(over_steady: float) -> str:
-    """`+19 %`; within 2 %, it is none."""
-    more = over_steady - 1
-    return f"±{percent(CLOSE)}" if abs(more) <= CLOSE else f"{'+' if more > 0 else '−'}{percent(abs(more))}"  # noqa: RUF001  # the sign, as typeset
+def _excess(over_steady: float, effect: BufferEffect) -> str:
+    """`+19 %`; within 2 %, or within the noise band, it is none."""
+    more, none = over_steady - 1, max(CLOSE, effect.noise)
+    if abs(more) <= none:
+        return f"±{significant(none * 100, 1)} %"
+    return f"{'+' if more > 0 else '−'}{percent(abs(more))}"  # noqa: RUF001  # the sign, as typeset
+
+
+def _too(over_steady: float, effect: BufferEffect) -> str:
+    """`19 % too fast`, or `within 2 %`."""
+    more, none = over_steady - 1, max(CLOSE, effect.noise)
+    if abs(more) <= none:
+        return f"within {significant(none * 100, 1)} %"
+    return f"{percent(abs(more))} too {'fast' if more > 0 else 'slow'}"
 
 
 def _usual(effect: BufferEffect) -> tuple[float, str]:
@@ -98,15 +108,14 @@ def _sentence(chosen: Sequence[Buffered]) -> str:
     """`the first 100 iterations from a full buffer are 19 % too fast with prefetch 2 (measured); ...`."""
     factors: dict[str, list[str]] = {}
     for row, effect in chosen:
-        more = _usual(effect)[0] - 1
-        excess = "within 2 %" if abs(more) <= CLOSE else f"{percent(abs(more))} too {'fast' if more > 0 else 'slow'}"
-        factors.setdefault(excess, []).append(str(row.config.loader.prefetch_factor))
-    words = join_words([f"{excess} with prefetch {join_words(some)}" for excess, some in factors.items()])
+        words = _too(_usual(effect)[0], effect)
+        factors.setdefault(words, []).append(str(row.config.loader.prefetch_factor))
+    said = join_words([f"{words} with prefetch {join_words(some)}" for words, some in factors.items()])
     how = join_words(_once([_usual(effect)[1] for _, effect in chosen]))
     reasons = [
         f" Not measured: {reason}." for reason in _once([effect.reason for _, effect in chosen if effect.reason])
     ]
-    first = f"the first {USUAL} iterations from a full buffer are {words} ({how})"
+    first = f"the first {USUAL} iterations from a full buffer are {said} ({how})"
     return f"{first}; {_enough([effect.enough for _, effect in chosen])} (estimated).{''.join(reasons)}"
 
 
@@ -123,8 +132,8 @@ def _once(words: Sequence[str]) -> list[str]:
 
 def _figure(name: str, some: Sequence[Buffered]) -> Figure:
     chosen = _most_workers(some)
-    ratios = sorted(_usual(effect)[0] for _, effect in chosen)
-    ends = _once([_excess(each) for each in (ratios[0], ratios[-1])])
+    ordered = sorted((effect for _, effect in chosen), key=lambda effect: _usual(effect)[0])
+    ends = _once([_excess(_usual(effect)[0], effect) for effect in (ordered[0], ordered[-1])])
     title = f"{name}, {loading(chosen[0][0])}: {USUAL} iterations {' to '.join(ends)}"
     return Figure(
         title=title,
@@ -135,7 +144,7 @@ def _figure(name: str, some: Sequence[Buffered]) -> Figure:
                 str(row.config.loader.workers),
                 str(row.config.loader.prefetch_factor),
                 str(effect.batches),
-                *(MISSING if (ratio := _at(effect, count)) is None else _excess(ratio) for count in SHOWN),
+                *(MISSING if (ratio := _at(effect, count)) is None else _excess(ratio, effect) for count in SHOWN),
                 f"{effect.enough:,}",
                 effect.how,
             )
@@ -152,11 +161,11 @@ def _figure(name: str, some: Sequence[Buffered]) -> Figure:
 
 def _chart(title: str, chosen: Sequence[Buffered]) -> str:
     top = max([effect.most for _, effect in chosen] + [_peak(effect) for _, effect in chosen])
-    last = max([1000.0] + [1.2 * effect.enough for _, effect in chosen])
+    last = max([2000.0] + [1.2 * effect.enough for _, effect in chosen])
     curves = []
     for number, (row, effect) in enumerate(chosen):
         ratio = min(_LABEL_RATIO, 1 + (effect.most - 1) / 2)
-        at = effect.batches * ratio / (ratio - 1) if ratio > 1 + CLOSE else 1.5
+        at = effect.batches * ratio / (ratio - 1) if ratio > 1 + CLOSE else 1.3 * 1.8**number
         curves.append(
             Curve(
                 name=str(row.config.loader.prefetch_factor),

@@ -52,7 +52,7 @@ _SHOWN = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "s
 """Fields with a column in the table; the report lists the reasons for all others."""
 _GAP = 2
 """Blanks between the columns of the map."""
-_DATA_COLUMNS = 18
+_DATA_COLUMNS = 20
 """A name that is no longer is not folded."""
 
 

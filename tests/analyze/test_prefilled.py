@@ -8,6 +8,7 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.prefilled import buffer_effect, enough
+from loaderprobe.records.measurement import Segment
 from loaderprobe.records.prefilled import Prefilled, over_steady
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -55,3 +56,23 @@ def test_without_the_rate_of_compute_nothing_is_estimated() -> None:
     judged = verdict(SLOW)
     rates = replace(judged.rates_images_per_s, compute=None)
     assert buffer_effect(SLOW, replace(judged, rates_images_per_s=rates), None) is None
+
+
+def test_the_noise_is_half_of_what_steady_rates_differ_by() -> None:
+    """100 and 110 images/s beside a study at 100 are 105 within 5 %."""
+    slow, fast = (segment(rate) for rate in (100.0, 110.0))
+    study = Prefilled(config=SLOW.config, started_utc="", steady=(slow, fast), prefilled=segment(100.0))
+    found = buffer_effect(SLOW, verdict(SLOW), study)
+    assert found is not None and found.how == "measured"
+    assert found.noise == pytest.approx(0.05, rel=0.01)
+    assert found.measured(20) == pytest.approx(100 / 104.8, rel=0.01)
+
+
+def segment(images_per_s: float) -> Segment:
+    """40 steps of 10 images."""
+    stamps = tuple(round(number * 1e10 / images_per_s) for number in range(41))
+    return Segment(
+        mode="baseline", activity="training", round=0, first_batch=0, batch_size=10, begin_ns=stamps[:-1],
+        ready_ns=stamps[:-1], copied_ns=stamps[:-1], end_ns=stamps[:-1], finished_ns=stamps[1:], closed_ns=stamps[-1],
+        thread_cpu_ns=0, delivered_bytes=None, disk_bytes=None, resident_before=None,
+    )  # fmt: skip

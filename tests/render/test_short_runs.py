@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,16 @@ def test_the_sentence_compares_prefetch_factors() -> None:
     assert figure.lines[0][:5] == ("2", "2", "4", "+67 %", "+25 %")
     assert [line[-2:] for line in figure.lines] == [("204", "measured"), ("816", "measured"), ("1,632", "measured")]
     assert figure.svg.count("<circle") == 10
+
+
+def test_what_lies_within_the_noise_is_none() -> None:
+    """The steady rates before and after differ by as much."""
+    noisy = row(1)
+    assert noisy.buffer
+    found = report(replace(noisy, buffer=replace(noisy.buffer, noise=0.3)))
+    ((_, said),) = short_run_sentences(found)
+    assert "are within 30 % with prefetch 1 (measured)" in said
+    assert short_run_panels(found)[0].figures[0].lines[0][6] == "±30 %"
 
 
 def test_what_is_only_estimated_is_no_news_in_a_terminal() -> None:
