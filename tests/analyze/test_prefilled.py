@@ -59,12 +59,12 @@ def test_without_the_rate_of_compute_nothing_is_estimated() -> None:
 
 
 def test_the_noise_is_half_of_what_steady_rates_differ_by() -> None:
-    """100 and 110 images/s beside a study at 100 are 105 within 5 %."""
+    """100 and 110 images/s: in the time of both, 104.8 within 5."""
     slow, fast = (segment(rate) for rate in (100.0, 110.0))
     study = Prefilled(config=SLOW.config, started_utc="", steady=(slow, fast), prefilled=segment(100.0))
     found = buffer_effect(SLOW, verdict(SLOW), study)
     assert found is not None and found.how == "measured"
-    assert found.noise == pytest.approx(0.05, rel=0.01)
+    assert found.noise == pytest.approx(5 / 104.8, rel=0.01)
     assert found.measured(20) == pytest.approx(100 / 104.8, rel=0.01)
 
 

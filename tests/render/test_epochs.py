@@ -6,27 +6,18 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.epochs import EpochFigures, Epochs
+from loaderprobe.records.epochs import EpochFigures
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.render.epochs import epoch_panels, epoch_sentences
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.table import CsvTable, MarkdownReport, report_columns
 from loaderprobe.render.terminal import TerminalReport
 from tests.examples.reports import example_report, example_row
-
-EPOCHS = (
-    EpochFigures(images_per_s=312.4, cold_fraction=0.98),
-    EpochFigures(images_per_s=480.0, cold_fraction=0.4),
-    EpochFigures(images_per_s=690.0, cold_fraction=0.0),
-)
-USUAL = {
-    "epochs": EPOCHS, "set_bytes": 580_000_000, "memory_bytes": 4_200_000_000, "fit": "fits",
-    "whole_set_bytes": 580_000_000.0,
-}  # fmt: skip
+from tests.examples.studies import example_epochs
 
 
 def row(**changes: Any) -> ConfigurationRow:
-    return example_row(epochs=Epochs(**{**USUAL, **changes}))
+    return example_row(epochs=example_epochs(**changes))
 
 
 def said(**changes: Any) -> str:

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from loaderprobe.records.prefilled import BufferEffect, ShortRun, over_steady
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.short_runs import short_run_panels, short_run_sentences
 from loaderprobe.render.table import CsvTable, MarkdownReport, report_columns
 from loaderprobe.render.terminal import TerminalReport
 from tests.examples.reports import example_report, example_row
+from tests.examples.studies import example_effect
 
 
-def row(factor: int, workers: int = 8, how: Any = "measured", most: float = 9.0, reason: str = "") -> ConfigurationRow:
-    batches = workers * factor
-    return example_row(
-        workers=workers,
-        prefetch_factor=factor,
-        buffer=BufferEffect(
-            batches=batches,
-            how=how,
-            runs=tuple(
-                ShortRun(iterations=count, over_steady=over_steady(count, batches, most))
-                for count in (10, 20, 50, 100, 200)
-            ),
-            most=most,
-            enough=1 if most <= 1.02 else 51 * batches,
-            reason=reason,
-        ),
-    )
+def row(factor: int, workers: int = 8, **changes: Any) -> ConfigurationRow:
+    effect = example_effect(factor, workers, **changes)
+    return example_row(workers=workers, prefetch_factor=factor, buffer=effect)
 
 
 def report(*rows: ConfigurationRow) -> Report:
@@ -60,9 +45,7 @@ def test_the_sentence_compares_prefetch_factors() -> None:
 
 def test_what_lies_within_the_noise_is_none() -> None:
     """The steady rates before and after differ by as much."""
-    noisy = row(1)
-    assert noisy.buffer
-    found = report(replace(noisy, buffer=replace(noisy.buffer, noise=0.3)))
+    found = report(row(1, noise=0.3))
     ((_, said),) = short_run_sentences(found)
     assert "are within 30 % with prefetch 1 (measured)" in said
     assert short_run_panels(found)[0].figures[0].lines[0][6] == "±30 %"
@@ -74,7 +57,7 @@ def test_what_is_only_estimated_is_no_news_in_a_terminal() -> None:
     assert short_run_sentences(found) == []
     assert "Short benchmarks" not in TerminalReport().render(found)
     page = HtmlReport().render(found)
-    assert '<section id="short-runs">' in page and "estimated" in page
+    assert '<section id="short_runs">' in page and "estimated" in page
     ((_, said),) = short_run_sentences(report(row(2, how="estimated", reason="99 images are too few")))
     assert said.endswith("(estimated). Not measured: 99 images are too few.")
 
