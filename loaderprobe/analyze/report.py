@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from loaderprobe.analyze.epochs import epochs_of
 from loaderprobe.analyze.forecast.advice import Place, Recommendation
 from loaderprobe.analyze.forecast.groups import Known, recommend_groups
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.outlook import outlooks
+from loaderprobe.analyze.prefilled import buffer_effect
 from loaderprobe.analyze.steps_view import steps_view
 from loaderprobe.analyze.then import next_limits
 from loaderprobe.analyze.verdict.rounds import ablations
@@ -21,8 +23,10 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
+from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     SUMMARY_VERSION,
@@ -41,16 +45,25 @@ Result = Measurement | RunFailure | DamagedFile | None
 Judged = tuple[Verdict, WindowReading]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Studies:
+    """What was measured beside the verdicts, by key of the configuration."""
+
+    prefilled: Mapping[str, Prefilled] = field(default_factory=dict)
+    epochs: Mapping[str, EpochsMeasured] = field(default_factory=dict)
+
+
 def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
     ceilings: Mapping[str, StorageCeiling], accelerators: Mapping[str, float] | None = None,
-    damaged: Sequence[DamagedFile] = (),
+    damaged: Sequence[DamagedFile] = (), studies: Studies | None = None,
 ) -> Report:  # fmt: skip
     """Judge every result and put them together, in the order of the sweep.
 
     `ceilings` of the storage are by file set; `accelerators` gives images/s by name; `damaged` are files of the run
-    beside its results. A measurement that cannot be judged spoils its own row.
+    beside its results; `studies` were measured beside the verdicts. A measurement that cannot be judged spoils its
+    own row.
     """
     judged = {
         config.key: _judged(result, ceilings.get(config.data))
@@ -67,7 +80,8 @@ def build_report(
     for config, result in results:
         found = judged.get(config.key)
         if isinstance(result, Measurement) and isinstance(found, tuple):
-            rows.append(_measured_row(result, *found, recommendations[config.key]))
+            row = _measured_row(result, *found, recommendations[config.key])
+            rows.append(_with_studies(row, result, studies or Studies(), files))
             details.append(_detail(result, *found))
         elif not isinstance(result, Measurement):
             rows.append(_unmeasured_row(config, result))
@@ -174,6 +188,19 @@ def _measured_row(
         emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
         gpu_window=checked_against_rates(reading.window, judged.accelerator_utilization),
+    )
+
+
+def _with_studies(
+    row: ConfigurationRow, measurement: Measurement, studies: Studies, files: Sequence[FileSet]
+) -> ConfigurationRow:
+    assert row.verdict
+    epochs = studies.epochs.get(row.key)
+    own = next((each for each in files if each.fingerprint == row.config.data), None)
+    return replace(
+        row,
+        buffer=buffer_effect(measurement, row.verdict, studies.prefilled.get(row.key)),
+        epochs=None if epochs is None else epochs_of(epochs, own),
     )
 
 

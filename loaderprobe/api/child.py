@@ -8,8 +8,10 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 from loaderprobe.api.assembly import alternatives, join_parts, make_compute, make_loader
+from loaderprobe.api.study_child import study
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.forkserver import ForkServer, serve
 from loaderprobe.measure.order import Order
@@ -64,10 +66,14 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
 
 def main(link_fd: int, parent: int) -> None:
     """Import what children need, then serve until the sweep ends."""
+
+    def measure_or_study(order: Order, scratch: Path, on_stage: OnStage) -> Any:
+        return (study if order.study else measure)(order, scratch, on_stage)
+
     with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so
         resolve("loader", "torch")
         resolve("compute", "cpu")
-    serve(link_fd, parent, measure)
+    serve(link_fd, parent, measure_or_study)
 
 
 if __name__ == "__main__":

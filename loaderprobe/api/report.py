@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.analyze.report import build_report
-from loaderprobe.api.stored import beside_results
+from loaderprobe.api.stored import beside_results, studies_of
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue
 from loaderprobe.records.report import Report
@@ -17,6 +17,7 @@ def judge_run(run: RunDirectory) -> Report:
     if not fingerprints:
         raise BadValue(f"{run.path} holds no configuration")
     beside = beside_results(run, tuple(fingerprints))
+    studies, unread = studies_of(run)
     return build_report(
         name=run.path.resolve().name,
         created_utc=run.record.created_utc,
@@ -26,5 +27,6 @@ def judge_run(run: RunDirectory) -> Report:
         results=[(config, run.result(config.key)) for config in spec.configs],
         ceilings=beside.ceilings,
         accelerators={name: each.images_per_s for name, each in ACCELERATORS.items()},
-        damaged=beside.damaged,
+        damaged=(*beside.damaged, *unread),
+        studies=studies,
     )

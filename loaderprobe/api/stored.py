@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loaderprobe.analyze.report import Studies
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.sweep import pending
 from loaderprobe.plugins import foreign_module
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.damage import DamagedFile
+from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.store.run_directory import STUDIES, RunDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,22 @@ def damaged_ceiling(fingerprint: str, damaged: DamagedFile) -> StorageCeiling:
     """In place of one that cannot be read: it has no phase, and says why."""
     facts: dict[str, float | str] = {"file": damaged.file, "error": damaged.reason}
     return StorageCeiling(data=fingerprint, phases=(), missing=Unavailable(code="file_damaged", facts=facts))
+
+
+def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
+    """(What was measured beside the verdicts, the files of it that cannot be read)."""
+    prefilled: dict[str, Prefilled] = {}
+    epochs: dict[str, EpochsMeasured] = {}
+    damaged: list[DamagedFile] = []
+    for config, kind in ((config, kind) for config in run.record.spec.configs for kind in STUDIES):
+        found = run.study(kind, config.key)
+        if isinstance(found, Prefilled):
+            prefilled[config.key] = found
+        elif isinstance(found, EpochsMeasured):
+            epochs[config.key] = found
+        elif found is not None:
+            damaged.append(found)
+    return Studies(prefilled=prefilled, epochs=epochs), tuple(damaged)
 
 
 def foreign_modules(run: RunDirectory) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,8 +23,9 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.plan import Plan, plan_sweep
-from loaderprobe.measure.runner import run_configuration
+from loaderprobe.measure.runner import run_configuration, run_order
 from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.studies import study_all, study_sentences
 from loaderprobe.measure.sweep import OnProgress, Progress, pending
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.protocols import Clock
@@ -41,11 +43,12 @@ def sweep(
     *,
     resolutions: str | Iterable[str] = RESOLUTIONS,
     data_dir: PathLike = "loaderprobe-data",
+    images: int | None = None,
     seed: int = 0,
     workers: str | int | Iterable[int] = (1, 2, 4, 8),
     serial: bool = True,
     loader: str = "torch",
-    prefetch_factor: int = 2,
+    prefetch_factor: str | int | Iterable[int] = (2,),
     pipeline: Pipeline = "imagenet",
     decoder: Decoder = "pillow",
     tensor: TensorType = "float32",
@@ -61,6 +64,7 @@ def sweep(
     cache: Literal["cold", "warm"] | str | Iterable[str] = "cold",
     rounds: int = 3,
     thorough: bool = False,
+    epochs: int = 0,
     budget_s: float | None = None,
     time_limit_s: float = 600.0,
     out: PathLike | None = None,
@@ -125,7 +129,7 @@ def is_open(measured: Measurement) -> bool:
 
 def plan(run: RunDirectory) -> Plan:
     """What a sweep of the run would measure now, and how long that takes."""
-    return plan_sweep(run.record.spec, pending(run))
+    return plan_sweep(run.record.spec, pending(run), study_sentences(run))
 
 
 def measure(run: RunDirectory, on_progress: OnProgress) -> None:
@@ -148,3 +152,15 @@ def measure(run: RunDirectory, on_progress: OnProgress) -> None:
         )
         budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
         ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)
+        spent_s = (clock.now_ns() - begin_ns) / 1e9
+        left_s = None if budget_s is None else budget_s - spent_s
+        run_one = partial(run_order, start=server.start)
+        study_all(run, clock=clock, run_one=run_one, rate=training_rate, on_progress=on_progress, left_s=left_s)
+
+
+def training_rate(measured: Measurement) -> float | None:
+    """Images/s of training as the verdict has it; None without a complete round."""
+    try:
+        return verdict(measured).images_per_s.value
+    except BadValue:
+        return None

@@ -19,6 +19,7 @@ from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.datasets.scan.folder import check_folder, generated_set
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.prefilled import batches_read
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
@@ -49,6 +50,10 @@ class SweepRequest:
     rounds: int = 3
     thorough: bool = False
     """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
+    epochs: int = 0
+    """Whole epochs beside the verdicts, the first one cold."""
+    images: int | None = None
+    """Of each data set; None for as many as the configurations need."""
     seed: int = 0
     budget_s: float | None = None
     time_limit_s: float = 600.0
@@ -58,13 +63,26 @@ class SweepRequest:
         for name, seconds in (("budget", self.budget_s), ("time limit", self.time_limit_s)):
             if seconds is not None and not 0 < seconds < math.inf:
                 raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
+        if self.epochs and "cold" not in self.caches:
+            raise BadValue("the first of whole epochs is cold", hint="add cold to --cache, or leave --epochs out")
 
     @property
     def images_needed(self) -> int:
-        """Images of one set that let the largest configuration read each file once in a segment."""
+        """Images of one set: as asked, or what lets the largest configuration read each file once in a segment."""
+        if self.images is not None:
+            return self.images
         ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in self.loaders)
         batch = max(compute.batch_size for compute in self.computes)
-        return min(MOST_IMAGES, max(LEAST_IMAGES, (COLD_BATCHES + ahead) * batch))
+        batches = max(COLD_BATCHES + ahead, self._batches_of_full_buffers)
+        return min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
+
+    @property
+    def _batches_of_full_buffers(self) -> int:
+        """Batches that training from a full buffer reads; 0 where that is not measured."""
+        if not (self.thorough or len({loader.prefetch_factor for loader in self.loaders if loader.workers}) > 1):
+            return 0
+        most = max(loader.workers for loader in self.loaders)
+        return max(batches_read(loader) for loader in self.loaders if loader.workers == most)
 
 
 def request_of(
@@ -75,6 +93,7 @@ def request_of(
     resolutions: str | Iterable[str],
     workers: str | int | Iterable[int],
     serial: bool,
+    prefetch_factor: str | int | Iterable[int],
     loader: str,
     compute: str | Iterable[str],
     cache: str | Iterable[str],
@@ -93,7 +112,12 @@ def request_of(
         data_dir=Path(data_dir),
         out=usual_out() if out is None else Path(out),
         resolutions=listed(resolutions, parse_resolution),
-        loaders=loader_specs(worker_counts(workers, serial), name=loader, **own(LoaderSpec)),
+        loaders=loader_specs(
+            worker_counts(workers, serial),
+            prefetch_factor=prefetch_factors(prefetch_factor),
+            name=loader,
+            **own(LoaderSpec),
+        ),
         computes=compute_specs(compute_names(compute), **own(ComputeSpec)),
         caches=listed(cache, parse_cache),
         **own(SweepRequest),
@@ -119,11 +143,25 @@ def compute_names(compute: str | Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def loader_specs(counts: Iterable[int], *, prefetch_factor: int, **options: Any) -> tuple[LoaderSpec, ...]:
-    """One for each worker count; `options` are fields of `LoaderSpec`. The serial loader has nothing ahead."""
-    return tuple(
-        LoaderSpec(workers=count, prefetch_factor=prefetch_factor if count else 0, **options) for count in counts
-    )
+def loader_specs(
+    counts: Iterable[int], *, prefetch_factor: int | Iterable[int], **options: Any
+) -> tuple[LoaderSpec, ...]:
+    """One for each prefetch factor and worker count; `options` are fields of `LoaderSpec`.
+
+    The serial loader has nothing ahead, and is there once.
+    """
+    factors = [prefetch_factor] if isinstance(prefetch_factor, int) else prefetch_factor
+    some = tuple(counts)
+    pairs = dict.fromkeys((count, factor if count else 0) for factor in factors for count in some)
+    return tuple(LoaderSpec(workers=count, prefetch_factor=factor, **options) for count, factor in pairs)
+
+
+def prefetch_factors(value: str | int | Iterable[int]) -> tuple[int, ...]:
+    """The factors in the order given. Raises BadValue for 0, with which workers would make nothing."""
+    found = counts(value, "--prefetch-factor")
+    if 0 in found:
+        raise BadValue("a prefetch factor is 1 or more", hint="--no-serial and --workers choose the loaders")
+    return found
 
 
 def compute_specs(names: Iterable[str], *, batch_size: int | None, **options: Any) -> tuple[ComputeSpec, ...]:
@@ -193,6 +231,7 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> R
         budget_s=request.budget_s,
         time_limit_s=request.time_limit_s,
         thorough=request.thorough,
+        epochs=request.epochs,
         command=request.command,
     )
     record = RunRecord(

@@ -41,7 +41,9 @@ def sweeping(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
             bars.update(
                 task,
                 completed=progress.share,
-                description=f"{progress.number}/{progress.total} {progress.config.title()}",
+                description=": ".join(
+                    filter(None, (progress.study, f"{progress.number}/{progress.total} {progress.config.title()}"))
+                ),
                 left=f"about {format_duration(progress.left_s)} left",
             )
 

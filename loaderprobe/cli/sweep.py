@@ -43,6 +43,10 @@ def sweep(
     data_dir: Annotated[Path, typer.Option(help="Directory of the generated data sets.", rich_help_panel=DATA)] = Path(
         "loaderprobe-data"
     ),
+    images: Annotated[
+        int | None,
+        typer.Option(min=1, help="Images of each data set.", show_default="as many as are read", rich_help_panel=DATA),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="Seed for the data and for the order of the segments.", rich_help_panel=DATA)
     ] = 0,
@@ -54,8 +58,12 @@ def sweep(
         str, typer.Option(help="torch, a plug-in, or package.module:Class (explain plug-ins).", rich_help_panel=LOADER)
     ] = "torch",
     prefetch_factor: Annotated[
-        int, typer.Option(min=1, help="Batches loaded ahead by each worker.", rich_help_panel=LOADER)
-    ] = 2,
+        str,
+        typer.Option(
+            help="Batches loaded ahead by each worker, with commas. Several: also how a full buffer flatters.",
+            rich_help_panel=LOADER,
+        ),
+    ] = "2",
     pipeline: Annotated[
         Literal["imagenet", "crop"],
         typer.Option(help="imagenet: random resized crop and flip. crop: random crop.", rich_help_panel=LOADER),
@@ -113,6 +121,14 @@ def sweep(
             rich_help_panel=MEASURING,
         ),
     ] = False,
+    epochs: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Also train so many whole epochs, the first one cold: rate and cold share of each.",
+            rich_help_panel=MEASURING,
+        ),
+    ] = 0,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -163,6 +179,7 @@ def sweep(
             data_dir=data_dir,
             out=out,
             resolutions=resolutions,
+            images=images,
             workers=workers,
             serial=not no_serial,
             loader=loader,
@@ -181,6 +198,7 @@ def sweep(
             side_stream=side_stream,
             cache=cache,
             thorough=thorough,
+            epochs=epochs,
             rounds=rounds,
             seed=seed,
             budget_s=budget,

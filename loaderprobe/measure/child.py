@@ -9,6 +9,7 @@ import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,12 +17,13 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.trouble import explain_error
-from loaderprobe.records.measurement import Measurement
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.process import die_with_parent
 
-Measure = Callable[[Order, Path, OnStage], Measurement]
-"""Measures an order, with a directory for temporary files."""
+Measure = Callable[[Order, Path, OnStage], Any]
+"""Measures an order, with a directory for temporary files: a `Measurement`, or the record of the study it asks for."""
+MEASUREMENT = "measurement"
+"""The kind of the result of an order without a study; a study's has its name."""
 
 
 def live(measure: Measure, order_path: Path, result_path: Path, parent: int) -> int:
@@ -39,7 +41,7 @@ def live(measure: Measure, order_path: Path, result_path: Path, parent: int) -> 
 
     try:
         result = measure(order, result_path.parent, on_stage)
-        write_atomically(result_path, encode("measurement", result))
+        write_atomically(result_path, encode(order.study or MEASUREMENT, result))
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
         reason, hint = explain_error(error)
         traceback.print_exc()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
+
+Study = Literal["prefilled", "epochs"]
+"""What is measured beside the verdict, in a process of its own: training from a full buffer, or whole epochs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,10 @@ class Order:
     thorough: bool = False
     earlier: Measurement | None = None
     """What was measured of it before; the child adds to that."""
+    study: Study | None = None
+    """None for the configuration itself."""
+    epochs: int = 0
+    """Of the study of epochs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

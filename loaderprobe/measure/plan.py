@@ -31,17 +31,19 @@ class Plan:
     budget_s: float | None
     thorough: bool
     rounds: int
+    beside: tuple[str, ...] = ()
+    """What is measured beside the verdicts, a sentence each."""
 
     def sentences(self) -> tuple[str, ...]:
         """The plan as sentences for the user."""
         if not self.configurations:
-            return ("Plan: everything is already measured.",)
+            return (f"Plan: {'all verdicts are' if self.beside else 'everything is'} already measured.", *self.beside)
         counted = "1 configuration" if self.configurations == 1 else f"{self.configurations} configurations"
         screening = f"{counted}: the loader alone and in training, {self.rounds} rounds"
         costly = "the same with warm files, cached samples and no transport"
         decided = f"then {costly}" + ("" if self.thorough else ", where the cause is still open")
         where = "in training itself, where the prediction error is too large"
-        return f"Plan: {screening}; {decided}; {where}.", self._time()
+        return f"Plan: {screening}; {decided}; {where}.", self._time(), *self.beside
 
     def _time(self) -> str:
         expected = format_duration(self.expected_s)
@@ -60,14 +62,15 @@ class Plan:
         )
 
 
-def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig]) -> Plan:
-    """The plan for what is still to be measured of a sweep."""
+def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[str, ...] = ()) -> Plan:
+    """The plan for what is still to be measured of a sweep, and beside it."""
     return Plan(
         configurations=len(todo),
         expected_s=sum(expected_seconds(spec, config) for config in todo),
         budget_s=spec.budget_s,
         thorough=spec.thorough,
         rounds=max((config.rounds for config in todo), default=0),
+        beside=beside,
     )
 
 

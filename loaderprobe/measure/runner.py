@@ -1,4 +1,4 @@
-"""Run one configuration in a child process: a `Measurement`, or a `RunFailure` with its reason."""
+"""Run one configuration, or a study of it, in a child process: its record, or a `RunFailure` with its reason."""
 
 from __future__ import annotations
 
@@ -12,20 +12,34 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol, TypeVar
 
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.child import MEASUREMENT
 from loaderprobe.measure.forkserver import Child, Start
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.trouble import explain_death
 from loaderprobe.protocols import Clock
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode
 
 LOG_LINES = 40
 END_OF_OUTPUT = None
+
+
+class OfConfiguration(Protocol):
+    """A record that says which configuration it is of."""
+
+    @property
+    def config(self) -> RunConfig:
+        """What was asked."""
+        ...
+
+
+R = TypeVar("R", bound=OfConfiguration)
 
 
 def run_configuration(
@@ -37,6 +51,13 @@ def run_configuration(
     start: Start,
 ) -> Measurement | RunFailure:
     """Measure one configuration in a child that `start` starts, and end it and its workers in any case."""
+    return run_order(order, Measurement, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=start)
+
+
+def run_order(
+    order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start
+) -> R | RunFailure:
+    """The same for any order; `type_` is the record that it asks for."""
     started_utc, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
         order_path, result_path, log_path = (Path(scratch) / name for name in ("order.json", "result.json", "log.txt"))
@@ -47,7 +68,7 @@ def run_configuration(
         finally:
             kill_group(child)
         if child.returncode == 0 and result_path.is_file():
-            return _checked(order, result_path)
+            return _checked(order, type_, result_path)
         log_lines = tuple(log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
     code = child.wait()
     reason, hint, by_signal = explain_death(code, log_lines)
@@ -114,8 +135,8 @@ def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
     lines.put(END_OF_OUTPUT)
 
 
-def _checked(order: Order, result_path: Path) -> Measurement:
-    measurement = decode("measurement", result_path.read_bytes(), Measurement, str(result_path))
-    if measurement.config != order.config:
+def _checked(order: Order, type_: type[R], result_path: Path) -> R:
+    found = decode(order.study or MEASUREMENT, result_path.read_bytes(), type_, str(result_path))
+    if found.config != order.config:
         raise LoaderprobeError("the measuring process returned another configuration", hint="please report this")
-    return measurement
+    return found

@@ -36,6 +36,8 @@ class Progress:
     """Completed share of the sweep, 0 to 1; of its time, once some configurations get further rounds."""
     left_s: float
     """Estimated seconds left, from the configurations so far."""
+    study: str = ""
+    """What is measured beside the verdicts, in words; empty for the configurations themselves."""
 
 
 OnProgress = Callable[[Progress], None]

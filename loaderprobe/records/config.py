@@ -166,5 +166,7 @@ class SweepSpec:
     """Timeout of one configuration, which is then stopped."""
     thorough: bool = False
     """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
+    epochs: int = 0
+    """Whole epochs that are trained beside the verdict, the first one cold."""
     command: tuple[str, ...] = field(default=())
     """The command line, for the report."""

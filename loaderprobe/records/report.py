@@ -9,10 +9,12 @@ from typing import Literal
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
+from loaderprobe.records.epochs import Epochs
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, TimelineView
 from loaderprobe.records.note import Note
 from loaderprobe.records.outlook import Outlook
+from loaderprobe.records.prefilled import BufferEffect
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, Interval, Verdict
 
@@ -36,7 +38,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 # 9  2026-11  the reason of a configuration without a verdict, of a machine without a GPU and the notes on its storage
 #             are codes with facts and a sentence; the metric of evidence is a code; throttle_reasons are nvidia-smi's;
 #             forecasts of cached_share are of page_cache_share, with fewer hits than that share, and of pinned_share;
-#             advice files_in_memory means the page cache, beside files_pinned
+#             advice files_in_memory means the page cache, beside files_pinned;
+#             buffer: how much too fast a short benchmark is; epochs: rate and cold share of whole epochs
 SUMMARY_VERSION = 9
 
 
@@ -87,6 +90,10 @@ class ConfigurationRow:
     """Of every change that was looked at, whether worth making, not, or beyond what the data can tell."""
     gpu_window: GpuWindow | None = None
     """One profiler window; estimates, where the verdict's `gpu` has what counters measured."""
+    buffer: BufferEffect | None = None
+    """What a full buffer does to short benchmarks; None for the serial loader."""
+    epochs: Epochs | None = None
+    """None where no epochs were asked for."""
 
     @property
     def key(self) -> str:

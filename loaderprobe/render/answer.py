@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.groups import Group, groups, measured, then_of
@@ -103,7 +103,16 @@ def _signature(name: str, rows: Sequence[ConfigurationRow]) -> tuple[tuple[str, 
         found.setdefault(noun, []).append(row.config.loader.workers)
     if len(found) == 1:
         return tuple((noun, "") for noun in found)
-    return tuple((noun, f" with {_workers(sorted(set(counts)))}") for noun, counts in found.items())
+    return tuple(
+        (noun, f" with {_workers(sorted(set(counts)))}{_prefetch(counts, found, noun)}")
+        for noun, counts in found.items()
+    )
+
+
+def _prefetch(counts: Sequence[int], found: Mapping[str, Sequence[int]], noun: str) -> str:
+    """Where something else limits with as many workers, it is the prefetch factor that decides."""
+    others = {count for other, some in found.items() if other != noun for count in some}
+    return " and some prefetch factors" if others & set(counts) else ""
 
 
 def _workers(counts: Sequence[int]) -> str:

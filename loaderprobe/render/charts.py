@@ -22,7 +22,7 @@ TONES = {
 """By tone of a verdict."""
 READ_COLOR = "#0072B2"
 WIDTH, HEIGHT = 348, 210
-_LEFT, _RIGHT, _TOP, _FLOOR = 46, 340, 40, 168
+LEFT, RIGHT, TOP, FLOOR = 46, 340, 40, 168
 _BAR, _STEP, _NAME = 20, 30, 70
 """Pixels of a stacked bar, from one to the next, and of its name."""
 _LEAST_LETTER = 12
@@ -72,20 +72,20 @@ def column_chart(
     """
     if not columns or top <= 0:
         return ""
-    slot = (_RIGHT - _LEFT) / len(columns)
+    slot = (RIGHT - LEFT) / len(columns)
     parts = [*_grid(unit, top)]
     for place, each in enumerate(columns):
-        parts += _column(each, _LEFT + slot * (place + 0.5), min(_WIDEST, slot * 0.62), top)
+        parts += _column(each, LEFT + slot * (place + 0.5), min(_WIDEST, slot * 0.62), top)
     if ceiling:
         parts += _ceiling(ceiling[0], ceiling[1], top)
     # Figures over everything else.
     for place, each in enumerate(columns):
         at = _height(max(each.value, each.high or 0.0), top) - 6
         # Near the top the ceiling has its label: the figure then stands at the foot of its bar.
-        at = at if at > _HIGH else _FLOOR - 7
-        parts.append(_text(_LEFT + slot * (place + 0.5), at, each.text, anchor="middle", bold=True, halo=True))
-    parts.append(_text((_LEFT + _RIGHT) / 2, HEIGHT - 8, axis, anchor="middle"))
-    return _svg(title, HEIGHT, parts)
+        at = at if at > _HIGH else FLOOR - 7
+        parts.append(svg_text(LEFT + slot * (place + 0.5), at, each.text, anchor="middle", bold=True, halo=True))
+    parts.append(svg_text((LEFT + RIGHT) / 2, HEIGHT - 8, axis, anchor="middle"))
+    return svg_page(title, HEIGHT, parts)
 
 
 def stacked_chart(
@@ -94,21 +94,21 @@ def stacked_chart(
     """SVG of a horizontal bar for each (name, its parts, text at its end), on a scale to `top`; empty without bars."""
     if not bars or top <= 0:
         return ""
-    floor_y = _TOP + _STEP * len(bars)
-    scale = (_RIGHT - _NAME) / top
-    drawn = [_line(_NAME, _TOP - 4, _NAME, floor_y)]
+    floor_y = TOP + _STEP * len(bars)
+    scale = (RIGHT - _NAME) / top
+    drawn = [svg_line(_NAME, TOP - 4, _NAME, floor_y)]
     for number, (name, sizes, text) in enumerate(bars):
-        y = _TOP + _STEP * number + (_STEP - _BAR) / 2
-        drawn.append(_text(_NAME - 6, y + 14, name, anchor="end"))
+        y = TOP + _STEP * number + (_STEP - _BAR) / 2
+        drawn.append(svg_text(_NAME - 6, y + 14, name, anchor="end"))
         drawn += _stack(sizes, parts, y, scale)
-        drawn.append(_text(_NAME + sum(sizes) * scale + 5, y + 14, text, bold=True))
+        drawn.append(svg_text(_NAME + sum(sizes) * scale + 5, y + 14, text, bold=True))
     for tick in ticks(top):
         drawn += [
-            _line(_NAME + tick * scale, floor_y, _NAME + tick * scale, floor_y + 4),
-            _text(_NAME + tick * scale, floor_y + 16, f"{tick:g}", anchor="middle"),
+            svg_line(_NAME + tick * scale, floor_y, _NAME + tick * scale, floor_y + 4),
+            svg_text(_NAME + tick * scale, floor_y + 16, f"{tick:g}", anchor="middle"),
         ]
-    drawn.append(_text(_RIGHT, floor_y + 32, unit, anchor="end"))
-    return _svg(title, floor_y + 40, drawn)
+    drawn.append(svg_text(RIGHT, floor_y + 32, unit, anchor="end"))
+    return svg_page(title, floor_y + 40, drawn)
 
 
 def ticks(top: float) -> tuple[float, ...]:
@@ -121,26 +121,26 @@ def ticks(top: float) -> tuple[float, ...]:
 
 def _height(value: float, top: float) -> float:
     """The y of a value; never above the drawing."""
-    return _FLOOR - min(1.0, value / top) * (_FLOOR - _TOP)
+    return FLOOR - min(1.0, value / top) * (FLOOR - TOP)
 
 
 def _grid(unit: str, top: float) -> list[str]:
-    drawn = [_text(4, _TOP - 9, unit)]
+    drawn = [svg_text(4, TOP - 9, unit)]
     for tick in ticks(top):
         y = _height(tick, top)
-        drawn.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{_RIGHT}"/>')
-        if y > _TOP + 4:
-            drawn.append(_text(_LEFT - 5, y + 4, f"{tick:g}", anchor="end"))
+        drawn.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{RIGHT}"/>')
+        if y > TOP + 4:
+            drawn.append(svg_text(LEFT - 5, y + 4, f"{tick:g}", anchor="end"))
     return drawn
 
 
 def _column(each: Column, middle: float, width: float, top: float) -> list[str]:
     y = _height(each.value, top)
-    height = max(_FLOOR - y, 0.5)
+    height = max(FLOOR - y, 0.5)
     drawn = [
-        f'<rect x="{middle - width / 2:.1f}" y="{_FLOOR - height:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        f'<rect x="{middle - width / 2:.1f}" y="{FLOOR - height:.1f}" width="{width:.1f}" height="{height:.1f}" '
         f'fill="{each.color}"/>',
-        _text(middle, _FLOOR + 15, each.workers, anchor="middle"),
+        svg_text(middle, FLOOR + 15, each.workers, anchor="middle"),
     ]
     if each.low is not None and each.high is not None and each.high > each.low:
         low, high = _height(each.low, top), _height(each.high, top)
@@ -151,8 +151,8 @@ def _column(each: Column, middle: float, width: float, top: float) -> list[str]:
 def _ceiling(value: float, text: str, top: float) -> list[str]:
     y = _height(value, top)
     return [
-        f'<path class="rule dashed" d="M{_LEFT} {y:.1f}H{_RIGHT}"/>',
-        _text(_LEFT + 4, y - 5, text, halo=True),
+        f'<path class="rule dashed" d="M{LEFT} {y:.1f}H{RIGHT}"/>',
+        svg_text(LEFT + 4, y - 5, text, halo=True),
     ]
 
 
@@ -165,25 +165,27 @@ def _stack(sizes: Sequence[float], parts: Sequence[Part], y: float, scale: float
                 f'<rect class="part" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_BAR}" fill="{part.color}"/>'
             )
         if width >= _LEAST_LETTER:
-            drawn.append(_text(x + width / 2, y + 14, part.letter, anchor="middle", bold=True, fill=part.ink))
+            drawn.append(svg_text(x + width / 2, y + 14, part.letter, anchor="middle", bold=True, fill=part.ink))
         x += width
     return drawn
 
 
-def _line(x: float, y: float, to_x: float, to_y: float) -> str:
+def svg_line(x: float, y: float, to_x: float, to_y: float) -> str:
+    """A part of an axis."""
     return f'<path class="axis" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>'
 
 
-def _text(
+def svg_text(
     x: float, y: float, words: str, *, anchor: str = "", bold: bool = False, halo: bool = False, fill: str = _INK
 ) -> str:
+    """Words at a place; `halo` keeps lines behind them from crossing them."""
     options = f' text-anchor="{anchor}"' if anchor else ""
     options += ' font-weight="600"' if bold else ""
     options += f" {_HALO}" if halo else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}"{options}>{escape(visible(words))}</text>'
 
 
-def _svg(title: str, height: float, drawn: Sequence[str]) -> str:
+def svg_page(title: str, height: float, drawn: Sequence[str]) -> str:
     """Hidden from screen readers: a table beside it has its figures."""
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" aria-hidden="true" font-family="sans-serif" font-size="11">'

@@ -29,6 +29,7 @@ BEST_NOTE = (
     "training, of the most that the storage alone gave. if free: speed-up of training if that cost nothing."
 )
 ESTIMATED_NOTE = " est.: estimated, not measured."
+PREFETCH_NOTE = " 8 x 4: 8 workers, prefetch factor 4."
 WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
 )  # fmt: skip
@@ -89,7 +90,8 @@ class FirstPage:
         if not any(part.best for part in self.devices):
             return ""
         estimated = any("est." in line[-1] for part in self.devices for line in part.best)
-        return BEST_NOTE + (ESTIMATED_NOTE if estimated else "")
+        factors = any(" x " in line[1] for part in self.devices for line in part.best)
+        return BEST_NOTE + (PREFETCH_NOTE if factors else "") + (ESTIMATED_NOTE if estimated else "")
 
 
 def first_page(report: Report) -> FirstPage:
@@ -141,11 +143,22 @@ def _part(report: Report, group: Group) -> DevicePart:
 def _best(report: Report, group: Group, row: ConfigurationRow) -> tuple[str, ...]:
     return (
         row.config.resolution,
-        str(row.config.loader.workers or "serial"),
+        _workers(row, group),
         speed(row),
         used_words(row, beside_rate=not group.emulated),
         read_words(report, row),
         gain_words(row, then_of(report, row)),
+    )
+
+
+def _workers(row: ConfigurationRow, group: Group) -> str:
+    """`serial`, `8`, or `8 x 4` where the prefetch factors differ."""
+    loader = row.config.loader
+    several = len({other.config.loader.prefetch_factor for other in group.rows if other.config.loader.workers}) > 1
+    return (
+        f"{loader.workers} x {loader.prefetch_factor}"
+        if loader.workers and several
+        else str(loader.workers or "serial")
     )
 
 

@@ -85,10 +85,19 @@ def _view(report: Report, row: ConfigurationRow) -> TimelineView | None:
 def _side_by_side(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
     """Fewest workers, most workers, and the one in the middle, of the configurations that are otherwise alike."""
     alike: dict[tuple[object, ...], dict[int, ConfigurationRow]] = {}
+    serial: dict[tuple[object, ...], ConfigurationRow] = {}
     for row in rows:
         if row.gpu_window and row.gpu_window.gaps:
             same = alike_but_for(row.config, "workers", "prefetch_factor", "rounds", "seed")
-            alike.setdefault(same, {}).setdefault(row.config.loader.workers, row)
+            loader = row.config.loader
+            if loader.workers:
+                alike.setdefault((*same, loader.prefetch_factor), {}).setdefault(loader.workers, row)
+            else:
+                serial.setdefault(same, row)
+    # The serial loader has no prefetch factor, and so stands beside each.
+    for same, row in serial.items():
+        for some in [some for key, some in alike.items() if key[:-1] == same] or [alike.setdefault((*same, 0), {})]:
+            some.setdefault(0, row)
     if not alike:
         return []
     # What was measured with the most worker counts shows best what they do.

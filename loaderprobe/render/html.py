@@ -8,6 +8,7 @@ from typing import Any
 
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render import (
+    epochs,
     figures,
     gpu,
     groups,
@@ -15,6 +16,7 @@ from loaderprobe.render import (
     overview,
     panels,
     recommend,
+    short_runs,
     steps,
     timeline,
     verdict_words,
@@ -26,7 +28,7 @@ from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, first_page
 from loaderprobe.render.note_words import note_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
-SECTIONS = ("first", "rates", "workers", "reads", "timelines", "plan", "evidence", "machine")
+SECTIONS = ("first", "rates", "workers", "reads", "epochs", "short_runs", "timelines", "plan", "evidence", "machine")
 """The order of the page; each is a template, `report_NAME.html.jinja`."""
 
 
@@ -96,7 +98,10 @@ def _drawn(report: Report, found: Sequence[groups.Group]) -> dict[str, Any]:
             "rates": panels.rate_panels(report),
             "workers": panels.worker_panels(report),
             "reads": panels.read_panels(report),
+            "epochs": epochs.epoch_panels(report),
+            "short_runs": short_runs.short_run_panels(report),
         },
+        "short_run_sentences": short_runs.short_run_sentences(report),
         "parts": panels.PARTS,
         "windows": [(group, views) for group in found if (views := gpu.windows(report, group))],
         "step_lines": [each for group in found for each in steps.step_lines(report, group)],

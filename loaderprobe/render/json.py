@@ -14,7 +14,7 @@ from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.worded import worded
 
-_OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window")
+_OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window", "buffer", "epochs")
 _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _OF_ROW)
 
 

@@ -167,6 +167,8 @@ def _damaged(report: Report) -> list[tuple[str, str]]:
     lost = {
         "files": "the description of its data is missing, and so is advice on where to keep them",
         "ceilings": "what the storage can deliver is not known",
+        "prefilled": "what a full buffer does to short benchmarks is estimated",
+        "epochs": "its epochs are missing",
     }
     found = [(each, lost.get(each.file.partition("/")[0])) for each in report.summary.run.damaged]
     return [(each.file, f"it {each.reason}; {missing}") for each, missing in found if missing]

@@ -8,6 +8,7 @@ from io import StringIO
 
 from loaderprobe.records.report import Report
 from loaderprobe.render.cells import Cell, as_columns
+from loaderprobe.render.epochs import epoch_cells, epoch_sentences
 from loaderprobe.render.figures import flat, shown
 from loaderprobe.render.first_markdown import first_blocks
 from loaderprobe.render.first_page import change_of, first_page
@@ -28,6 +29,7 @@ from loaderprobe.render.overview import (
     without_figures,
 )
 from loaderprobe.render.recommend import advised, knees
+from loaderprobe.render.short_runs import short_run_cells, short_run_sentences
 from loaderprobe.render.wording import MISSING, bound_words, label, speed
 from loaderprobe.units import format_bytes
 
@@ -51,7 +53,8 @@ def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
 
 def report_columns(report: Report) -> dict[str, list[Cell]]:
     """The configurations as flat columns with units in their names; None where there is no figure."""
-    columns = as_columns([flat(row) for row in report.summary.configurations])
+    rows = [flat(row) | epoch_cells(row) | short_run_cells(row) for row in report.summary.configurations]
+    columns = as_columns(rows)
     # The reasons stand last, whatever GPU counters a single row brings.
     reasons = columns.pop("unavailable", [])
     return {**columns, "unavailable": reasons}
@@ -70,6 +73,8 @@ class MarkdownReport:
             blocks.append(f"> {CPU_NOTE}")
         for group in groups(report):
             blocks += _group_blocks(report, group)
+        blocks += _section("Epochs", epoch_sentences(report))
+        blocks += _section("Short benchmarks", short_run_sentences(report))
         blocks += _section("Failed", without_figures(report, "failed"))
         blocks += _section("Skipped", without_figures(report, "skipped"))
         blocks += _section("Notes", notes(report))

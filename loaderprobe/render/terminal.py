@@ -9,6 +9,7 @@ from rich.text import Text
 
 from loaderprobe.records.report import Report
 from loaderprobe.render.answer import firm
+from loaderprobe.render.epochs import epoch_sentences
 from loaderprobe.render.first_page import (
     BEST_HEAD,
     BEST_RIGHT,
@@ -24,6 +25,7 @@ from loaderprobe.render.needs import Needs
 from loaderprobe.render.overview import counts, missing, notes, sentences, skipped_files, without_figures
 from loaderprobe.render.page import Page
 from loaderprobe.render.recommend import advised
+from loaderprobe.render.short_runs import short_run_sentences
 from loaderprobe.render.wording import MISSING, counted, visible, worth_making
 
 STYLES = {
@@ -50,7 +52,7 @@ _SHOWN = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "s
 """Fields with a column in the table; the report lists the reasons for all others."""
 _GAP = 2
 """Blanks between the columns of the map."""
-_DATA_COLUMNS = 18
+_DATA_COLUMNS = 20
 """A name that is no longer is not folded."""
 
 
@@ -108,6 +110,8 @@ class TerminalReport:
 
     def _trouble(self, page: Page, report: Report) -> None:
         sections = (
+            ("Epochs", epoch_sentences(report)),
+            ("Short benchmarks", short_run_sentences(report)),
             ("Failed", without_figures(report, "failed")),
             ("Skipped", without_figures(report, "skipped")),
             ("Notes", notes(report)),

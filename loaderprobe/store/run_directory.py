@@ -5,6 +5,8 @@ RUN/  run.json               sweep spec, environment
       ceilings/FINGERPRINT.json  what the storage under a data set delivers
       measurements/KEY.json  one a configuration: raw values only
       failures/KEY.json
+      prefilled/KEY.json     training from a full buffer, where it was measured
+      epochs/KEY.json        whole epochs, where they were asked for
       summary.json           derived; rebuilt from the above at any time
       report.html
 """
@@ -25,12 +27,16 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
+from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
 
-R = TypeVar("R", Measurement, RunFailure)
+R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
 PARTS = ("files", "ceilings", "measurements", "failures")
+STUDIES: dict[str, type[Prefilled] | type[EpochsMeasured]] = {"prefilled": Prefilled, "epochs": EpochsMeasured}
+"""What is measured beside the verdicts, by the folder that it is kept in; made when something is."""
 LETTING_GO_S = 2.0
 """How long the workers of a process that was killed may take to let its lock go."""
 _NAME = re.compile("[0-9a-f]{16}")
@@ -155,6 +161,22 @@ class RunDirectory:
         else:
             write_atomically(self._failure_path(result.config.key), encode("failure", result))
 
+    def study(self, kind: str, key: str) -> Prefilled | EpochsMeasured | DamagedFile | None:
+        """A study of a configuration; None where there is none. `kind` is of STUDIES."""
+        found: Prefilled | EpochsMeasured | DamagedFile | None = self._result(
+            kind, STUDIES[kind], self.path / kind / _file_name(key), key
+        )
+        return found
+
+    def save_study(self, kind: str, found: Prefilled | EpochsMeasured) -> None:
+        """Keep it; it replaces an earlier one."""
+        path = self.path / kind / _file_name(found.config.key)
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise write_error(error, path) from error
+        write_atomically(path, encode(kind, found))
+
     def has_measurement(self, key: str) -> bool:
         """True when the configuration need not be measured again: a damaged measurement is none."""
         return isinstance(self.result(key), Measurement)
@@ -229,4 +251,4 @@ def _check_paths(files: FileSet, source: Path) -> None:
 
 
 def _foreign(path: Path) -> bool:
-    return any(entry.name not in (".lock", *PARTS) for entry in path.iterdir())
+    return any(entry.name not in (".lock", *PARTS, *STUDIES) for entry in path.iterdir())

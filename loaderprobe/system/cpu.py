@@ -6,30 +6,14 @@ import os
 import platform
 from pathlib import Path
 
+from loaderprobe.system.cgroups import MEMBERSHIP, ROOT, cgroup_directories
 
-def cores_available(cgroup_root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> float:
+
+def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
     cores = float(len(os.sched_getaffinity(0)))
-    quotas = [q for directory in _cgroups(cgroup_root, membership) if (q := _quota(directory)) is not None]
+    quotas = [quota for each in cgroup_directories("cpu", root, membership) if (quota := _quota(each)) is not None]
     return min([cores, *quotas])
-
-
-def _cgroups(root: Path, membership: Path) -> list[Path]:
-    """This process's cgroup directories and their parents, for both versions."""
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return []
-    found: list[Path] = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        bases = [root / controllers, root / "cpu"] if controllers else [root, root / "unified"]
-        for base in bases:
-            own = base / path.lstrip("/")
-            found += [own, *(parent for parent in own.parents if parent.is_relative_to(base))]
-    return found
 
 
 def _quota(directory: Path) -> float | None:

@@ -41,9 +41,14 @@ def peak_bytes(process: Path = SELF) -> int:
 
 def available_bytes(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> int:
     """What may still be allocated without swapping, on this machine and in this container; 0 where it is not known."""
-    free = _field(meminfo, "MemAvailable") or 0
+    free = machine_available_bytes(meminfo)
     most, now = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
     return min(free, max(0, most - now)) if most is not None and now is not None else free
+
+
+def machine_available_bytes(meminfo: Path = MEMINFO) -> int:
+    """What the machine has available, the cache that it could drop included; 0 where it is not known."""
+    return _field(meminfo, "MemAvailable") or 0
 
 
 def _field(file: Path, name: str) -> int | None:

@@ -16,6 +16,7 @@ from loaderprobe.render.html import SECTIONS, HtmlReport
 from loaderprobe.render.overview import EMULATED_NOTE, HOW_TO_READ
 from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row, with_changes
+from tests.examples.studies import example_effect, example_epochs
 from tests.said import quoted
 
 EVIL = '<script>alert("1")</script>'
@@ -207,10 +208,11 @@ def test_knees_advice_and_forecasts_are_on_the_page(page: Page) -> None:
 
 
 def test_the_page_has_its_order() -> None:
-    """Answer, rates, worker time, reads, timelines, the plan, evidence, machine; the plan is put in as it is."""
-    html = HtmlReport(plan='<section id="plan"></section>').render(example_report())
+    """The answer, charts, timelines, the plan, evidence, the machine; the plan is put in as it is."""
+    row = example_row(epochs=example_epochs(), buffer=example_effect(2, 2))
+    html = HtmlReport(plan='<section id="plan"></section>').render(example_report([row]))
     places = [html.index(mark) for mark in ('class="headline"', *(f'id="{name}"' for name in SECTIONS[1:]))]
-    assert places == sorted(places) and SECTIONS[5] == "plan"
+    assert places == sorted(places) and SECTIONS[7] == "plan"
 
 
 def test_a_skipped_row_draws_no_box() -> None:

@@ -1,0 +1,172 @@
+"""Training that begins with a full buffer: what a short benchmark measures that starts its loader first.
+
+Steady training, training from a full buffer, steady training: what drifts in a straight line meanwhile cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.readiness import Readiness
+from loaderprobe.measure.segments import flush, train
+from loaderprobe.measure.session import FIRST_STEP, OnStage
+from loaderprobe.measure.warm_up import warm_up
+from loaderprobe.protocols import Switched
+from loaderprobe.records.config import LoaderSpec, RunConfig
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Mode, Segment
+from loaderprobe.records.prefilled import Prefilled
+from loaderprobe.units import format_duration
+
+STEPS = 100
+"""From a full buffer; and no fewer than these times what it holds."""
+BUFFERS = 3
+LEAST_BUFFERS = 2
+"""With fewer, a full buffer is most of what would be seen."""
+MOST_SECONDS = 10.0
+STEADY = Pace(min_s=2.0, min_batches=12, max_s=4.0)
+FILL_S = 60.0
+LOOK_S = 0.002
+NOT_FILLED = f"the loader did not fill its buffer within {format_duration(FILL_S)}"
+
+
+@dataclass(slots=True)
+class PrefilledStudy:
+    """Runs it for one configuration; `steps` from a full buffer, `seconds` for them at most."""
+
+    config: RunConfig
+    files: FileSet
+    parts: Parts
+    on_stage: OnStage
+    steps: int = STEPS
+    seconds: float = MOST_SECONDS
+    _taken: int = field(init=False, default=0)
+    _batches: Iterator[Any] = field(init=False)
+    _ready: Readiness = field(init=False)
+
+    @property
+    def _mode(self) -> Mode:
+        return "warm" if self.config.cache == "warm" else "baseline"
+
+    def run(self) -> Prefilled:
+        """Before, prefilled, after; or the reason why not."""
+        started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+        why = self._impossible()
+        if why:
+            return Prefilled(config=self.config, started_utc=started_utc, reason=why)
+        self._begin()
+        self.on_stage("steady training", 0, 3)
+        before = self._steady()
+        self.on_stage("filling the buffer", 1, 3)
+        prefilled = self._prefilled()
+        if prefilled is None:
+            return Prefilled(config=self.config, started_utc=started_utc, reason=NOT_FILLED)
+        self.on_stage("steady training", 2, 3)
+        steady = before, self._steady()
+        return Prefilled(config=self.config, started_utc=started_utc, steady=steady, prefilled=prefilled)
+
+    def _impossible(self) -> str:
+        """Why a full buffer cannot be studied; empty where it can."""
+        if not isinstance(self.parts.loader, Switched):
+            return "this loader does not tell when its buffer is full"
+        least = images_for(self.config, LEAST_BUFFERS * self.config.loader.batches_ahead)
+        if self.config.cache == "cold" and self.files.count < least:
+            return f"{self.files.count} images are too few to read each once: --images {least} is enough"
+        return ""
+
+    def _begin(self) -> None:
+        parts = self.parts.loader, self.parts.cache
+        self._ready = Readiness(self.config, self.files, "files", *parts, self._drop)
+        self.on_stage("first batch", 0, 3)
+        self._batches = self.parts.loader.batches()
+        first = next(self._batches)
+        self._taken = 1
+        warm_up(first, self.config, self.parts.compute, self.parts.clock)
+
+    def _steady(self) -> Segment:
+        """As a session times training: after a flush, from an empty buffer."""
+        self._prepare(STEADY)
+        train(self._batches, self.parts.compute, self.parts.clock, FIRST_STEP)
+        self._taken += 1
+        pace = replace(STEADY, multiple=max(1, self.config.loader.workers))
+        return self._timed(self._ready.limit(pace, self._mode, untimed(self.config.loader) + 1))
+
+    def _prefilled(self) -> Segment | None:
+        steps = max(self.steps, BUFFERS * self.config.loader.batches_ahead)
+        if self.config.cache == "cold":
+            steps = min(steps, fitting(self.config, self.files))
+        pace = Pace(min_s=0.0, min_batches=steps, max_s=self.seconds, max_batches=steps)
+        self._prepare(pace)
+        return self._timed(pace) if self._filled() else None
+
+    def _prepare(self, pace: Pace) -> None:
+        records = self.parts.loader.records()
+        images = max(sum(records.images), 1)
+        begun = self.config.loader.batches_begun
+        self._ready.prepare(
+            self._mode, taken=self._taken, pace=pace, to_flush=begun, cpu_s=sum(records.cpu_ns) / images / 1e9,
+            read_bytes=sum(records.read_bytes) / images, cores=self.parts.cores_available,
+        )  # fmt: skip
+        # Those were made from other files than those of the segment.
+        self._drop(begun)
+
+    def _filled(self) -> bool:
+        """Wait until the workers have made all they may; False when that takes too long."""
+        clock, loader = self.parts.clock, self.parts.loader
+        end_ns = clock.now_ns() + round(FILL_S * 1e9)
+        assert isinstance(loader, Switched)
+        while not loader.still(self._taken):
+            if clock.now_ns() > end_ns:
+                return False
+            clock.sleep(LOOK_S)
+        return True
+
+    def _timed(self, pace: Pace) -> Segment:
+        first = self._taken
+        resident = self._ready.resident(first)
+        disk = self.parts.read_devices()
+        steps = train(self._batches, self.parts.compute, self.parts.clock, pace)
+        count = len(steps.begin_ns)
+        self._taken += count
+        after = self.parts.read_devices()
+        return steps.segment(
+            mode=self._mode,
+            activity="training",
+            round=0,
+            first_batch=first,
+            batch_size=self.config.compute.batch_size,
+            delivered_bytes=self.files.delivered_bytes(
+                first * self.config.compute.batch_size, count * self.config.compute.batch_size
+            ),
+            disk_bytes=None if disk is None or after is None else after - disk,
+            resident_before=resident,
+        )
+
+    def _drop(self, count: int) -> None:
+        flush(self._batches, count)
+        self._taken += count
+
+
+def untimed(loader: LoaderSpec) -> int:
+    """Batches that are read from cold files before the first that is timed, or after the last."""
+    return loader.batches_begun + loader.batches_ahead
+
+
+def batches_read(loader: LoaderSpec) -> int:
+    """Batches that a study reads from cold files at a time."""
+    return untimed(loader) + max(STEPS, BUFFERS * loader.batches_ahead)
+
+
+def images_for(config: RunConfig, steps: int) -> int:
+    """Images of a set that lets each file be read once in so many steps from a full buffer."""
+    return (untimed(config.loader) + steps) * config.compute.batch_size
+
+
+def fitting(config: RunConfig, files: FileSet) -> int:
+    """Steps from a full buffer for which a set has files."""
+    return files.count // config.compute.batch_size - untimed(config.loader)

@@ -1,0 +1,192 @@
+"""What a sweep measures beside the verdicts, once it has them: training from a full buffer, and whole epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from loaderprobe.errors import DamagedRun
+from loaderprobe.measure.epochs import pages_bytes, too_small
+from loaderprobe.measure.order import Event, Order, Study
+from loaderprobe.measure.plan import START_SECONDS
+from loaderprobe.measure.sweep import GRACE_S, OnProgress, Progress
+from loaderprobe.protocols import Clock
+from loaderprobe.records.config import RunConfig, SweepSpec
+from loaderprobe.records.epochs import EpochsMeasured
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.options import alike_but_for
+from loaderprobe.records.prefilled import Prefilled
+from loaderprobe.store.run_directory import STUDIES, RunDirectory
+from loaderprobe.units import format_bytes, format_duration
+
+PREFILLED_SECONDS = 20.0
+"""Twice steady training, filling, and training from a full buffer."""
+EXAMPLE_RATE = 300
+"""Images/s: what two cores decode, about."""
+TITLES: dict[Study, str] = {"prefilled": "full buffer", "epochs": "epochs"}
+
+Rate = Callable[[Measurement], float | None]
+"""Images/s of training; None where it is not known."""
+RunOne = Callable[..., Prefilled | EpochsMeasured | RunFailure]
+"""Runs an order in a process of its own: `run_order` with its `start` given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One study of one configuration, and the seconds that it is expected to take."""
+
+    study: Study
+    config: RunConfig
+    files: FileSet
+    expected_s: float
+
+
+def asks_for(spec: SweepSpec) -> dict[Study, list[RunConfig]]:
+    """The configurations that a sweep studies: of those that differ in workers only, the one with the most.
+
+    A full buffer where several prefetch factors are compared, or all is measured; epochs where they are asked for,
+    which begin cold.
+    """
+    chosen = _with_most_workers(spec.configs)
+    loading = [config for config in chosen if config.loader.workers]
+    several = len({config.loader.prefetch_factor for config in loading}) > 1
+    asked: dict[Study, list[RunConfig]] = {
+        "prefilled": loading if several or spec.thorough else [],
+        "epochs": [config for config in chosen if config.cache == "cold"] if spec.epochs else [],
+    }
+    return {study: configs for study, configs in asked.items() if configs}
+
+
+def _with_most_workers(configs: Sequence[RunConfig]) -> list[RunConfig]:
+    most: dict[tuple[object, ...], int] = {}
+    for config in configs:
+        same = alike_but_for(config, "workers", "prefetch_factor")
+        most[same] = max(config.loader.workers, most.get(same, 0))
+    return [each for each in configs if each.loader.workers == most[alike_but_for(each, "workers", "prefetch_factor")]]
+
+
+def pending_studies(run: RunDirectory) -> Iterator[tuple[Study, RunConfig, FileSet]]:
+    """What is still to be studied; what failed is tried again."""
+    for study, configs in asks_for(run.record.spec).items():
+        for config in configs:
+            known = run.study(study, config.key)
+            if known is None or known.reason:
+                with suppress(DamagedRun):  # the report names the file
+                    yield study, config, run.files(config.data)
+
+
+def study_sentences(run: RunDirectory) -> tuple[str, ...]:
+    """What is going to be studied, and how long that takes."""
+    found: dict[Study, list[FileSet]] = {}
+    for study, _, files in pending_studies(run):
+        found.setdefault(study, []).append(files)
+    said = []
+    if each := found.get("prefilled"):
+        seconds = format_duration(PREFILLED_SECONDS)
+        said.append(f"Then training from a full buffer, {_times(len(each))}: about {seconds} each.")
+    if each := found.get("epochs"):
+        epochs, images = run.record.spec.epochs, max(files.count for files in each)
+        size = format_bytes(max(sum(files.size_bytes) for files in each))
+        at = format_duration(epochs * images / EXAMPLE_RATE)
+        said.append(
+            f"Then {epochs} epochs of {images} images (up to {size}), {_times(len(each))}: {at} each at "
+            f"{EXAMPLE_RATE} images/s; --images makes them shorter."
+        )
+    return tuple(said)
+
+
+def _times(count: int) -> str:
+    return f"in {count} configuration{'s' if count > 1 else ''}"
+
+
+def tasks(run: RunDirectory, rate: Rate) -> Iterator[Task]:
+    """What is still to be studied, of the configurations that were measured."""
+    for study, config, files in pending_studies(run):
+        measured = run.result(config.key)
+        if isinstance(measured, Measurement):
+            seconds = START_SECONDS + _seconds(study, run.record.spec, files, rate(measured))
+            yield Task(study=study, config=config, files=files, expected_s=seconds)
+
+
+def _seconds(study: Study, spec: SweepSpec, files: FileSet, images_per_s: float | None) -> float:
+    if study == "prefilled":
+        return PREFILLED_SECONDS
+    return spec.epochs * files.count / images_per_s if images_per_s else 0.0
+
+
+def study_all(
+    run: RunDirectory, *, clock: Clock, run_one: RunOne, rate: Rate, on_progress: OnProgress, left_s: float | None
+) -> None:
+    """Measure each, and keep it at once. With a limit of seconds, what takes longer than is left waits for a resume."""
+    todo, begin_ns = list(tasks(run, rate)), clock.now_ns()
+    whole_s = sum(task.expected_s for task in todo)
+    done_s = 0.0
+    for number, task in enumerate(todo, 1):
+        spent_s = (clock.now_ns() - begin_ns) / 1e9
+        if left_s is not None and spent_s + task.expected_s > left_s:
+            continue
+        report = _reporter(on_progress, task, number, len(todo), done_s, whole_s)
+        report(Event(stage="start"))
+        spare_s = None if left_s is None else left_s - spent_s + GRACE_S
+        run.save_study(task.study, _studied(run.record.spec, task, clock, run_one, report, spare_s))
+        done_s += task.expected_s
+
+
+def _reporter(
+    on_progress: OnProgress, task: Task, number: int, total: int, done_s: float, whole_s: float
+) -> Callable[[Event], None]:
+    def report(event: Event) -> None:
+        now_s = done_s + task.expected_s * (event.done / event.total if event.total else 0.0)
+        on_progress(
+            Progress(
+                number=number,
+                total=total,
+                config=task.config,
+                stage=f"{TITLES[task.study]}: {event.stage}",
+                share=now_s / whole_s if whole_s else 0.0,
+                left_s=whole_s - now_s,
+                study=TITLES[task.study],
+            )
+        )
+
+    return report
+
+
+def _studied(
+    spec: SweepSpec, task: Task, clock: Clock, run_one: RunOne, report: Callable[[Event], None], spare_s: float | None
+) -> Prefilled | EpochsMeasured:
+    why = _refused(spec, task)
+    if why:
+        return _without(task, why)
+    order = Order(
+        config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
+        epochs=spec.epochs,
+    )  # fmt: skip
+    limit_s = spec.time_limit_s if spare_s is None else min(spec.time_limit_s, spare_s)
+    found = run_one(order, STUDIES[task.study], clock=clock, time_limit_s=limit_s, on_event=report)
+    if isinstance(found, RunFailure):
+        return _without(task, f"{found.reason} (at: {found.stage}){f'; {found.hint}' if found.hint else ''}")
+    return found
+
+
+def _refused(spec: SweepSpec, task: Task) -> str:
+    """Why it is not even begun; empty where it is."""
+    if task.study == "prefilled":
+        return ""
+    if task.expected_s > spec.time_limit_s:
+        needed, limit = format_duration(task.expected_s), format_duration(spec.time_limit_s)
+        return f"{spec.epochs} epochs of {task.files.count} images take about {needed}, more than --time-limit: {limit}"
+    return too_small(task.files, task.config)
+
+
+def _without(task: Task, why: str) -> Prefilled | EpochsMeasured:
+    started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+    if task.study == "prefilled":
+        return Prefilled(config=task.config, started_utc=started_utc, reason=why)
+    return EpochsMeasured(
+        config=task.config, started_utc=started_utc, set_bytes=pages_bytes(task.files), memory_bytes=None,
+        resident_before=None, reason=why,
+    )  # fmt: skip

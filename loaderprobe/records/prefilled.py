@@ -1,0 +1,79 @@
+"""The prefilled buffer: how much too fast a short benchmark is that begins when the loader's buffer is full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loaderprobe.errors import BadValue
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.measurement import Segment
+from loaderprobe.records.verdict import How
+
+CLOSE = 0.02
+"""A rate within this share of the steady one is good enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefilled:
+    """Training that begins with a full buffer, between two segments of steady training; raw values."""
+
+    config: RunConfig
+    started_utc: str
+    steady: tuple[Segment, ...] = ()
+    """Before and after it, from an empty buffer."""
+    prefilled: Segment | None = None
+    """The loader had made all batches that it makes ahead, and stood idle; None where `reason` says why."""
+    reason: str = ""
+    """Why it was not measured."""
+
+    def __post_init__(self) -> None:
+        if (self.prefilled is None) != bool(self.reason) or (self.prefilled and not self.steady):
+            raise BadValue("a full buffer is measured beside steady training, or has a reason why not")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortRun:
+    """The rate over the first iterations."""
+
+    iterations: int
+    over_steady: float
+    """Over the steady rate: 1.19 is 19 % too fast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferEffect:
+    """How much too fast short benchmarks of one configuration are."""
+
+    batches: int
+    """That a full buffer holds: workers times the prefetch factor."""
+    how: How
+    """Estimated: computed from the rates of the verdict and the number of batches."""
+    runs: tuple[ShortRun, ...]
+    most: float
+    """Compute alone over the steady rate, which no run exceeds for long."""
+    enough: int
+    """Iterations from which on the rate is within 2 % of the steady one, estimated."""
+    noise: float = 0.0
+    """Of a measured effect: by what share the steady rates before and after it differ from their mean."""
+    reason: str = ""
+    """Why it was not measured; empty where it was, or was not asked for."""
+
+    def predicted(self, iterations: int) -> float:
+        """The rate over the first iterations, over the steady one, by the law of `over_steady`."""
+        return over_steady(iterations, self.batches, self.most)
+
+    def measured(self, iterations: int) -> float | None:
+        """The same as it was measured; None where it was not."""
+        if self.how == "estimated":
+            return None
+        return next((each.over_steady for each in self.runs if each.iterations == iterations), None)
+
+
+def over_steady(iterations: int, batches: int, most: float) -> float:
+    """The rate over the first iterations from a full buffer, over the steady one.
+
+    The batches in the buffer cost nothing. Once they are used up, k iterations take as long as k minus those take at
+    the steady rate; before, compute alone is the limit, which is `most` times the steady rate.
+    """
+    paid = iterations - batches
+    return min(most, iterations / paid) if paid > 0 else most

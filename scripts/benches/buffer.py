@@ -1,0 +1,99 @@
+"""By how much does a full buffer flatter a short benchmark? 8 workers, 10 to 200 iterations, measured against the law.
+
+Some 2 minutes. Cold photographs, an emulated accelerator that waits for them. In each round the first 200 iterations
+from a full buffer are timed between two stretches of steady training. The law is k / (k - batches in the buffer), at
+most the rate of compute alone. It prints the rate over the first k iterations over the steady rate: the median and the
+range of the rounds. Ends with code 1 where a median is more than 15 % off the law.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from loaderprobe.analyze.verdict.rates import segment_rate
+from loaderprobe.api.assembly import join_parts, make_compute, make_loader
+from loaderprobe.datasets.scan.folder import generated_set
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.prefilled import PrefilledStudy
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.prefilled import Prefilled, over_steady
+from loaderprobe.stats import mean, median
+from loaderprobe.system.device import locate
+from loaderprobe.system.pagecache import LinuxPageCache
+from scripts.benches.harness import Progress, parser, photographs
+
+RESOLUTION = "256x256"
+ITERATIONS = (10, 20, 50, 100, 200)
+RATE = 5000
+BATCH_SIZE = 8
+OFF = 0.15
+
+
+def main() -> int:
+    options = parser(__doc__)
+    options.add_argument("--workers", type=int, default=8, help="(%(default)s)")
+    options.add_argument("--factors", default="2", help="prefetch factors, with commas (%(default)s)")
+    options.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
+    chosen = options.parse_args()
+    factors = [int(each) for each in chosen.factors.split(",")]
+    batches = ITERATIONS[-1] + 4 * chosen.workers * (max(factors) + 1)
+    progress = Progress(chosen.rounds * len(factors))
+    found: dict[int, list[dict[int, float]]] = {factor: [] for factor in factors}
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-buffer-") as scratch:
+        folder = photographs(Path(scratch, "data"), RESOLUTION, batches * BATCH_SIZE)
+        files = generated_set(folder, sample=batches * BATCH_SIZE, seed=0)
+        for number in range(chosen.rounds):
+            for factor in factors:
+                found[factor].append(ratios(measured(files, chosen.workers, factor, Path(scratch))))
+                progress.done(f"prefetch {factor}, round {number + 1}")
+    return max([show(chosen.workers * factor, rounds, f"prefetch {factor}") for factor, rounds in found.items()])
+
+
+def measured(files: FileSet, workers: int, factor: int, scratch: Path) -> Prefilled:
+    """One round."""
+    config = RunConfig(
+        data=files.fingerprint,
+        resolution=files.label,
+        loader=LoaderSpec(workers=workers, prefetch_factor=factor),
+        compute=ComputeSpec(name=f"emulated:{RATE}", batch_size=BATCH_SIZE),
+    )
+    clock, none = SystemClock(), Missing(name="waits", reason="not sampled")
+    with make_loader(config, files, scratch) as loader:
+        compute, location = make_compute(config, clock), locate(files.folder)
+        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: none)
+        study = PrefilledStudy(config, files, parts, lambda *_: None, steps=ITERATIONS[-1], seconds=60.0)
+        return study.run()
+
+
+def ratios(study: Prefilled) -> dict[int, float]:
+    """The rate over the first iterations over the steady rate; 0 iterations: compute alone over it."""
+    segment = study.prefilled
+    if segment is None:
+        raise SystemExit(study.reason)
+    workers = study.config.loader.workers
+    steady = 1 / mean([1 / segment_rate(each, synchronous=False, workers=workers) for each in study.steady])
+    ends = {count: (segment.finished_ns[count - 1] - segment.begin_ns[0]) / 1e9 for count in ITERATIONS}
+    return {0: RATE / steady} | {count: count * BATCH_SIZE / seconds / steady for count, seconds in ends.items()}
+
+
+def show(batches: int, rounds: list[dict[int, float]], name: str) -> int:
+    """The table of one prefetch factor; 1 where it is off the law."""
+    most = median([each[0] for each in rounds])
+    print(f"{name}: {batches} batches in the buffer, compute alone {most:.1f} times the steady rate")
+    print(f"{'iterations':>10} {'over buffer':>12} {'measured':>9} {'range':>14} {'law':>6}")
+    off = 0
+    for count in ITERATIONS:
+        values = [each[count] for each in rounds]
+        law, middle = over_steady(count, batches, most), median(values)
+        off |= abs(middle / law - 1) > OFF
+        ends = f"{min(values):.2f} to {max(values):.2f}"
+        print(f"{count:10} {count / batches:12.2f} {middle:9.2f} {ends:>14} {law:6.2f}")
+    return int(off)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

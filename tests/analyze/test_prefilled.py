@@ -1,0 +1,78 @@
+"""Short benchmarks from a full buffer, by the law."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.prefilled import buffer_effect, enough
+from loaderprobe.records.measurement import Segment
+from loaderprobe.records.prefilled import Prefilled, over_steady
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+
+SLOW = measured(Truth(compute=100000.0), 2)
+"""Its loader is the limit."""
+
+
+@pytest.mark.parametrize(
+    ("iterations", "batches", "most", "ratio"),
+    [(100, 16, 10.0, 100 / 84), (16, 16, 10.0, 10.0), (10, 16, 10.0, 10.0), (17, 16, 10.0, 10.0), (100, 16, 1.1, 1.1)],
+)
+def test_the_batches_in_the_buffer_are_free(iterations: int, batches: int, most: float, ratio: float) -> None:
+    """k iterations cost k minus the buffer at the steady rate; compute alone is the most there is."""
+    assert over_steady(iterations, batches, most) == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(("batches", "most", "iterations"), [(16, 10.0, 816), (64, 2.0, 3264), (16, 1.01, 1)])
+def test_iterations_that_are_enough(batches: int, most: float, iterations: int) -> None:
+    """51 buffers for 2 %; where compute is the limit, the first one will do."""
+    assert enough(batches, most) == iterations
+    assert over_steady(iterations, batches, most) <= 1.02 + 1e-9
+    assert iterations == 1 or over_steady(iterations - 1, batches, most) > 1.02
+
+
+def test_an_effect_that_was_not_measured_is_estimated() -> None:
+    """From the rates of the verdict; a study that was refused gives its reason."""
+    judged = verdict(SLOW)
+    refused = Prefilled(config=SLOW.config, started_utc="", reason="too few images")
+    found = buffer_effect(SLOW, judged, refused)
+    assert found is not None
+    assert (found.batches, found.how, found.reason) == (4, "estimated", "too few images")
+    assert {each.iterations: each.over_steady for each in found.runs}[100] == pytest.approx(100 / 96)
+    assert found.measured(100) is None and found.predicted(100) == pytest.approx(100 / 96)
+
+
+def test_the_serial_loader_has_no_buffer() -> None:
+    """It makes a batch when it is asked for one."""
+    serial = measured(Truth(compute=1000.0), 0)
+    assert buffer_effect(serial, verdict(serial), None) is None
+
+
+def test_without_the_rate_of_compute_nothing_is_estimated() -> None:
+    """It is the most that a full buffer can do."""
+    judged = verdict(SLOW)
+    rates = replace(judged.rates_images_per_s, compute=None)
+    assert buffer_effect(SLOW, replace(judged, rates_images_per_s=rates), None) is None
+
+
+def test_the_noise_is_half_of_what_steady_rates_differ_by() -> None:
+    """100 and 110 images/s: in the time of both, 104.8 within 5."""
+    slow, fast = (segment(rate) for rate in (100.0, 110.0))
+    study = Prefilled(config=SLOW.config, started_utc="", steady=(slow, fast), prefilled=segment(100.0))
+    found = buffer_effect(SLOW, verdict(SLOW), study)
+    assert found is not None and found.how == "measured"
+    assert found.noise == pytest.approx(5 / 104.8, rel=0.01)
+    assert found.measured(20) == pytest.approx(100 / 104.8, rel=0.01)
+
+
+def segment(images_per_s: float) -> Segment:
+    """40 steps of 10 images."""
+    stamps = tuple(round(number * 1e10 / images_per_s) for number in range(41))
+    return Segment(
+        mode="baseline", activity="training", round=0, first_batch=0, batch_size=10, begin_ns=stamps[:-1],
+        ready_ns=stamps[:-1], copied_ns=stamps[:-1], end_ns=stamps[:-1], finished_ns=stamps[1:], closed_ns=stamps[-1],
+        thread_cpu_ns=0, delivered_bytes=None, disk_bytes=None, resident_before=None,
+    )  # fmt: skip
