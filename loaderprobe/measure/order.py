@@ -21,6 +21,8 @@ class Order:
     thorough: bool = False
     earlier: Measurement | None = None
     """What was measured of it before; the child adds to that."""
+    in_turn: bool = False
+    """One round, which trains in any case; then it is the turn of another configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,8 @@ class Session:
     """False when batches hold no images."""
     earlier: Measurement | None = None
     """What was measured of this configuration before, which is continued."""
+    turn: Pace | None = None
+    """The pace of the one round that is asked for; None for as many as the verdict needs."""
     _batches: Iterator[Any] = field(init=False)
     _segments: list[Segment] = field(init=False, default_factory=list)
     _durations: Durations = field(init=False)
@@ -92,7 +94,7 @@ class Session:
         self._begin()
         before = 1 + max(each.round for each in self.earlier.segments) if self.earlier else 0
         shuffle = random.Random(self.config.seed + before)
-        for number in range(MOST_ROUNDS - before):
+        for number in range(1 if self.turn else MOST_ROUNDS - before):
             plan = self._affordable(self._plan())
             if not plan or (number and not self._new_batches_for(plan)):
                 return
@@ -191,7 +193,8 @@ class Session:
         # Further rounds are no slower than those before, which took no more than this.
         limits = (self.budget_s, self.earlier.wall_s if self.earlier else None)
         budget_s = min((each for each in limits if each is not None), default=None)
-        self._pace = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
+        usual = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
+        self._pace = self.turn or usual
         usual_s = OVERHEAD * self._pace.max_s
         self._durations = Durations.of(self.earlier) if self.earlier else Durations(usual_s=usual_s)
         parts = self.parts.loader, self.parts.cache
