@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,6 +57,11 @@ class AgainstRequest:
     time_limit_s: float
     thorough: bool
     command: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name, seconds in (("budget", self.budget_s), ("time limit", self.time_limit_s)):
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
 
     def since(self) -> list[Difference]:
         """What differs between the machine and the software of the run, and those of now."""

@@ -253,6 +253,7 @@ def test_in_python_the_comparison_is_what_comes_back(
         (["--resolutions", "256x256"], "--resolutions has no effect"),
         (["--workers", "2,4"], "--workers names 2 values"),
         (["--decoder", "pillow"], "has decoder pillow already"),
+        (["--decoder", "torchvision", "--budget", "0"], "above 0"),
     ],
 )
 def test_options_without_effect_are_refused(run: Path, tmp_path: Path, options: list[object], says: str) -> None:
