@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.pace import OVERHEAD, SEGMENTS_A_ROUND
-from loaderprobe.measure.plan import START_SECONDS
 from loaderprobe.measure.sweep import DEALT, GRACE_S, OnProgress, Progress, Run
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.stats import mean
 from loaderprobe.store.run_directory import RunDirectory
+
+# Start of the workers and of the device, and the end of both: 1 to 3 s on two cores.
+START_OF_TURN_SECONDS = 2.0
 
 Kept = Callable[[RunDirectory, Order, Measurement], None]
 """Hears of each round that was kept."""
@@ -102,7 +104,7 @@ class _InTurn:
         """Seconds for the segments of a round; None where they may have their usual length."""
         if self.budget_s is None or not self.total:
             return None
-        return max(DEALT * self.budget_s / self.total - START_SECONDS, 0.0)
+        return max(DEALT * self.budget_s / self.total - START_OF_TURN_SECONDS, 0.0)
 
     def _pair(self, place: int, number: int, round_s: float | None) -> None:
         """One round of either side: A first in every other pair, and of every other configuration."""
@@ -160,4 +162,4 @@ class _InTurn:
 
 def _usual_s(order: Order) -> float:
     segment_s = OVERHEAD if order.budget_s is None else order.budget_s / SEGMENTS_A_ROUND
-    return START_SECONDS + segment_s
+    return START_OF_TURN_SECONDS + segment_s

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from loaderprobe.measure.in_turn import rounds_of
-from loaderprobe.measure.plan import START_SECONDS, USUAL_ROUNDS, usual_seconds
+from loaderprobe.measure.in_turn import START_OF_TURN_SECONDS, rounds_of
+from loaderprobe.measure.plan import USUAL_ROUNDS, usual_seconds
 from loaderprobe.records.config import RunConfig
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.units import format_duration
@@ -40,7 +40,7 @@ class PlanInTurn:
         if self.budget_s is None:
             return f"It takes about {expected}; --rounds asks for more or fewer pairs, --budget SECONDS sets a limit."
         within = f"It stays within the budget of {format_duration(self.budget_s)} for both sides"
-        shortest_s = 2 * self.pairs * (START_SECONDS + TRAINING_SECONDS / 2)
+        shortest_s = 2 * self.pairs * (START_OF_TURN_SECONDS + TRAINING_SECONDS / 2)
         if self.budget_s >= shortest_s:
             return f"{within}."
         fits = int(self.rounds * self.budget_s / shortest_s)
@@ -60,4 +60,4 @@ def _seconds(config: RunConfig, done: int) -> float:
     """Of one side: the usual rounds decide on the verdict, the others only train; each starts a process."""
     usual = min(config.rounds, USUAL_ROUNDS)
     deciding_s = max(0, usual - done) * usual_seconds(replace(config, rounds=usual)) / USUAL_ROUNDS
-    return deciding_s + max(0, config.rounds - max(usual, done)) * (START_SECONDS + TRAINING_SECONDS)
+    return deciding_s + max(0, config.rounds - max(usual, done)) * (START_OF_TURN_SECONDS + TRAINING_SECONDS)

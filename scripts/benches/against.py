@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import loaderprobe
+from loaderprobe.api.against_request import PAIRS
 from loaderprobe.api.compare import Comparison
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.loaders.torch import TorchLoader
@@ -96,7 +97,7 @@ def main() -> int:
     options.add_argument("--sets", type=int, default=10, help="sets to measure now; 0 judges those in the folder")
     options.add_argument("--keep", type=Path, help="folder of the sets; those that are in it count, too")
     options.add_argument("--workers", type=int, default=2, help="0 is the serial loader")
-    options.add_argument("--rounds", type=int, default=6, help="pairs of rounds in turn")
+    options.add_argument("--rounds", type=int, default=PAIRS, help="pairs of rounds in turn")
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.keep or Path(temporary)).resolve()

@@ -188,7 +188,7 @@ def test_the_budget_is_for_both_sides(tmp_path: Path) -> None:
         ({}, "It takes about 2 min"),
         ({"budget_s": 1000.0}, "within the budget of 16 min 40 s for both sides."),
         (
-            {"budget_s": 60.0},
+            {"budget_s": 30.0},
             "about 2 of the 6 pairs, and fewer than 3 are not compared as pairs; the rest is for",
         ),
         ({"pairs": 0}, "everything is already measured"),
