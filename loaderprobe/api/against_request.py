@@ -91,9 +91,9 @@ def against_request(
     if not pairs:
         raise BadValue(f"{found.path} has {_written(wanted)} already", hint="name an option with another value")
     _check_distinct(found, [other for _, other in pairs], wanted)
-    for loader, compute in dict.fromkeys((config.loader, config.compute) for pair in pairs for config in pair):
+    parts = dict.fromkeys((config.loader, config.compute) for pair in pairs for config in pair)
+    for loader, compute in parts:
         check_names(loader, compute)
-        check_parts(loader, compute)
     request = AgainstRequest(
         against=found, out=usual_out("against") if out is None else Path(out), pairs=tuple(pairs),
         files=(*sets.values(), *(each for each in copies.values() if each not in sets.values())),
@@ -109,6 +109,9 @@ def against_request(
         )
     check_files(sets.values())
     RunDirectory.check_new(request.out)
+    # Last: it imports torch.
+    for loader, compute in parts:
+        check_parts(loader, compute)
     return request
 
 

@@ -99,7 +99,9 @@ def given_options(context: Any) -> dict[str, Any]:
         option = FLAGS.get(name, (name, value))[0]
         if name not in OWN and (option not in OPTIONS or option in ("seed", "data")):
             written = f"--{name.replace('_', '-')}"
-            raise BadValue(f"{written} has no effect beside --against: A and B have the data of RUN, and its seed",
-                           hint=f"leave {written} out; a copy of the data is given as DATA")  # fmt: skip
+            raise BadValue(
+                f"{written} has no effect beside --against: A is measured as RUN was",
+                hint=f"leave {written} out; B differs in options of loader and device, or in DATA, a copy",
+            )
         given[name] = value
     return given
