@@ -10,15 +10,18 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.verdict.in_turn import round_in_turn
+from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import alternatives, join_parts, make_compute, make_loader
 from loaderprobe.api.study_child import study
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.forkserver import ForkServer, serve
 from loaderprobe.measure.order import Order
+from loaderprobe.measure.pace import pace_for
 from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import OnStage, Session
 from loaderprobe.plugins import resolve
-from loaderprobe.protocols import OnGpu
+from loaderprobe.protocols import Clock, OnGpu
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
@@ -53,15 +56,31 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         session = Session(
             recorder=Recorder(config, alternatives=others, earlier=order.earlier),
             files=order.files,
-            parts=join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples),
+            parts=join_parts(
+                loader,
+                compute,
+                clock,
+                LinuxPageCache(),
+                location,
+                looking.samples,
+                next_round=round_in_turn if order.in_turn else next_round,
+            ),
             on_stage=on_stage,
-            budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,
+            budget_s=_left_s(order, clock),
+            turn=pace_for(workers=config.loader.workers, rounds=1, budget_s=order.budget_s) if order.in_turn else None,
             thorough=order.thorough,
         )
         session.run()
         if order.earlier is None or order.earlier.timeline is None:
             session.profile()
         return session.measurement(*samplers.collected())
+
+
+def _left_s(order: Order, clock: Clock) -> float | None:
+    """Seconds left for the session; None where all is measured that is asked for, as in a round in turn."""
+    if order.budget_s is None or order.in_turn:
+        return None
+    return order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9
 
 
 def main(link_fd: int, parent: int) -> None:

@@ -10,7 +10,7 @@ from loaderprobe.analyze.compare.comparable import check_names, differences, ref
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import compare_rows
 from loaderprobe.api.compare_match import match
-from loaderprobe.api.compare_source import Result, Source, kind_of, side_of, sources
+from loaderprobe.api.compare_source import Result, Source, kind_of, meant_to_differ, side_of, sources
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.plan_values import share
@@ -73,6 +73,7 @@ def compare(
     names = check_names(name for each in named if (name := each.strip()))
     matters = MATTERS if fail_if_slower is None else _size(fail_if_slower)
     before, after = sources(a), sources(b)
+    names |= meant_to_differ(before, after)
     kind = kind_of(before, after)
     if fail_if_verdict_changes and kind not in ("sweep", "diagnosis"):
         raise BadValue(f"results of {kind} have no verdicts", hint="leave --fail-if-verdict-changes out")

@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 from loaderprobe.analyze.compare.bandwidths import bandwidth_facts
 from loaderprobe.analyze.compare.comparable import Facts, environment_facts
 from loaderprobe.analyze.compare.diagnoses import Diagnosed, diagnosis_facts
+from loaderprobe.analyze.compare.effects import in_turn
 from loaderprobe.analyze.compare.layers import layers_facts
 from loaderprobe.analyze.compare.sweeps import Found
 from loaderprobe.api.diagnose import Diagnosis
@@ -20,6 +21,7 @@ from loaderprobe.api.results import load_any, type_of
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BandwidthReport
 from loaderprobe.records.compare import ComparedSide, ResultKind
+from loaderprobe.records.config import Turns
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.measurement import Measurement
@@ -45,6 +47,7 @@ class Source:
     facts: Facts
     roots: tuple[str, ...]
     found: tuple[Found, ...] = ()
+    turns: Turns | None = None
     bandwidth: BandwidthReport | None = None
     layers: LayersReport | None = None
     diagnosed: Diagnosed | None = None
@@ -77,6 +80,13 @@ def kind_of(before: Sequence[Source], after: Sequence[Source]) -> ResultKind:
         said = ", ".join(f"{path} is {_KINDS[kind]}" for kind, path in kinds.items())
         raise BadValue(f"results of different kinds do not compare: {said}", hint="give two of one kind")
     return before[0].kind
+
+
+def meant_to_differ(before: Sequence[Source], after: Sequence[Source]) -> frozenset[str]:
+    """What runs that were measured in turn say of themselves: the options that were changed, and where the data are."""
+    if len(before) != 1 or len(after) != 1 or not in_turn(before[0].turns, after[0].turns):
+        return frozenset()
+    return frozenset({"storage", "state", *(before[0].turns.changes if before[0].turns else ())})
 
 
 def present(values: Iterable[T | None]) -> list[T]:
@@ -113,13 +123,14 @@ def _of_run(run: Run) -> Source:
     for row in run.report().summary.configurations:
         measurement = run.directory.result(row.key)
         if row.verdict is not None and isinstance(measurement, Measurement):
-            found.append(Found(row=row, measurement=measurement, files=run.directory.files(row.config.data)))
+            files, turns = run.directory.files(row.config.data), record.spec.turns
+            found.append(Found(row=row, measurement=measurement, files=files, turns=turns))
     if not found:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     return Source(
         kind="sweep", path=str(run.path), created_utc=record.created_utc, command=" ".join(record.spec.command),
         environment=record.environment, facts=environment_facts(record.environment),
-        roots=tuple(dict.fromkeys(each.files.root for each in found)), found=tuple(found),
+        roots=tuple(dict.fromkeys(each.files.root for each in found)), found=tuple(found), turns=record.spec.turns,
     )  # fmt: skip
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from loaderprobe.analyze.report import Studies
-from loaderprobe.errors import DamagedRun
+from loaderprobe.errors import BadValue, DamagedRun
 from loaderprobe.measure.sweep import pending
 from loaderprobe.plugins import foreign_module
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -68,6 +69,19 @@ def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
         elif found is not None:
             damaged.append(found)
     return Studies(prefilled=prefilled, epochs=epochs), tuple(damaged)
+
+
+def open_to_resume(path: Path) -> RunDirectory:
+    """A run to be completed. Raises BadValue when `path` is none, or was measured in turn with another run."""
+    in_turn = (path / "a" / "run.json").is_file()
+    run = None if in_turn else RunDirectory.open(path)
+    if run is None or run.record.spec.turns:
+        both = path if run is None else path.parent
+        said = "holds two runs that were" if run is None else "was"
+        raise BadValue(
+            f"{path} {said} measured in turn, and they go on together", hint=f"loaderprobe sweep --resume {both}"
+        )
+    return run
 
 
 def foreign_modules(run: RunDirectory) -> tuple[str, ...]:

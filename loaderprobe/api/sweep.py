@@ -17,6 +17,7 @@ from loaderprobe.api.generate import RESOLUTIONS
 from loaderprobe.api.load import Run
 from loaderprobe.api.page import save_report
 from loaderprobe.api.report import judge_run
+from loaderprobe.api.stored import open_to_resume
 from loaderprobe.api.sweep_request import request_of, start_sweep
 from loaderprobe.api.values import PathLike, unheard
 from loaderprobe.errors import BadValue
@@ -89,7 +90,7 @@ def sweep(
 
 def resume(run: PathLike, *, progress: OnStage | None = None) -> Run:
     """Complete a run with its own settings: measure what has no measurement yet, what failed among it."""
-    return _measured(RunDirectory.open(Path(run)), progress or unheard)
+    return _measured(open_to_resume(Path(run)), progress or unheard)
 
 
 def written(given: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from loaderprobe.cli import options
+from loaderprobe.cli.against import given_options, resume_against, sweep_against
 from loaderprobe.cli.border import command, show, stderr, width_and_color
 from loaderprobe.cli.panels import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting, sweeping
@@ -129,6 +130,15 @@ def sweep(
             rich_help_panel=MEASURING,
         ),
     ] = 0,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Measure each configuration of RUN again, in turn with itself as the other options change it.",
+            show_default=False,
+            rich_help_panel=MEASURING,
+        ),
+    ] = None,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -162,17 +172,21 @@ def sweep(
     Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
     Each verdict comes from an experiment.
     """
-    from loaderprobe.api.stored import foreign_modules
+    from loaderprobe.api.against_request import sides_in
+    from loaderprobe.api.stored import foreign_modules, open_to_resume
     from loaderprobe.api.sweep_request import request_of
-    from loaderprobe.store.run_directory import RunDirectory
 
     if resume is not None:
         _refuse_ignored(context)
-        run = RunDirectory.open(resume)
+        if sides := sides_in(resume):
+            return resume_against(sides, as_json=json, quiet=quiet or json)
+        run = open_to_resume(resume)
         for module in foreign_modules(run):
             # Also with --quiet: the run names this code, not the command line.
             text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
             stderr().print(text, highlight=False, markup=False)
+    elif against is not None:
+        return sweep_against(given_options(context), as_json=json, quiet=quiet or json)
     else:
         request = request_of(
             data=data,

@@ -29,6 +29,8 @@ class Order:
     """None for the configuration itself."""
     epochs: int = 0
     """Of the study of epochs."""
+    in_turn: bool = False
+    """One round, which trains in any case; then it is the turn of another configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,8 @@ class Session:
     """Batches before the same are repeated; 0 where the files give it."""
     held: tuple[Any, ...] = ()
     """Batches for steps without the loader; if empty, the first batch."""
+    turn: Pace | None = None
+    """The pace of the one round that is asked for; None for as many as the verdict needs."""
     _batches: Iterator[Any] = field(init=False)
     _durations: Durations = field(init=False)
     _pace: Pace = field(init=False)
@@ -74,7 +76,7 @@ class Session:
         self._begin()
         before, segments = self.recorder.rounds_before, self.recorder.segments
         shuffle = random.Random(self.config.seed + before)
-        for number in range(MOST_ROUNDS - before):
+        for number in range(1 if self.turn else MOST_ROUNDS - before):
             plan = self._affordable(self._plan())
             if not plan or (number and not self._new_batches_for(plan)):
                 return
@@ -162,7 +164,8 @@ class Session:
         # Further rounds are no slower than those before, which took no more than this.
         limits = (self.budget_s, earlier.wall_s if earlier else None)
         budget_s = min((each for each in limits if each is not None), default=None)
-        self._pace = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
+        usual = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
+        self._pace = self.turn or usual
         usual_s = OVERHEAD * self._pace.max_s
         self._durations = Durations.of(earlier) if earlier else Durations(usual_s=usual_s)
         recorder, loader, cache = self.recorder, self.parts.loader, self.parts.cache

@@ -83,6 +83,8 @@ class Compared:
     after: Interval | None
     rounds: tuple[int, int]
     """Rounds, steps or slices of A and of B that the interval comes from."""
+    pairs: int = 0
+    """Pairs of rounds, measured in turn, that the ratio comes from; 0 where the sides were measured apart."""
     ratio: Ratio | None
     """None where nothing shows how much a side varies."""
     p: float | None
@@ -178,6 +180,11 @@ class ComparisonReport:
     def passed(self) -> bool:
         """True when every gate holds."""
         return all(gate.passed for gate in self.gates)
+
+    @property
+    def pairs(self) -> int:
+        """The fewest pairs of rounds of a row, where the sides were measured in turn; else 0."""
+        return min((row.pairs for row in self.rows if row.pairs), default=0)
 
     def of_word(self, word: Word) -> tuple[Compared, ...]:
         """The rows with this word."""

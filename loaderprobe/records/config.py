@@ -156,6 +156,19 @@ def _unusual(spec: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """Of a run that was measured in turn with another one: A B, then B A, round by round."""
+
+    pair: str
+    """The same for both, and for no other run."""
+    side: Literal["A", "B"]
+    changes: tuple[str, ...]
+    """The options in which B differs from A."""
+    against: str
+    """The run whose configurations these are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSpec:
     """What one sweep measures: the product of its axes, and how long it may take."""
 
@@ -170,3 +183,5 @@ class SweepSpec:
     """Whole epochs that are trained beside the verdict, the first one cold."""
     command: tuple[str, ...] = field(default=())
     """The command line, for the report."""
+    turns: Turns | None = None
+    """None for a run that was measured by itself."""

@@ -73,11 +73,19 @@ def _rows(found: ComparisonReport) -> tuple[Part, ...]:
         parts += [Paragraph(text=device)] if several and device else []
         parts.append(_table(found, some))
     notes = [LEGEND]
+    if found.pairs:
+        notes.append(f"A and B were measured in turn: a change is that of {_pairs(found)} of rounds, without drift.")
     notes += [f"{mark}: {REASONS[reason]}." for reason, mark in MARKS.items() if any(r.reason == reason for r in shown)]
     same = len(found.rows) - len(rows)
     notes += [f"{same} more are the same."] if same else []
     notes += [f"{len(rows) - SHOWN} more are not shown."] if len(rows) > SHOWN else []
     return (*parts, Paragraph(text=" ".join(notes)))
+
+
+def _pairs(found: ComparisonReport) -> str:
+    """`6 pairs`, `4 to 6 pairs`; rows with too few are compared as if measured apart."""
+    ends = dict.fromkeys((found.pairs, max(row.pairs for row in found.rows)))
+    return f"{' to '.join(map(str, ends))} pairs"
 
 
 def ordered(found: ComparisonReport) -> list[Compared]:
@@ -161,6 +169,7 @@ def _columns(row: Compared) -> dict[str, Any]:
         "visible": row.visible,
         "rounds_before": row.rounds[0],
         "rounds_after": row.rounds[1],
+        "pairs": row.pairs,
         "word": row.word,
         "reason": row.reason,
         "cause_before": row.verdict_before.cause if row.verdict_before else None,

@@ -22,8 +22,14 @@ _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 
 _LEAST_LOG = math.log(1.12)
 """The axis reaches at least so far on either side."""
 _TICK_PX = 46
-_NAMES, _PLOT, _WORDS, _ROW = 300, 420, 230, 22
-_CELL, _HIGH, _GAP, _LABEL = 84, 30, 3, 120
+_PLOT, _WORDS, _ROW = 360, 190, 22
+_CELL, _HIGH, _GAP, _LETTERS = 90, 30, 3, 30
+_CHARACTER = 6.2
+"""Pixels of one, on average and at most."""
+_LONGEST, _LONGEST_OF_MAP = 46, 24
+"""Characters of a name; what is longer is cut."""
+_LEGIBLE = 0.8
+"""Of its own size: narrower windows scroll the chart."""
 
 
 def compare_exhibits(found: ComparisonReport) -> dict[str, tuple[Exhibit, ...]]:
@@ -43,11 +49,16 @@ def _ratios(found: ComparisonReport) -> str:
     names = names_of(found, [row.subject for row in rows])
     reach = max([_LEAST_LOG, *(1.15 * abs(math.log(row.ratio.value)) for row in rows if row.ratio)])
     reach = max(reach, min(1.5 * reach, max((_farthest(row) for row in rows), default=0.0)))
-    height = _ROW * len(rows) + 34
-    drawn = [*_axis(found, reach, height)]
+    height, left = _ROW * len(rows) + 34, _width(names, _LONGEST)
+    drawn = [f'<g transform="translate({left:g} 0)">', *_axis(found, reach, height)]
     for place, (name, row) in enumerate(zip(names, rows, strict=True)):
         drawn += _ratio(name, row, reach, 10 + _ROW * place)
-    return _svg(_NAMES + _PLOT + _WORDS, height, drawn)
+    return _svg(left + _PLOT + _WORDS, height, [*drawn, "</g>"])
+
+
+def _width(names: Sequence[str], most: int) -> float:
+    """Pixels of the longest name, with the space beside it."""
+    return 12 + _CHARACTER * max((len(_short(name, most)) for name in names), default=0)
 
 
 def _farthest(row: Compared) -> float:
@@ -56,7 +67,7 @@ def _farthest(row: Compared) -> float:
 
 def _x(ratio: float, reach: float) -> float:
     share = (math.log(ratio) / reach + 1) / 2
-    return _NAMES + _PLOT * min(1.0, max(0.0, share))
+    return _PLOT * min(1.0, max(0.0, share))
 
 
 def _axis(found: ComparisonReport, reach: float, height: float) -> Iterator[str]:
@@ -91,14 +102,14 @@ def _ratio(name: str, row: Compared, reach: float, y: float) -> Iterator[str]:
     low, x, high = (_x(each, reach) for each in (row.ratio.low, row.ratio.value, row.ratio.high))
     color, middle = COLORS[row.word], y + _ROW / 2 - 4
     bold = row.subject.kind in ("all", "step")
-    yield _text(_NAMES - 8, middle + 4, _short(name, 46), anchor="end", bold=bold)
+    yield _text(-8, middle + 4, _short(name, _LONGEST), anchor="end", bold=bold)
     yield f'<path d="M{low:.1f} {middle}H{high:.1f}" stroke="{color}" stroke-width="3" fill="none"/>'
     fill = "none" if row.word == "unclear" else color
     yield (
         f'<circle cx="{x:.1f}" cy="{middle}" r="4.5" fill="{fill}" stroke="{color}" stroke-width="2">'
         f"<title>{escape(visible(f'{name}: {change_words(row.ratio)}'))}</title></circle>"
     )
-    yield _text(_NAMES + _PLOT + 10, middle + 4, f"{change_words(row.ratio)} {row.word}", bold=bold)
+    yield _text(_PLOT + 10, middle + 4, f"{change_words(row.ratio)} {row.word}", bold=bold)
 
 
 def _maps(found: ComparisonReport) -> Iterator[Exhibit]:
@@ -110,7 +121,7 @@ def _maps(found: ComparisonReport) -> Iterator[Exhibit]:
         yield Exhibit(
             title=f"What limits, in A and in B: {compute}, {cache} files",
             text=f"Images/s with half the 95 % interval: {_key(rows)}. Framed where the verdict changed.",
-            figures=(("What limits in A and in B, by data set and workers", _map(rows)),),
+            figures=tuple((f"What limits in {side}, by data set and workers", _map(rows, side)) for side in ("A", "B")),
             wide=True,
         )
 
@@ -121,28 +132,25 @@ def _key(rows: Sequence[Compared]) -> str:
     return "; ".join(f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen)
 
 
-def _map(rows: Sequence[Compared]) -> str:
+def _map(rows: Sequence[Compared], side: str) -> str:
     stands = [stand_in(row.subject) for row in rows]
     workers = sorted({each.config.loader.workers for each in stands})
     names = list(dict.fromkeys(line_of(each, stands) for each in stands))
-    half = len(workers) * (_CELL + _GAP)
-    lefts = (_LABEL, _LABEL + half + 24)
-    drawn: list[str] = []
-    for side, left in zip(("A", "B"), lefts, strict=True):
-        drawn.append(_text(left, 12, f"{side}, workers:", bold=True))
-        drawn += [
-            _text(left + number * (_CELL + _GAP) + _CELL - 4, 28, str(count or "serial"), anchor="end")
-            for number, count in enumerate(workers)
-        ]
+    left = max(_width(names, _LONGEST_OF_MAP), _width([f"{side}, workers:"], _LONGEST_OF_MAP))
+    drawn = [_text(left - 8, 20, f"{side}, workers:", anchor="end", bold=True)]
+    drawn += [
+        _text(left + number * (_CELL + _GAP) + _CELL - 5, 20, str(count or "serial"), anchor="end")
+        for number, count in enumerate(workers)
+    ]
     for place, name in enumerate(names):
-        y = 34 + place * (_HIGH + _GAP)
-        drawn.append(_text(_LABEL - 8, y + 19, _short(name, 20), anchor="end"))
+        y = 30 + place * (_HIGH + _GAP)
+        drawn.append(_text(left - 8, y + 19, _short(name, _LONGEST_OF_MAP), anchor="end"))
         for row, stand in zip(rows, stands, strict=True):
             if line_of(stand, stands) == name:
-                column = workers.index(stand.config.loader.workers) * (_CELL + _GAP)
-                drawn += _cell(row, row.before, row.verdict_before, lefts[0] + column, y)
-                drawn += _cell(row, row.after, row.verdict_after, lefts[1] + column, y)
-    return _svg(lefts[1] + half, 34 + len(names) * (_HIGH + _GAP), drawn)
+                x = left + workers.index(stand.config.loader.workers) * (_CELL + _GAP)
+                shown = (row.before, row.verdict_before) if side == "A" else (row.after, row.verdict_after)
+                drawn += _cell(row, *shown, x, y)
+    return _svg(left + len(workers) * (_CELL + _GAP), 32 + len(names) * (_HIGH + _GAP), drawn)
 
 
 def _cell(row: Compared, value: Interval | None, verdict: ShortVerdict | None, x: float, y: float) -> Iterator[str]:
@@ -156,7 +164,7 @@ def _cell(row: Compared, value: Interval | None, verdict: ShortVerdict | None, x
         f"<title>{escape(said)}</title></rect>"
         f'<rect x="{x}" y="{y}" width="5" height="{_HIGH}" fill="{color}"/>'
     )
-    yield _text(x + _CELL - 24, y + 19, interval(value, gap=""), anchor="end")
+    yield _text(x + _CELL - _LETTERS, y + 19, interval(value, gap=""), anchor="end")
     yield _text(x + _CELL - 5, y + 19, letters_in(verdict), anchor="end", bold=True)
 
 
@@ -172,6 +180,7 @@ def _text(x: float, y: float, words: str, *, anchor: str = "start", bold: bool =
 def _svg(width: float, height: float, drawn: Sequence[str]) -> str:
     """Hidden from screen readers: the table has the figures."""
     return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" style="max-width: {width:g}px" aria-hidden="true" '
+        f'<svg viewBox="0 0 {width:g} {height:g}" aria-hidden="true" '
+        f'style="max-width: {width:g}px; min-width: {_LEGIBLE * width:.0f}px" '
         f'font-family="sans-serif" font-size="11">{"".join(drawn)}</svg>'
     )

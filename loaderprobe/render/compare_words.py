@@ -224,11 +224,14 @@ def settles(found: ComparisonReport, rows: Sequence[Compared]) -> str:
     """What would make unclear rows clear."""
     needed = [row.rounds_needed for row in rows if row.rounds_needed is not None]
     size = matters_words(found)
-    runs = "Three runs a side would show more (A1 A2 A3 --with B1 --with B2 --with B3)."
+    runs = "Three runs a side would show more (A1 A2 A3 --with B1 --with B2 --with B3)"
+    if found.kind == "sweep":
+        runs = f"{runs}, or both measured in turn (sweep --against A)"
+    runs = "" if found.pairs else f"{runs}."
     if found.kind in ("bandwidth", "diagnosis") or not needed:
         return runs
     what = "--rounds" if found.kind == "sweep" else "--steps"
-    return f"With {what} {max(needed)}, {len(needed)} of them would show a change of {size}. {runs}"
+    return f"With {what} {max(needed)}, {len(needed)} of them would show a change of {size}. {runs}".strip()
 
 
 def _same(found: ComparisonReport) -> list[str]:

@@ -89,6 +89,16 @@ def test_changes_stand_before_what_did_not_change() -> None:
     assert title(found) == "B against A, 5 configurations: 1 slower, 1 faster, 2 same, 1 unclear"
 
 
+def test_sides_that_were_measured_in_turn_are_said_to_be() -> None:
+    """With the number of pairs; what is unclear then needs more rounds, not more runs."""
+    noisy = compared(1.0, workers=2, word="unclear", reason="too_noisy", visible=0.3, rounds_needed=10, pairs=4)
+    text = text_of(report(compared(0.8, pairs=6), noisy))
+    assert "A and B were measured in turn: a change is that of 4 to 6 pairs of rounds, without drift." in text
+    assert "With --rounds 10, 1 of them would show a change of 5 %." in text and "Three runs" not in text
+    apart = text_of(report(compared(), replace(noisy, pairs=0)))
+    assert "or both measured in turn (sweep --against A)." in apart and "pairs" not in apart
+
+
 def test_nothing_changed_is_an_answer() -> None:
     """With what would have been seen."""
     text = text_of(report(compared(), compared(workers=2)))
@@ -126,12 +136,13 @@ def test_every_note_has_words() -> None:
 
 
 def test_charts_draw_every_row_and_frame_what_changed() -> None:
-    """The ratios with the whole, up to a limit; both maps in one drawing."""
+    """The ratios with the whole, up to a limit; a map of each side."""
     rows = [compared(1.0 - 0.002 * number, workers=number) for number in range(MOST_ROWS + 9)]
     ratios, both = compare_exhibits(report(*rows[:8], compared(workers=9, verdict_after=COMPUTE)))["rows"]
     drawn = ratios.figures[0][1]
     assert drawn.count("<circle") == 9 and "as fast" in drawn
-    cells = both.figures[0][1]
+    assert [label for label, _ in both.figures] == [f"What limits in {side}, by data set and workers" for side in "AB"]
+    cells = "".join(drawn for _, drawn in both.figures)
     assert cells.count('stroke-width="2"') == 2 and cells.count("<title>storage</title>") == 17
     assert re.search(r">C</text>", cells) and "framed" in both.text.lower()
     assert compare_exhibits(report(*rows))["rows"][0].figures[0][1].count("<circle") == MOST_ROWS

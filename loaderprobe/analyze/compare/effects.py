@@ -1,4 +1,4 @@
-"""Welch's t test on logarithms of speeds, Holm's correction for many rows, and what was too small to be seen."""
+"""Welch's t test on logarithms of speeds, Student's on pairs measured in turn, Holm's correction for many rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loaderprobe.records.config import Turns
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
 
@@ -17,6 +18,8 @@ OF_SLICES = 5
 """Degrees of freedom of an interval that comes from slices of one round: it is made of six to eleven batch means."""
 FEWEST_ROUNDS = 3
 """Of fewer, the spread says nothing: Student's factor of two is 12.7. The spread of steps stands in."""
+APART_S = 600.0
+"""Rounds that are further apart are no pair."""
 FEWEST_RUNS = 3
 """From so many on the runs themselves show how they vary."""
 TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
@@ -30,6 +33,10 @@ class Reading:
     """Of rounds or steps."""
     figure: Interval
     """Their median, with its 95 % interval: of the steps where the rounds are too few."""
+    turns: Turns | None = None
+    """Of a run that was measured in turn with another."""
+    at_s: tuple[float, ...] = ()
+    """When each value was measured; on a clock that both runs of a pair share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,8 @@ class Effect:
     """Variance of a single round, of both sides together."""
     drift: float
     """Variance between runs."""
+    pairs: int = 0
+    """Of rounds in turn, whose ratios it comes from; 0 for two samples."""
 
     @property
     def p(self) -> float:
@@ -69,7 +78,8 @@ class Effect:
         """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
         for rounds in TRIED_ROUNDS:
             error = math.sqrt(self.of_rounds / rounds + self.drift)
-            freedom = 2.0 * (rounds - 1) if not self.drift else _freedom(error, self.of_rounds / rounds, rounds)
+            samples = 1.0 if self.pairs else 2.0
+            freedom = samples * (rounds - 1) if not self.drift else _freedom(error, self.of_rounds / rounds, rounds)
             if student_quantile(alpha, freedom) * error <= smallest:
                 return rounds
         return None
@@ -125,6 +135,32 @@ def effect(before: Sample, after: Sample, *, times: bool, drift: float) -> Effec
     )
 
 
+def pair_logs(before: Sequence[Reading], after: Sequence[Reading]) -> list[float]:
+    """The logarithms of B over A, of rounds that were measured in turn; none of runs that were not.
+
+    A round that waited long for its partner has none: a machine drifts in minutes.
+    """
+    if len(before) != 1 or len(after) != 1 or not in_turn(before[0].turns, after[0].turns):
+        return []
+    (one,), (other,) = before, after
+    rounds = zip(one.values, one.at_s, other.values, other.at_s, strict=False)
+    return [math.log(b / a) for a, a_s, b, b_s in rounds if abs(a_s - b_s) <= APART_S and min(a, b) > 0]
+
+
+def in_turn(before: Turns | None, after: Turns | None) -> bool:
+    """True for the two runs that were measured in turn with each other."""
+    return bool(before and after and before.pair == after.pair and before.side != after.side)
+
+
+def paired_effect(logs: Sequence[float], *, times: bool) -> Effect:
+    """Student's t over pairs of rounds: what reaches both rounds of a pair alike is not in their ratio."""
+    error = standard_error(logs)
+    return Effect(
+        log=-mean(logs) if times else mean(logs), error=error, freedom=len(logs) - 1,
+        of_rounds=error**2 * len(logs), drift=0.0, pairs=len(logs),
+    )  # fmt: skip
+
+
 def mean_effect(effects: Sequence[Effect]) -> Effect:
     """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
     count = len(effects)
@@ -139,6 +175,7 @@ def mean_effect(effects: Sequence[Effect]) -> Effect:
         freedom=error**4 / parts if parts else math.inf,
         of_rounds=math.fsum(each.of_rounds for each in effects) / count**2,
         drift=drift,
+        pairs=min(each.pairs for each in effects),
     )
 
 

@@ -6,7 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.compare.effects import ALPHA, Effect, Reading, drift_of, effect, holm, mean_effect, sample
+from loaderprobe.analyze.compare.effects import (
+    ALPHA,
+    FEWEST_ROUNDS,
+    Effect,
+    Reading,
+    drift_of,
+    effect,
+    holm,
+    mean_effect,
+    pair_logs,
+    paired_effect,
+    sample,
+)
 from loaderprobe.analyze.verdict.rates import interval
 from loaderprobe.records.compare import Compared, Ratio, ReasonCode, ShortVerdict, Subject, Unit, Word
 from loaderprobe.records.verdict import Interval
@@ -60,11 +72,16 @@ def compare_rows(
 
 
 def _effect(pair: Pair) -> Effect | None:
+    times = pair[0].unit == "ms"
+    logs = pair_logs(pair[0].readings, pair[1].readings)
+    if len(logs) >= FEWEST_ROUNDS:
+        found = paired_effect(logs, times=times)
+        return found if found.error else None
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
     if before is None or after is None or drift + before.variance + after.variance == 0:
         return None
-    return effect(before, after, times=pair[0].unit == "ms", drift=drift)
+    return effect(before, after, times=times, drift=drift)
 
 
 def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect | None:
@@ -92,6 +109,7 @@ class Judge:
             before=before.figure,
             after=after.figure,
             rounds=(before.count, after.count),
+            pairs=found.pairs if found else 0,
             ratio=_ratio(found),
             p=p,
             visible=self._visible(found),
@@ -106,8 +124,8 @@ class Judge:
         """The mean of all rows."""
         word, reason = self._word(found, p)
         return Compared(
-            subject=Subject(kind="all"), unit="", before=None, after=None, rounds=(0, 0), ratio=_ratio(found), p=p,
-            visible=self._visible(found), rounds_needed=None, word=word, reason=reason,
+            subject=Subject(kind="all"), unit="", before=None, after=None, rounds=(0, 0), pairs=found.pairs,
+            ratio=_ratio(found), p=p, visible=self._visible(found), rounds_needed=None, word=word, reason=reason,
         )  # fmt: skip
 
     @property

@@ -10,11 +10,12 @@ from typing import Literal
 from loaderprobe.analyze.compare.comparable import ALL, differences
 from loaderprobe.analyze.compare.effects import FEWEST_ROUNDS, Reading
 from loaderprobe.analyze.compare.rows import SideRow
-from loaderprobe.analyze.verdict.rates import rates_by_round
+from loaderprobe.analyze.verdict.rates import rates_by_round, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.errors import BadValue
 from loaderprobe.records.compare import CompareNote, Difference, ShortVerdict, Subject
+from loaderprobe.records.config import Turns
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import OPTIONS
@@ -36,13 +37,21 @@ class Found:
     row: ConfigurationRow
     measurement: Measurement
     files: FileSet
+    turns: Turns | None = None
+    """Of its run."""
 
     @property
     def reading(self) -> Reading:
         """Images/s of its rounds."""
         assert self.row.verdict is not None
-        rates = rates_by_round(self.measurement, base_mode(self.measurement), judged_activity(self.measurement))
-        return Reading(values=tuple(rates.values()), figure=self.row.verdict.images_per_s)
+        judged = base_mode(self.measurement), judged_activity(self.measurement)
+        rates = rates_by_round(self.measurement, *judged)
+        return Reading(
+            values=tuple(rates.values()),
+            figure=self.row.verdict.images_per_s,
+            turns=self.turns,
+            at_s=tuple(segment.begin_ns[0] / 1e9 for segment in segments_of(self.measurement, *judged)),
+        )
 
 
 Run = Sequence[Found]

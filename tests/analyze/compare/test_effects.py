@@ -8,6 +8,7 @@ import random
 import pytest
 
 from loaderprobe.analyze.compare.effects import (
+    APART_S,
     REPEAT,
     Effect,
     Reading,
@@ -15,8 +16,11 @@ from loaderprobe.analyze.compare.effects import (
     effect,
     holm,
     mean_effect,
+    pair_logs,
+    paired_effect,
     sample,
 )
+from loaderprobe.records.config import Turns
 from loaderprobe.records.verdict import Interval
 
 FLAT = Interval(value=1.0, low=1.0, high=1.0)
@@ -117,3 +121,60 @@ def test_null_pairs_are_as_rare_as_they_should_be() -> None:
         for _ in range(2000)
     ]
     assert 0.03 < sum(p <= 0.05 for p in chances) / 2000 < 0.07
+
+
+def in_turn(side: str, *values: float, at_s: tuple[float, ...] | None = None, pair: str = "x") -> Reading:
+    """One run of a pair; a round takes a minute."""
+    turns = Turns(pair=pair, side=side, changes=(), against="RUN")  # type: ignore[arg-type]  # A or B
+    times = at_s or tuple(60.0 * number for number in range(len(values)))
+    return Reading(values=values, figure=FLAT, turns=turns, at_s=times)
+
+
+def test_pairs_give_students_t() -> None:
+    """Differences 1, 2, 3, 4: mean 2.5, t = 3.873 with 3 degrees of freedom, p = 0.0305, by tables."""
+    one = paired_effect([1.0, 2.0, 3.0, 4.0], times=False)
+    assert one.log / one.error == pytest.approx(3.873, abs=1e-3)
+    assert (one.freedom, one.drift, one.pairs) == (3, 0.0, 4) and one.p == pytest.approx(0.0305, abs=1e-4)
+    assert paired_effect([1.0, 2.0, 3.0, 4.0], times=True).log == -one.log
+    assert one.half() == pytest.approx(3.182 * one.error, rel=1e-3)
+
+
+def test_drift_that_reaches_both_rounds_of_a_pair_is_in_no_ratio() -> None:
+    """A machine that gets slower by a tenth with each pair, and a B that is 3 % slower: pairs see just that."""
+    slower = [0.9**number for number in range(6)]
+    a = in_turn("A", *slower)
+    logs = pair_logs([a], [in_turn("B", *(0.97 * each for each in slower))])
+    assert logs == pytest.approx([math.log(0.97)] * 6)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "count"),
+    [
+        ([in_turn("A", 1, 2, 3)], [in_turn("B", 1, 2, 3, 4)], 3),
+        ([in_turn("B", 1, 2, 3)], [in_turn("A", 1, 2, 3)], 3),
+        ([in_turn("A", 1, 2)], [in_turn("B", 1, 2, at_s=(0.0, 61.0 + APART_S))], 1),
+        ([in_turn("A", 1, 0)], [in_turn("B", 1, 2)], 1),
+        ([in_turn("A", 1, 2)], [in_turn("A", 1, 2)], 0),
+        ([in_turn("A", 1, 2)], [in_turn("B", 1, 2, pair="y")], 0),
+        ([in_turn("A", 1, 2)] * 2, [in_turn("B", 1, 2)] * 2, 0),
+        ([reading(1, 2)], [reading(1, 2)], 0),
+    ],
+)
+def test_only_rounds_in_turn_are_pairs(before: list[Reading], after: list[Reading], count: int) -> None:
+    """Of the two sides of one pair of runs, minutes apart; a round without a partner or a rate is in none."""
+    assert len(pair_logs(before, after)) == count
+
+
+def test_null_pairs_in_turn_are_as_rare_as_they_should_be() -> None:
+    """Of 2,000 sixfold pairs on a machine that drifts tenfold its noise, about 5 % have p of 5 % or less."""
+    draw, found = random.Random(7), []
+    for _ in range(2000):
+        drift = 0.0
+        sides: tuple[list[float], list[float]] = ([], [])
+        for _ in range(6):
+            drift += draw.gauss(0, 0.2)
+            for side in sides:
+                side.append(math.exp(drift + draw.gauss(0, 0.02)))
+        logs = pair_logs([in_turn("A", *sides[0])], [in_turn("B", *sides[1])])
+        found.append(paired_effect(logs, times=False).p <= 0.05)
+    assert 0.03 < sum(found) / 2000 < 0.07

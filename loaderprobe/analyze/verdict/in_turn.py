@@ -1,0 +1,18 @@
+"""What one round measures of a configuration that is measured in turn with another: training, in every round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loaderprobe.analyze.verdict.rounds import LEAST_ROUNDS, Round, next_round
+from loaderprobe.analyze.verdict.speedups import judged_activity
+from loaderprobe.analyze.verdict.validity import base_mode
+from loaderprobe.records.measurement import Measurement
+
+
+def round_in_turn(measurement: Measurement, *, thorough: bool) -> Round:
+    """What the verdict asks for within its usual rounds, and training in any case: its rates are compared in pairs."""
+    config = replace(measurement.config, rounds=min(measurement.config.rounds, LEAST_ROUNDS))
+    asked = next_round(replace(measurement, config=config), thorough=thorough)
+    trained = base_mode(measurement), judged_activity(measurement)
+    return asked if trained in asked else (*asked, trained)
