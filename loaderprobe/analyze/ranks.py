@@ -30,10 +30,11 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
     _check_in_step(ranks)
     slowest = max(ranks, key=_worker_s)
     seen, size = slowest.measurement, len(ranks)
-    compute, lap = seen.config.compute, seen.first_lap
+    asked, given, lap = seen.config.compute, seen.compute.specified_images_per_s, seen.first_lap
     return replace(
         seen,
-        config=replace(seen.config, compute=replace(compute, batch_size=compute.batch_size * size)),
+        config=replace(seen.config, compute=replace(asked, batch_size=asked.batch_size * size)),
+        compute=replace(seen.compute, specified_images_per_s=None if given is None else given * size),
         segments=tuple(
             _together(slowest.measurement.segments[number], number, ranks) for number in range(len(seen.segments))
         ),

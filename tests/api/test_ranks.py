@@ -11,9 +11,6 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from loaderprobe.api.ranks import RANKS, Ranks
-from loaderprobe.records.together import RankMeasurement
-from loaderprobe.store.codec import decode
 from tests.examples.ranks import STEPS, train
 
 pytestmark = pytest.mark.alone
