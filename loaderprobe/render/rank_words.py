@@ -31,7 +31,7 @@ def together(size: int, hosts: int, meeting_s: float, step_s: float) -> tuple[st
     if meeting_s > WORTH_A_WORD * step_s:
         found.append(
             f"to stay in step, ranks met after each step, which takes {format_duration(meeting_s)}: about "
-            f"{meeting_s / step_s:.0%} of a training step, in every rate"
+            f"{100 * meeting_s / step_s:.0f} % of a training step, in every rate"
         )
     return tuple(found)
 
