@@ -5,6 +5,7 @@ LoaderprobeError           1   a bug, or an unexpected error
 │   ├── DamagedRun             a file of a stored run cannot be used
 │   └── NotComparable          two results differ in more than what was meant to differ
 ├── DeadWorker                 a worker of a loader was killed, or ended
+├── LostRank                   another rank of the training does not answer
 ├── MissingPart            3   a missing plug-in, GPU, permission or tool
 └── Refused                5   refused, to keep data safe
     ├── ForeignDirectory       the directory holds something else
@@ -39,6 +40,10 @@ class BadValue(LoaderprobeError):
 
 class DeadWorker(LoaderprobeError):
     """A worker of a loader was killed, or ended by itself: fewer workers may do."""
+
+
+class LostRank(LoaderprobeError):
+    """Another rank of the training does not answer, or has gone."""
 
 
 MEASURE_AGAIN = "complete the run with --resume, which measures it again"

@@ -12,11 +12,12 @@ from typing import Any
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
 from loaderprobe.api.looped import LoopIterator
+from loaderprobe.api.ranks import Ranks, ranks_here
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.api.user_loader import Asked
-from loaderprobe.errors import LoaderprobeError
+from loaderprobe.errors import LoaderprobeError, LostRank
 from loaderprobe.measure.loop_session import LoopSession
-from loaderprobe.measure.turns import Turns
+from loaderprobe.measure.turns import Turns, Withdrawn
 from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
 from loaderprobe.render import attachment_words as words
 from loaderprobe.system.written_files import WrittenFiles
@@ -47,6 +48,8 @@ class Attachment:
         self._loaders = SeenLoaders()
         self._chosen: Seen | None = None
         self._turns: Turns | None = None
+        self._ranks: Ranks | None = None
+        """Set where this process trains together with others."""
         self._real: Any = None
         self._over = self._finished = self._keeping = False
         self._files = WrittenFiles(self._endangered, ours=self._is_ours)
@@ -86,7 +89,7 @@ class Attachment:
             return True
         if self._over:
             return False
-        if self._turns is None and seen is self._loaders.choice(self._request.loader, self._request.after_steps):
+        if self._turns is None and self._may_begin(seen):
             self._begin(seen, real)
         return self._turns is not None and seen is self._chosen
 
@@ -98,6 +101,8 @@ class Attachment:
             batch = self._turns.next()
         except LoaderprobeError as error:
             return self._refused(error)
+        except Withdrawn:
+            return self._withdrawn()
         if self._turns.over:
             self._conclude()
             raise Finished(0)
@@ -140,17 +145,53 @@ class Attachment:
 
     # Which loader, and for how long.
 
-    def _begin(self, seen: Seen, real: Iterator[Any]) -> None:
-        if why := self._prevented():
-            self._over, self._why = True, why
-            self._say(words.not_measured(self.record()))
+    def _may_begin(self, seen: Seen) -> bool:
+        """True where this loop is handed over now: alone, as soon as it trains; with others, where all agreed to."""
+        if self._ranks is None:
+            if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
+                return False
+            self._ranks = ranks_here()
+            why = self._prevented()
+            if self._ranks is None:
+                self._leave(why)
+                return why is None
+            if why == "other_thread" or why == "another_process":
+                self._ranks.refuse(why)
+        agreed = self._ranks.agrees(seen, self._loaders.passes)
+        self._leave("ranks_apart" if self._ranks.apart else None)
+        return agreed
+
+    def _leave(self, why: WhyNot | None) -> None:
+        """The script goes on by itself, if there is a reason why. Rank 0 gives it."""
+        if why is None:
             return
-        self._chosen, self._real = seen, real
+        self._over, self._why = True, why if self._leads else "follows"
+        if self._leads:
+            self._say(words.not_measured(self.record()))
+
+    @property
+    def _leads(self) -> bool:
+        """False for ranks that are measured together with rank 0, which speaks for them."""
+        return self._ranks is None or self._ranks.leads
+
+    def _begin(self, seen: Seen, real: Iterator[Any]) -> None:
         step_s = (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
         budget_s = self._request.budget_s or max(LEAST_BUDGET_S, BUDGET_STEPS * step_s)
-        self._say(words.begins(seen.record(), budget_s, self._loaders.beside(seen)))
+        ranks = self._ranks
+        if ranks is not None:
+            try:
+                budget_s = ranks.same_budget(budget_s)
+            except LostRank as error:
+                ranks.refuse("lost", error.message, error.hint)
+                return self._leave("ranks_apart")
+        self._chosen, self._real = seen, real
+        if self._leads:
+            others = self._loaders.beside(seen)
+            self._say(words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
 
-        def measure(step: Callable[[Any], None]) -> Diagnosis:
+        def measure(step: Callable[[Any], None]) -> Diagnosis | None:
+            if ranks is not None:
+                return ranks.judge(seen, step, turns, self._request, budget_s, self._heard)
             asked = Asked(
                 cache=self._request.cache,
                 budget_s=budget_s,
@@ -158,8 +199,9 @@ class Attachment:
             )
             return judge_loader(seen.loader, step, asked, self._heard, command=self._request.command)
 
-        turns = self._turns = Turns(measure)
+        turns = self._turns = ranks.turns(measure) if ranks is not None else Turns(measure)
         self._files.begin()
+        return None
 
     def _prevented(self) -> WhyNot | None:
         """What keeps this process from being measured."""
@@ -167,16 +209,16 @@ class Attachment:
             return "other_thread"
         from loaderprobe.loaders.attached import ranks_in_use
 
-        ranks = max(self._launched, ranks_in_use())
-        if ranks > 1:
-            self._detail = str(ranks)
+        count = max(self._launched, ranks_in_use())
+        if count > 1 and self._ranks is None:
+            self._detail = str(count)
             return "ranks"
-        return None if claimed(Path(self._request.scratch)) else "another_process"
+        return None if not self._leads or claimed(Path(self._request.scratch)) else "another_process"
 
     def _heard(self, stage: str, done: int, total: int) -> None:
         """One line a round."""
         round_ = stage.partition(":")[0]
-        if stage.startswith("round") and round_ != self._round:
+        if self._leads and stage.startswith("round") and round_ != self._round:
             self._round = round_
             self._say(words.going_on(round_))
 
@@ -192,11 +234,23 @@ class Attachment:
 
     def _refused(self, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened; later it ends."""
+        if self._ranks is not None and self._real is not None:
+            self._ranks.refuse("refused", error.message, error.hint)
+            return self._withdrawn()
         self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
         self._say(words.not_measured(self.record()))
         if self._real is None:
             self._finished = True
             raise Finished(error.exit_code)
+        self._files.end()
+        return next(self._real)
+
+    def _withdrawn(self) -> Any:
+        """A rank cannot be measured, so the script goes on, on all of them."""
+        assert self._ranks is not None
+        if self._ranks.apart is None:
+            self._ranks.withdraw()
+        self._leave("ranks_apart")
         self._files.end()
         return next(self._real)
 
@@ -207,7 +261,7 @@ class Attachment:
             if isinstance(found, Diagnosis):
                 self._found(found)
             else:
-                self._why = "ended_early"
+                self._why = "ended_early" if self._leads else "follows"
         except LoaderprobeError as error:
             self._why, self._detail, self._hint = "refused", error.message, error.hint
         finally:
@@ -222,6 +276,9 @@ class Attachment:
         self._over = True
         if self._turns is None:
             self._why = self._loaders.why_none(self._request.loader)
+            if self._ranks is not None:
+                self._ranks.end()
+                self._why = "ranks_apart" if self._leads else "follows"
             return
         self._finished = True
         if threading.get_ident() != self._loaders.trained_in:
@@ -245,6 +302,7 @@ class Attachment:
             why_not=self._why,
             detail=self._detail,
             hint=self._hint,
+            apart=self._ranks.apart if self._ranks and self._why == "ranks_apart" else None,
             saved=tuple(self._files.new)[:MOST_LISTED],
             endangered=self._stopped_before,
         )

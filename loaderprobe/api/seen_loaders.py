@@ -40,6 +40,8 @@ class SeenLoaders:
         self._current: list[Seen] = []
         """Those that gave batches since the last backward pass."""
         self._fresh = True
+        self.passes = 0
+        """Backward passes, of all loaders; ranks of one training have made as many."""
         self.trained_in = 0
         """The thread of the last backward pass; 0 before the first."""
 
@@ -67,6 +69,7 @@ class SeenLoaders:
     def backward(self) -> None:
         """A backward pass began."""
         self._fresh, self.trained_in = False, threading.get_ident()
+        self.passes += 1
         for seen in self._current:
             seen.trained += 1
 

@@ -61,6 +61,10 @@ class Asked:
     """Makes what drives the measurement, of a session's fields."""
     ceiling: bool = True
     """Whether to measure what the storage delivers, too."""
+    deadline: Callable[[float | None], Deadline] = lambda budget_s: Deadline(budget_s)
+    """Makes what ends a measurement that takes too long, of the budget."""
+    joined: Callable[[Measurement], Measurement] = lambda measured: measured
+    """Makes one measurement of those of all ranks."""
 
 
 class OutOfTimeError(LoaderprobeError):
@@ -85,10 +89,19 @@ class Deadline(SystemClock):
         self.check()
         return super().now_ns()
 
+    @property
+    def late(self) -> bool:
+        """True when it is too late."""
+        return self._most_s is not None and self.spent_s > self._most_s
+
+    def error(self) -> OutOfTimeError:
+        """What is raised then."""
+        return OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s or 0.0)}")
+
     def check(self) -> None:
         """Raise OutOfTimeError when it is too late."""
-        if self._most_s is not None and self.spent_s > self._most_s:
-            raise OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s)}")
+        if self.late:
+            raise self.error()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +144,7 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
     from loaderprobe.loaders.user_loader import UserLoader
 
     loader = given.loader
-    limit = Deadline(asked.budget_s)
+    limit = asked.deadline(asked.budget_s)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
         own = UserLoader(given, Path(scratch), limit.check, limit.patience_s)
         looking = WaitsSampler(lambda: _threads(own, loader), Path(scratch))
@@ -156,7 +169,7 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
                     hint="give a larger budget_s, or a loader of smaller batches",
                 ) from error
             measured = session.measurement((), ())
-            measured = replace(measured, notes=(*measured.notes, *own.notes(), *notes))
+            measured = asked.joined(replace(measured, notes=(*measured.notes, *own.notes(), *notes)))
     # When the script ends, nothing can be started any more.
     wanted = wanted and ENDED not in measured.notes
     if wanted:

@@ -76,7 +76,7 @@ def run(
             show(f"\nReport: {_short(place)}/report.html")
         return ran.exit_code
     console = stderr()
-    for line in attachment_words.without_verdict(ran.processes):
+    for line in attachment_words.without_verdict(ran.processes, ran.exit_code):
         console.print(line, highlight=False, markup=False)
     return ran.exit_code or BadValue.exit_code
 

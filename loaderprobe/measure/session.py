@@ -184,13 +184,13 @@ class Session:
             if self.config.compute.compile:
                 # The first step compiles, for minutes.
                 train_resident(self._resident, self.parts.compute, clock, Pace(max_batches=1))
-            train_resident(self._resident, self.parts.compute, clock, WARM_UP)
+            train_resident(self._resident, self.parts.compute, clock, self._agreed(WARM_UP))
 
     def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
         if mode == "resident":
             self._ready.rest(self.taken, self.parts.clock)
         if mode == "resident":
-            train_resident(self._resident[:1], self.parts.compute, self.parts.clock, FIRST_STEP)
+            train_resident(self._resident[:1], self.parts.compute, self.parts.clock, self._agreed(FIRST_STEP))
             steps = train_resident(self._resident, self.parts.compute, self.parts.clock, self._resident_pace())
             return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
         pace = self._paced(mode, untimed_steps=int(activity == "training"))
@@ -202,7 +202,7 @@ class Session:
         # Without transport, the step uses an earlier batch.
         instead = self._stand_in if mode == "no_transport" else ()
         if activity == "training":
-            train(self._batches, self.parts.compute, self.parts.clock, FIRST_STEP, instead)
+            train(self._batches, self.parts.compute, self.parts.clock, self._agreed(FIRST_STEP), instead)
             self.taken += 1
         disk_before = self.parts.read_devices()
         first = self.taken
@@ -216,6 +216,10 @@ class Session:
         return self._record(
             steps, mode, activity, number, first_batch=first, resident=resident, disk_before=disk_before
         )
+
+    def _agreed(self, pace: Pace) -> Pace:
+        """Several ranks keep the same pace; alone, it is as it is."""
+        return pace
 
     def _resident_pace(self) -> Pace:
         """Of compute alone, which no worker's period concerns."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # it ships no types
 
@@ -22,14 +22,32 @@ class GivenUp(BaseException):
     """The loop does not come back. No Exception, which would count as an error of the step."""
 
 
+class Withdrawn(BaseException):
+    """The loop goes on as if nothing had happened. No Exception, which would count as an error of the step."""
+
+
+class Among:
+    """What a loop of several ranks agrees on with the others; alone, nothing."""
+
+    holds = False
+    """True where interruptions are kept for `Turns.disturbed`, since all ranks must be interrupted at the same step."""
+
+    def begin(self) -> None:
+        """Before the first batch is handed over. Raises Withdrawn where another rank cannot be measured."""
+
+    def given_up(self) -> None:
+        """The loop of this rank does not come back."""
+
+
 class Turns:
     """Runs `session(step)` beside the loop. Only the loop's thread may use it."""
 
-    def __init__(self, session: Callable[[Callable[[Any], None]], Any]) -> None:
+    def __init__(self, session: Callable[[Callable[[Any], None]], Any], among: Among | None = None) -> None:
         self._session = greenlet(lambda: session(self._step))
         # A greenlet begins without any context variable.
         self._session.gr_context = contextvars.copy_context()
         self._loop = getcurrent()
+        self._among = among or Among()
         self._why = ""
         self.steps = 0
         """Batches that the loop was given."""
@@ -65,11 +83,25 @@ class Turns:
             self._session.parent = getcurrent()
             self.result = self._session.throw(GivenUp())
 
+    def disturbed(self) -> str:
+        """Why the last step took time for something else; empty where it did not. Asking forgets it."""
+        why, self._why = self._why, ""
+        return why
+
+    def break_off(self, why: str) -> NoReturn:
+        """Raise Interrupted: the steps that were timed together do not count."""
+        self.broken_off, self.undisturbed = self.undisturbed, 0
+        raise Interrupted(why)
+
     def _step(self, batch: Any) -> None:
+        if not self.steps:
+            self._among.begin()
         self.steps += 1
         self.undisturbed += 1
-        self._loop.switch(batch)
-        if self._why:
-            why, self._why = self._why, ""
-            self.broken_off, self.undisturbed = self.undisturbed, 0
-            raise Interrupted(why)
+        try:
+            self._loop.switch(batch)
+        except GivenUp:
+            self._among.given_up()
+            raise
+        if self._why and not self._among.holds:
+            self.break_off(self.disturbed())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.records.config import CacheState
+from loaderprobe.records.together import Apart
 
 WhyNot = Literal[
     "no_backward",
@@ -13,11 +14,14 @@ WhyNot = Literal[
     "no_such_loader",
     "other_thread",
     "ranks",
+    "ranks_apart",
+    "follows",
     "another_process",
     "refused",
     "ended_early",
 ]
-"""Why a process that iterated a DataLoader has no verdict."""
+"""Why a process that iterated a DataLoader has no verdict. ranks: they do not use torch.distributed. ranks_apart: they
+are not measured together. follows: rank 0 speaks for this rank, and keeps the verdict if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,5 +72,7 @@ class Attached:
     hint: str = ""
     saved: tuple[str, ...] = ()
     """Files that the script made while it was measured; they hold nothing of use."""
+    apart: Apart | None = None
+    """Set with `ranks_apart`."""
     endangered: str = ""
     """The file before which the script was stopped; empty where it was stopped for the verdict."""

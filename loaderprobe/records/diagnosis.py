@@ -40,7 +40,10 @@ class Findings:
     """The reason in words."""
     sample: str
     """What is counted: `images`, or `samples` where batches hold no images."""
+    ranks: int = 1
+    """Processes that trained in step; rates are those of all of them together."""
     workers: int
+    """Of one rank, as is the batch size."""
     batch_size: int
     prefetch_factor: int
     cache: CacheState

@@ -264,10 +264,13 @@ class Measurement:
     timeline: Timeline | None = None
     """What the GPU did in one profiler window; without it, `missing` has the reason under `gpu_timeline`."""
     notes: tuple[Note, ...] = ()
+    ranks: int = 1
+    """Processes that trained in step. Then batches, images and bytes are those of all of them together; times, workers
+    and cores are those of one."""
     wall_s: float
 
     def __post_init__(self) -> None:
-        check_at_least("measurement", self, {"first_batch_s": 0.0, "wall_s": 0.0})
+        check_at_least("measurement", self, {"first_batch_s": 0.0, "wall_s": 0.0, "ranks": 1})
         if not self.cores_available > 0:
             raise BadValue(f"measurement: {self.cores_available:g} cores cannot have measured it")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.attachment import Attached, SeenLoader
+from loaderprobe.render.rank_words import apart
 from loaderprobe.render.wording import counted
 from loaderprobe.units import format_duration, join_words
 
@@ -24,10 +25,12 @@ def iterated(seen: SeenLoader) -> str:
     return f"{loader_name(seen)} was iterated"
 
 
-def begins(seen: SeenLoader, budget_s: float, others: Sequence[SeenLoader]) -> str:
+def begins(seen: SeenLoader, budget_s: float, others: Sequence[SeenLoader], ranks: int = 1) -> str:
     """Said before anything is changed."""
+    together = f" on {ranks} ranks together" if ranks > 1 else ""
     said = (
-        f"measuring {loader_name(seen)} for about {format_duration(budget_s)}, with this script's loop as the step. "
+        f"measuring {loader_name(seen)}{together} for about {format_duration(budget_s)}, with this script's loop as "
+        "the step. "
         "The training from here on is thrown away; the script ends when the verdict stands."
     )
     if others:
@@ -71,7 +74,13 @@ def _why_not(attached: Attached) -> tuple[str, str]:
             "batches are taken in another thread than the one that trains",
             "loaderprobe.diagnose(loader, step) in Python",
         ),
-        "ranks": (f"the script trains on {detail} ranks, and one alone cannot be stopped", "start it with one rank"),
+        "ranks": (
+            f"the script trains on {detail} ranks that are not joined by torch.distributed, and one alone cannot be "
+            "stopped",
+            "start it with one rank",
+        ),
+        "ranks_apart": apart(attached.apart) if attached.apart else ("the ranks are not measured together", ""),
+        "follows": ("this process trains with rank 0, which has the verdict or the reason", ""),
         "another_process": ("another process of the command is measured already", ""),
         "refused": (detail, hint),
         "ended_early": ("the script ended before a round was measured", "let it train for longer"),
@@ -87,8 +96,12 @@ def seen_lines(attached: Attached) -> list[str]:
     ]
 
 
-def without_verdict(processes: Sequence[Attached]) -> list[str]:
+def without_verdict(processes: Sequence[Attached], exit_code: int = 0) -> list[str]:
     """What to say after a command that was not measured: the reasons, and the loaders that were seen."""
+    # Of ranks, rank 0 speaks, unless it ran on another machine.
+    processes = [each for each in processes if each.why_not != "follows"] or processes[:1]
+    if not processes and exit_code:
+        return [f"no verdict: the command ended with exit code {exit_code}, and none of its processes was measured"]
     if not processes:
         return [
             "no verdict: no torch DataLoader was iterated in a Python process that ended by itself. "

@@ -204,6 +204,8 @@ def _speedup(found: Findings, name: str) -> str:
 def setting(found: Findings) -> str:
     """Workers, batch size and state of the files."""
     loading = counted(found.workers, "worker") if found.workers else "serial"
+    if found.ranks > 1:
+        loading = f"{found.ranks} ranks, each {loading}"
     files = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}[found.cache]
     if state_word(found.cache, found.files_were):
         files = f"{found.files_were} files, although cold ones were asked for"

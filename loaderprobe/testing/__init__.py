@@ -12,10 +12,13 @@ from loaderprobe.testing.fakes import (
 )
 from loaderprobe.testing.machine import example_environment, example_location
 from loaderprobe.testing.profiled import ProfiledCompute
+from loaderprobe.testing.ranks import FakeCrew, FakeStore
 
 __all__ = [
     "FakeClock",
+    "FakeCrew",
     "FakePageCache",
+    "FakeStore",
     "ProfiledCompute",
     "ScriptedLoader",
     "ScriptedMeter",

@@ -15,7 +15,7 @@ from loaderprobe.api.diagnose import DataSeen, conclude
 from loaderprobe.errors import BadValue, DamagedRun, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.layers import Milliseconds
-from loaderprobe.render.bandwidth import bandwidth_json
+from loaderprobe.render.json import result_json
 from loaderprobe.testing import example_location
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -37,7 +37,7 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     nfs = replace(example_location("/nfs"), filesystem="nfs4", devices=(), source="server:/export")
     for name, report in (("a", bandwidths(1.0)), ("b", bandwidths(1.4, location=nfs, path="/nfs"))):
         paths.append(tmp_path / f"{name}.json")
-        paths[-1].write_text(bandwidth_json(report))
+        paths[-1].write_text(result_json(report))
     with pytest.raises(NotComparable) as caught:
         loaderprobe.compare(*paths)
     assert caught.value.fields == ("storage",) and "nfs4 of server:/export" in caught.value.message

@@ -41,6 +41,7 @@ def diagnosis_facts(found: Findings) -> Facts:
     """What it was measured on, and the options of the loader. Which data it has is not known."""
     return {
         **environment_facts(found.origin.environment),
+        "ranks": float(found.ranks),
         "workers": float(found.workers),
         "prefetch_factor": float(found.prefetch_factor),
         "batch_size": float(found.batch_size),

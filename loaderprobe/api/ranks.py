@@ -1,0 +1,248 @@
+"""A training of several ranks that is measured by all of them together; one process of it, joined to the others."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from loaderprobe.analyze.ranks import as_one
+from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of
+from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
+from loaderprobe.analyze.verdict.validity import base_mode
+from loaderprobe.api.diagnose import Diagnosis, compute_of, judge_loader
+from loaderprobe.api.seen_loaders import Seen
+from loaderprobe.api.user_loader import Asked, Deadline, measure_loader
+from loaderprobe.errors import LostRank
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.in_step import Meeting, SessionInStep
+from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.take_over import TakeOver
+from loaderprobe.measure.turns import Turns
+from loaderprobe.protocols import Crew
+from loaderprobe.records.attachment import AttachRequest
+from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.records.together import Apart, ApartCode, RankMeasurement, RankOffer
+from loaderprobe.render import rank_words as words
+from loaderprobe.stats import median
+from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.results import make_directory
+from loaderprobe.system.cpu import cores_available
+
+if TYPE_CHECKING:
+    from loaderprobe.loaders.ranks import Joined
+
+RANKS = "ranks"
+"""Of the directory of a run: what each rank measured."""
+MEETINGS = 16
+"""To time one."""
+Round = tuple[tuple[Mode, Activity], ...]
+
+
+class DeadlineInStep(Deadline):
+    """Raises while this rank prepares. Once the loops are handed over, rank 0 decides for all when time is over."""
+
+    def __init__(self, budget_s: float | None, begun: Callable[[], bool]) -> None:
+        super().__init__(budget_s)
+        self._begun = begun
+
+    def check(self) -> None:
+        """Raise OutOfTimeError when it is too late for this rank alone."""
+        if not self._begun():
+            super().check()
+
+
+class Ranks:
+    """This rank's part: it offers its loader, agrees on the step, and measures in step with the others."""
+
+    def __init__(self, joined: Joined) -> None:
+        self._joined = joined
+        self._taking_over = TakeOver(joined.store, joined.rank, joined.size, SystemClock())
+        self._offer: RankOffer | None = None
+        self._crew: Crew | None = None
+        self._meeting: Meeting | None = None
+        self._meeting_s = 0.0
+        self._seen: list[RankMeasurement] = []
+        """What all ranks measured until the last round; on rank 0."""
+        self.apart: Apart | None = None
+        """Why the ranks are not measured together."""
+
+    @property
+    def leads(self) -> bool:
+        """True for rank 0, which speaks for all."""
+        return self._joined.rank == 0
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self._joined.size
+
+    def agrees(self, seen: Seen, passes: int) -> bool:
+        """True at the step at which all ranks hand their loops over; asked before each batch."""
+        self._offer = self._offer or offer_of(seen)
+        named = self._taking_over.named
+        if self.apart or seen.number != (named.loader if named else self._offer.loader):
+            return False
+        try:
+            if not self._taking_over.ask(passes, self._offer):
+                self.apart = self._taking_over.apart
+                return False
+            self._join()
+        except LostRank as error:
+            self.apart = Apart(code="no_group", ranks=(), detail=error.message, hint=error.hint)
+        except RuntimeError as error:  # of the store
+            self.apart = Apart(code="lost", ranks=(), detail=str(error).partition("\n")[0])
+        return self.apart is None
+
+    def refuse(self, code: ApartCode, detail: str = "", hint: str = "") -> None:
+        """This rank cannot be measured, so none is."""
+        apart = Apart(code=code, ranks=(self._joined.rank,), detail=detail, hint=hint)
+        if self._meeting is None:
+            self._tell(lambda: self._taking_over.refuse(apart))
+            self.apart = self._taking_over.apart or apart
+        elif not self._meeting.begun:
+            self._meeting.refuse(apart)
+            self.apart = self._meeting.apart
+
+    def withdraw(self) -> None:
+        """Another rank cannot be measured."""
+        self.apart = (self._meeting.apart if self._meeting else None) or Apart(code="lost", ranks=())
+
+    def end(self) -> None:
+        """The script ends before all agreed."""
+        self._tell(self._taking_over.end)
+        self.apart = self._taking_over.apart or Apart(code="ended", ranks=(self._joined.rank,))
+
+    def same_budget(self, budget_s: float) -> float:
+        """That of rank 0. Raises LostRank."""
+        return float(self._together.told(str(budget_s).encode()))
+
+    def turns(self, measure: Callable[[Callable[[Any], None]], Any]) -> Turns:
+        """Of this rank's loop."""
+        assert self._meeting is not None
+        self._meeting.turns = Turns(measure, self._meeting)
+        return self._meeting.turns
+
+    def judge(
+        self, seen: Seen, step: Callable[[Any], None], turns: Turns, request: AttachRequest, budget_s: float,
+        on_stage: OnStage,
+    ) -> Diagnosis | None:  # fmt: skip
+        """Measure in step with the others. The verdict on all, on rank 0; None on the others."""
+        meeting = self._meeting
+        assert meeting is not None
+        asked = Asked(
+            cache=request.cache,
+            budget_s=budget_s,
+            next_round=self._next_round,
+            session=lambda **given: SessionInStep(turns=turns, period=seen.period, meeting=meeting, **given),
+            ceiling=False,
+            deadline=lambda budget: self._deadline(budget, meeting),
+            joined=self._as_one,
+        )
+        if not self.leads:
+            measure_loader(seen.loader, compute_of(step), asked, on_stage)
+            return None
+        found = judge_loader(seen.loader, step, asked, on_stage, command=request.command)
+        keep_ranks(self._seen, Path(request.run))
+        return replace(found, notes=(*self._notes(found), *found.notes))
+
+    @property
+    def _together(self) -> Crew:
+        assert self._crew is not None
+        return self._crew
+
+    def _join(self) -> None:
+        """Meet in a group of our own. Raises LostRank."""
+        from loaderprobe.loaders.ranks import GlooCrew
+
+        crew, clock = GlooCrew(self._joined), SystemClock()
+        took = []
+        for _ in range(MEETINGS):
+            begin_ns = clock.now_ns()
+            crew.most(0)
+            took.append((clock.now_ns() - begin_ns) / 1e9)
+        self._meeting_s = median(took)
+        self._crew, self._meeting = crew, Meeting(crew)
+
+    def _deadline(self, budget_s: float | None, meeting: Meeting) -> Deadline:
+        deadline = DeadlineInStep(budget_s, lambda: meeting.begun)
+        meeting.late, meeting.out_of_time = lambda: deadline.late, deadline.error
+        return deadline
+
+    def _next_round(self, measurement: Measurement, *, thorough: bool) -> Round:
+        """As rank 0 decides from what all ranks measured."""
+        self._gather(measurement)
+        plan = standard_rounds(as_one(self._seen), thorough=thorough) if self.leads else ()
+        return msgspec.json.decode(self._together.told(msgspec.json.encode(plan)), type=Round)
+
+    def _as_one(self, measured: Measurement) -> Measurement:
+        """Of all ranks, on rank 0. Where a rank has gone, as far as all had come by the last round."""
+        try:
+            self._gather(measured)
+        except LostRank:
+            if self.leads and not self._seen:
+                raise
+        if not self.leads:
+            return measured
+        found = as_one(self._seen)
+        return replace(found, notes=tuple(dict.fromkeys((*found.notes, *measured.notes))))
+
+    def _gather(self, measurement: Measurement) -> None:
+        own = RankMeasurement(
+            rank=self._joined.rank,
+            host=socket.gethostname(),
+            cores=cores_available(),
+            affinity=tuple(sorted(os.sched_getaffinity(0))),
+            measurement=measurement,
+        )
+        given = self._together.gathered(encode("rank-measurement", own))
+        if self.leads:
+            self._seen = [
+                decode("rank-measurement", data, RankMeasurement, f"rank {number}") for number, data in enumerate(given)
+            ]
+
+    def _notes(self, found: Diagnosis) -> tuple[str, ...]:
+        measured = found.measurement
+        trained = segments_of(measured, base_mode(measured), "training")
+        step_s = sum(map(segment_seconds, trained)) / sum(each.steps for each in trained)
+        hosts = len({each.host for each in self._seen})
+        return words.together(self.size, hosts, self._meeting_s, step_s)
+
+    @staticmethod
+    def _tell(call: Callable[[], None]) -> None:
+        """The store may have gone with the rank that held it."""
+        try:
+            call()
+        except RuntimeError:
+            return
+
+
+def ranks_here() -> Ranks | None:
+    """None for a process that has joined no other through torch.distributed."""
+    from loaderprobe.loaders.ranks import joined_ranks
+
+    joined = joined_ranks()
+    return None if joined is None else Ranks(joined)
+
+
+def offer_of(seen: Seen) -> RankOffer:
+    """The loader that trains here."""
+    return RankOffer(
+        loader=seen.number,
+        batch_size=seen.loader.batch_size,
+        workers=seen.loader.num_workers,
+        prefetch_factor=seen.loader.prefetch_factor or 0,
+        period=seen.period,
+    )
+
+
+def keep_ranks(seen: Sequence[RankMeasurement], run: Path) -> None:
+    """Write what each rank measured into the directory of a run."""
+    make_directory(run / RANKS)
+    for each in seen:
+        write_atomically(run / RANKS / f"rank-{each.rank}.json", encode("rank-measurement", each))
