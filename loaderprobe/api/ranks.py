@@ -27,8 +27,8 @@ from loaderprobe.measure.turns import Turns
 from loaderprobe.protocols import Crew
 from loaderprobe.records.attachment import AttachRequest
 from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.records.note import Note
 from loaderprobe.records.together import Apart, ApartCode, RankMeasurement, RankOffer
-from loaderprobe.render import rank_words as words
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.results import make_directory
@@ -41,6 +41,8 @@ RANKS = "ranks"
 """Of the directory of a run: what each rank measured."""
 MEETINGS = 16
 """To time one."""
+WORTH_A_WORD = 0.02
+"""Of a training step: what the meeting after it takes."""
 Round = tuple[tuple[Mode, Activity], ...]
 
 
@@ -206,12 +208,17 @@ class Ranks:
                 decode("rank-measurement", data, RankMeasurement, f"rank {number}") for number, data in enumerate(given)
             ]
 
-    def _notes(self, found: Diagnosis) -> tuple[str, ...]:
+    def _notes(self, found: Diagnosis) -> tuple[Note, ...]:
+        """What the rates are; and the time of meeting after each step, where that is worth a word."""
         measured = found.measurement
         trained = segments_of(measured, base_mode(measured), "training")
         step_s = sum(map(segment_seconds, trained)) / sum(each.steps for each in trained)
         hosts = len({each.host for each in self._seen})
-        return words.together(self.size, hosts, self._meeting_s, step_s)
+        together = Note(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
+        if self._meeting_s <= WORTH_A_WORD * step_s:
+            return (together,)
+        share = self._meeting_s / step_s
+        return together, Note(code="ranks_meet", facts={"meeting_s": self._meeting_s, "share": share})
 
     @staticmethod
     def _tell(call: Callable[[], None]) -> None:

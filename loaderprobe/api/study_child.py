@@ -9,18 +9,15 @@ from loaderprobe.api.assembly import join_parts, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.epochs import EpochsStudy, in_epochs
 from loaderprobe.measure.order import Order
-from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.parts import UNSEEN, Parts
 from loaderprobe.measure.prefilled import PrefilledStudy
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.system.cgroups import file_memory_bytes
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
-
-NOT_SAMPLED = Missing(name="waits", reason="a study does not sample them")
 
 
 def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsMeasured:
@@ -54,4 +51,4 @@ def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Par
     loader = stack.enter_context(make_loader(order.config, files, scratch))
     compute = make_compute(order.config, clock)
     location = locate(Path(order.files.root))
-    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: NOT_SAMPLED)
+    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)

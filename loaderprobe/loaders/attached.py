@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
@@ -16,6 +17,8 @@ from typing import Any, Protocol
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, get_worker_info
+
+from loaderprobe.loaders import fastai
 
 Iterate = Callable[[Any], Iterator[Any]]
 
@@ -49,6 +52,8 @@ def attach(onlooker: Onlooker, *, iterate: bool = True) -> Callable[[], None]:
     try:
         if iterate:
             undo.callback(replace(DataLoader, "__iter__", iterating(onlooker)))
+        if fastai.MODULE in sys.modules:
+            undo.callback(replace(sys.modules[fastai.MODULE], fastai.LOADERS, _telling(onlooker)))
         undo.callback(replace(torch.autograd, "backward", _before(onlooker.backward)))
         for module in (torch, torch.jit):
             undo.callback(replace(module, "save", _saving(onlooker)))
@@ -92,6 +97,15 @@ def replace(owner: Any, name: str, around: Callable[[Any], Any]) -> Callable[[],
             setattr(owner, name, original)
 
     return restore
+
+
+def _telling(onlooker: Onlooker) -> Callable[[Any], Any]:
+    """fastai's iterators, by way of `onlooker`."""
+
+    def around(kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(fastai.telling(onlooker.iterated, kind) for kind in kinds)
+
+    return around
 
 
 def _before(call: Callable[[], None]) -> Callable[[Any], Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from loaderprobe.records.epochs import EpochFigures, Epochs
 from loaderprobe.records.measurement import COLD_AT_LEAST
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.render.cells import Cell
 from loaderprobe.render.charts import READ_COLOR, Column, column_chart
-from loaderprobe.render.figures import Cell
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.limit_map import line_of
 from loaderprobe.render.panels import Figure, Panel

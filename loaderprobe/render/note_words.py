@@ -37,6 +37,14 @@ _TEXTS: dict[NoteCode, str] = {
         "the whole data set (about {size_bytes}) fits in memory: after the first epoch its files may be warm, where "
         "the loader alone delivers {warm_per_s} {unit}"
     ),
+    "ranks_together": (
+        "{ranks} ranks{on}, measured together: rates are those of all of them, which train in step. Times of workers "
+        "are those of the slowest rank. The exchange of gradients counts as compute"
+    ),
+    "ranks_meet": (
+        "to stay in step, ranks met after each step, which takes {meeting_s}: about {share} of a training step, in "
+        "every rate"
+    ),
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
@@ -114,6 +122,9 @@ def note_words(note: Note) -> str:
             facts["judged"] = "later epochs" if note.facts["judged"] == "later" else f"{note.facts['judged']} epoch"
         case "loop_file" | "loop_file_hidden":
             facts["cache"] = _LOOP_CACHE[str(note.facts["cache"])]
+        case "ranks_together":
+            hosts = note.facts["hosts"]
+            facts["on"] = f" on {hosts:g} hosts" if hosts != 1 else ""
         case "cache_unknown":
             facts["because"] = because_words(note.facts)
         case "not_published":

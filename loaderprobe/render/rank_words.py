@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.together import Apart
-from loaderprobe.render.wording import counted
-from loaderprobe.units import format_duration, join_words
+from loaderprobe.units import join_words
 
-WORTH_A_WORD = 0.02
-"""Of a training step: what the meeting after it takes."""
 _SETTINGS = {
     "batch_size": "batch size", "workers": "number of workers", "prefetch_factor": "prefetch factor",
     "period": "number of batches an update",
@@ -19,21 +16,6 @@ _SETTINGS = {
 def ranks_named(ranks: Sequence[int]) -> str:
     """`rank 1`, `ranks 1 and 3`."""
     return f"rank{'' if len(ranks) == 1 else 's'} {join_words([str(rank) for rank in ranks])}"
-
-
-def together(size: int, hosts: int, meeting_s: float, step_s: float) -> tuple[str, ...]:
-    """What the rates of `size` ranks are; and the time of meeting after each step, where that is worth a word."""
-    on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""
-    found = [
-        f"{counted(size, 'rank')}{on}, measured together: rates are those of all of them, which train in step. Times "
-        "of workers are those of the slowest rank. The exchange of gradients counts as compute"
-    ]
-    if meeting_s > WORTH_A_WORD * step_s:
-        found.append(
-            f"to stay in step, ranks met after each step, which takes {format_duration(meeting_s)}: about "
-            f"{100 * meeting_s / step_s:.0f} % of a training step, in every rate"
-        )
-    return tuple(found)
 
 
 def apart(why: Apart) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from loaderprobe.records.prefilled import CLOSE, BufferEffect
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.render.cells import Cell
 from loaderprobe.render.curves import COLORS, Curve, curve_chart
-from loaderprobe.render.figures import Cell
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.panels import Figure, Panel
 from loaderprobe.render.wording import MISSING, counted, loading, percent

@@ -1,7 +1,7 @@
 """Found by every Python that `loaderprobe run` starts, since this folder leads PYTHONPATH.
 
-Imports nothing but the standard library, so that Python starts as it would. Once torch's DataLoader is imported, the
-first loop over one imports loaderprobe and attaches it.
+Imports nothing but the standard library, so that Python starts as it would. Once torch's DataLoader is imported, or
+fastai's, the first loop over one imports loaderprobe and attaches it.
 """
 
 import functools
@@ -11,18 +11,21 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-DATALOADER = "torch.utils.data.dataloader"
+DATALOADER, FASTAI = "torch.utils.data.dataloader", "fastai.data.load"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class AfterImport:
-    """Calls `patch(module)` right after torch's DataLoader is first imported."""
+    """Calls `patch(module)` right after a module is first imported, for the modules that hold loaders."""
+
+    def __init__(self) -> None:
+        self.patches = {DATALOADER: patch, FASTAI: patch_fastai}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """The usual spec, with a loader that patches."""
-        if name != DATALOADER:
+        patch = self.patches.pop(name, None)
+        if patch is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             return spec
@@ -36,6 +39,22 @@ class AfterImport:
         return spec
 
 
+attached = []
+
+
+def attach() -> None:
+    """Attach loaderprobe to this process, once."""
+    if attached:
+        return
+    attached.append(True)
+    try:
+        from loaderprobe.cli.attached import attach_by_environment
+
+        attach_by_environment()
+    except Exception as error:  # noqa: BLE001  # whatever it is, the script goes on as if nothing had happened
+        sys.stderr.write(f"loaderprobe: not attached to {sys.executable}: {type(error).__name__}: {error}\n")
+
+
 def patch(module: ModuleType) -> None:
     """Make the first loop over a DataLoader in this process attach loaderprobe."""
     original = module.DataLoader.__iter__
@@ -43,16 +62,25 @@ def patch(module: ModuleType) -> None:
     @functools.wraps(original)
     def iterate(loader: object) -> object:
         module.DataLoader.__iter__ = original
-        try:
-            from loaderprobe.cli.attached import attach_by_environment
-
-            attach_by_environment()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the script goes on as if nothing had happened
-            sys.stderr.write(f"loaderprobe: not attached to {sys.executable}: {type(error).__name__}: {error}\n")
-            return original(loader)
+        attach()
         return module.DataLoader.__iter__(loader)
 
     module.DataLoader.__iter__ = iterate
+
+
+def patch_fastai(module: ModuleType) -> None:
+    """The same of fastai's, which uses these two iterators of torch by itself."""
+    originals = module._loaders
+
+    def first(place: int) -> object:
+        def iterate(fake: object) -> object:
+            module._loaders = originals
+            attach()
+            return module._loaders[place](fake)
+
+        return iterate
+
+    module._loaders = tuple(first(place) for place in range(len(originals)))
 
 
 def hidden() -> None:

@@ -16,10 +16,10 @@ from loaderprobe.analyze.verdict.rates import segment_rate
 from loaderprobe.api.assembly import join_parts, make_compute, make_loader
 from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.parts import UNSEEN
 from loaderprobe.measure.prefilled import PrefilledStudy
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.prefilled import Prefilled, over_steady
 from loaderprobe.stats import mean, median
 from loaderprobe.system.device import locate
@@ -61,10 +61,10 @@ def measured(files: FileSet, workers: int, factor: int, scratch: Path) -> Prefil
         loader=LoaderSpec(workers=workers, prefetch_factor=factor),
         compute=ComputeSpec(name=f"emulated:{RATE}", batch_size=BATCH_SIZE),
     )
-    clock, none = SystemClock(), Missing(name="waits", reason="not sampled")
+    clock = SystemClock()
     with make_loader(config, files, scratch) as loader:
         compute, location = make_compute(config, clock), locate(files.folder)
-        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: none)
+        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
         study = PrefilledStudy(config, files, parts, lambda *_: None, steps=ITERATIONS[-1], seconds=60.0)
         return study.run()
 

@@ -19,8 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from loaderprobe.analyze.plan.cache import lru_hits, pinned_hits
-
+from loaderprobe.analyze.caches import lru_hits, pinned_hits
 from loaderprobe.analyze.epochs import epochs_of
 from loaderprobe.api.study_child import study
 from loaderprobe.datasets.scan.folder import generated_set

@@ -49,9 +49,9 @@ def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
     return found
 
 
-def photographs(root: Path, resolution: str, count: int) -> Path:
-    """A generated set of four classes in a folder of `root`, which is named after the resolution."""
-    request = SetRequest(resolution=parse_resolution(resolution), classes=4)
+def photographs(root: Path, resolution: str, count: int, classes: int = 4) -> Path:
+    """A generated set of so many classes in a folder of `root`, which is named after the resolution."""
+    request = SetRequest(resolution=parse_resolution(resolution), classes=classes)
     return generate(root, request, count=count, processes=2, progress=lambda *_: None)
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.invoke import invoke
+from tests.examples import fastai_load
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -38,6 +39,21 @@ def test_a_script_with_spawned_workers_is_measured_below_a_shell(tmp_path: Path)
     assert result["schema"] == "loaderprobe/diagnosis" and result["batch_size"] == 8
     shown = invoke("report", tmp_path / "found").stdout
     assert shown.splitlines()[0] in done.stdout
+
+
+def test_a_learner_of_fastai_is_measured(tmp_path: Path) -> None:
+    """Its loader is no torch DataLoader; loaderprobe is attached once it is imported."""
+    (tmp_path / "fastai" / "data").mkdir(parents=True)
+    (tmp_path / "fastai" / "data" / "load.py").write_text(Path(fastai_load.__file__).read_text())
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from pathlib import Path\nfrom fastai.data.load import DataLoader\n"
+        "from tests.examples.training import Costly, Training, plain\n"
+        "training = Training(Path('.'))\ntraining.loader = DataLoader(Costly(), 8)\nplain(training)\n"
+    )
+    done = run(tmp_path, sys.executable, str(script))
+    assert done.returncode == 0, done.stderr
+    assert "measuring loader 0 (FastaiItems, batch size 8, serial)" in done.stderr
 
 
 def test_the_exit_code_is_that_of_the_command(tmp_path: Path) -> None:

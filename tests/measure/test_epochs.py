@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from loaderprobe.analyze.plan.cache import lru_hits
 
+from loaderprobe.analyze.caches import lru_hits
 from loaderprobe.analyze.epochs import epochs_of
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.epochs import EpochsStudy, in_epochs, pages_bytes, too_small

@@ -15,6 +15,7 @@ from loaderprobe.analyze.verdict.rounds import Round, next_round
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.in_step import Meeting, SessionInStep
 from loaderprobe.measure.loop_session import AGAIN
+from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.turns import GivenUp, Turns, Withdrawn
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.together import Apart, RankMeasurement
@@ -62,8 +63,8 @@ class Rank:
         files, config = example_files(), example_config()
         parts = scripted_parts(self.service, clock, LoopCompute(clock, step), config, files, FakePageCache())
         session = SessionInStep(
-            config=config, files=files, parts=replace(parts, next_round=self._decided), on_stage=lambda *_: None,
-            turns=turns, meeting=self.meeting,
+            recorder=Recorder(config), files=files, parts=replace(parts, next_round=self._decided),
+            on_stage=lambda *_: None, turns=turns, meeting=self.meeting,
         )  # fmt: skip
         with suppress(GivenUp):
             session.run()

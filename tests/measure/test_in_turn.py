@@ -15,6 +15,7 @@ from loaderprobe.measure.in_turn import measure_in_turn, pairs_left, rounds_of
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.pace import pace_for
 from loaderprobe.measure.plan_in_turn import PlanInTurn
+from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import Session
 from loaderprobe.measure.sweep import Progress
 from loaderprobe.records.config import SweepSpec, Turns
@@ -61,8 +62,9 @@ class Children:
             FakePageCache(),
         )  # fmt: skip
         session = Session(
-            config=config, files=FILES, parts=replace(parts, next_round=round_in_turn), on_stage=lambda *_: None,
-            earlier=order.earlier, turn=pace_for(workers=config.loader.workers, rounds=1, budget_s=order.budget_s),
+            recorder=Recorder(config, earlier=order.earlier), files=FILES,
+            parts=replace(parts, next_round=round_in_turn), on_stage=lambda *_: None,
+            turn=pace_for(workers=config.loader.workers, rounds=1, budget_s=order.budget_s),
         )  # fmt: skip
         session.run()
         return session.measurement((), ())

@@ -16,6 +16,7 @@ FACTS: dict[str, float | str] = {
     "under": "vda", "hidden": 1.0, "layers": 2.0, "paths": "/a", "mount": "/mnt", "mounts": "/a, /b", "files": 10.0,
     "why": "empty", "times": 3.0, "seconds": 0.254, "cores": 15.51, "cores_available": 16.0, "bytes_per_s": 12.5e6,
     "first_bytes_per_s": 20e6, "again_bytes_per_s": 3e9, "limits": "bandwidth opens_at_size", "text": "it snowed",
+    "ranks": 2.0, "hosts": 1.0, "meeting_s": 0.004, "share": 0.08,
 }  # fmt: skip
 BECAUSE = {"wrapper_left_out": "new_batches", "files_hidden": "read_in_parts", "cache_unknown": "on_fuse"}
 
@@ -45,6 +46,9 @@ def test_every_code_has_words(code: NoteCode) -> None:
         (_note("not_published"), "not published: bandwidth and opens at this size"),
         (_note("probe_busy"), "kept 15.5 of 16 cores busy"),
         (_note("short_reading"), "only 0.25 s of reading"),
+        (_note("ranks_together"), "2 ranks, measured together"),
+        (_note("ranks_together", ranks=16.0, hosts=2.0), "16 ranks on 2 hosts, measured together"),
+        (_note("ranks_meet"), "takes 4.00 ms: about 8% of a training step"),
         (_note("repeats_faster"), "got 20.0 MB/s, repeats 3.00 GB/s"),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from loaderprobe.records.together import Apart, ApartCode
-from loaderprobe.render.rank_words import WORTH_A_WORD, apart, together
+from loaderprobe.render.rank_words import apart
 
 
 @pytest.mark.parametrize("code", get_args(ApartCode))
@@ -22,11 +22,3 @@ def test_ranks_and_settings_are_named() -> None:
     assert apart(Apart(code="silent", ranks=(1, 3)))[0].startswith("ranks 1 and 3 took no batches")
     differing = apart(Apart(code="loaders_differ", ranks=(2,), detail="workers, period"))[0]
     assert "the loader of rank 2 has another number of workers and number of batches an update" in differing
-
-
-def test_the_meeting_is_named_where_it_takes_its_share() -> None:
-    """Of a training step; and hosts where there are several."""
-    short = together(2, 1, WORTH_A_WORD * 0.5, 1.0)
-    assert len(short) == 1 and short[0].startswith("2 ranks, measured together")
-    long = together(16, 2, 0.004, 0.05)
-    assert long[0].startswith("16 ranks on 2 hosts") and "takes 4.00 ms: about 8 %" in long[1]

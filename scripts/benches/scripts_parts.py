@@ -1,0 +1,184 @@
+"""What is done with each public script: rates by hand, `loaderprobe run`, the same watched, and with checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.system.written_files import CHECKPOINTS
+from scripts.benches.harness import alternated
+from scripts.benches.scripts_data import Data
+from scripts.benches.scripts_rows import Given, Row
+from scripts.benches.scripts_truth import WAYS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+LIMIT_S = 400.0
+"""Of any process: then it is killed, and has not ended cleanly."""
+MOST_ENDING_S = 5.0
+STEPS = 200
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+"""Of the step, so that workers have cores of their own."""
+SAYS = re.compile(r"loaderprobe: (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the scripts are, the data, and a folder in which a script runs."""
+
+    scripts: Path
+    data: Data
+    folder: Path
+
+    def script(self, row: Row, given: Given) -> list[str]:
+        """Its command, without Python."""
+        return [str(self.scripts / row.script), *given(self.data, self.folder)]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended, and what it said."""
+
+    code: int | None
+    """None for one that was killed at its limit."""
+    said: str
+    left: bool
+    """True where it left processes behind."""
+
+
+def ended(words: Sequence[str], row: Row, place: Place) -> Ended:
+    """Run to its end, in a process group of its own, in the folder of the place."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **ONE_THREAD, **row.environment(place.data)}
+    with (place.folder / "log").open("a+") as log:
+        log.write(f"$ {' '.join(words)}\n")
+        log.flush()
+        begin = log.tell()
+        process = subprocess.Popen(
+            words, cwd=place.folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        code = None
+        with suppress(subprocess.TimeoutExpired):
+            code = process.wait(LIMIT_S)
+        left = still_there(process.pid)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        log.seek(begin)
+        return Ended(code, log.read(), left and code is not None)
+
+
+def still_there(group: int) -> bool:
+    """True where a process group is there after a while: some processes end a little after the one that began them."""
+    end_s = time.monotonic() + MOST_ENDING_S
+    while time.monotonic() < end_s:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def by_hand(row: Row, place: Place, seconds: float, repeats: int) -> dict[str, list[float]]:
+    """Images/s in each way, in turn."""
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
+    for way in WAYS * repeats:
+        out = place.folder / "rate.json"
+        out.unlink(missing_ok=True)
+        fastai = ("--fastai",) if row.fastai else ()
+        own = ("--way", way, "--out", str(out), "--seconds", str(seconds), "--folder", str(row.folder(place.data)))
+        script = place.script(row, row.timed)
+        done = ended([sys.executable, str(HERE / "scripts_truth.py"), *own, *fastai, "--", *script], row, place)
+        if done.code or not out.exists():
+            print(f"{row.name}: {way} failed: {done.said[-2000:]}", file=sys.stderr)
+            continue
+        found[way].append(json.loads(out.read_text())["images_per_s"])
+    return found
+
+
+def attached(row: Row, place: Place, given: Given, *options: str) -> tuple[Ended, dict[str, Any]]:
+    """`loaderprobe run` on the script; its result as JSON, empty where there is none."""
+    out = Path(tempfile.mkdtemp(dir=place.folder, prefix="found-"))
+    words = ["-m", "loaderprobe", "run", *options, "--out", str(out), "--", sys.executable]
+    done = ended([sys.executable, *words, *place.script(row, given)], row, place)
+    result = out / "result.json"
+    return done, json.loads(result.read_text()) if result.exists() else {}
+
+
+def measured(row: Row, place: Place, budget_s: float) -> dict[str, Any]:
+    """The verdict and its rate, and how the script ended."""
+    done, found = attached(row, place, row.timed, "--budget", str(budget_s))
+    kept = (
+        "side", "cause", "candidates", "sentence", "images_per_s", "ceilings", "speedups", "notes", "rounds", "workers",
+    )  # fmt: skip
+    return {
+        "code": done.code,
+        "left": done.left,
+        "says": SAYS.findall(done.said),
+        "found": {name: found.get(name) for name in kept} if found else {},
+    }
+
+
+def watched(row: Row, place: Place, pairs: int) -> dict[str, list[dict[str, Any]]]:
+    """Losses and CPU time without and with `--watch`, in turn."""
+    found: dict[str, list[dict[str, Any]]] = {"without": [], "with": []}
+
+    def log(watch: bool) -> dict[str, Any]:
+        out = place.folder / "losses.json"
+        out.unlink(missing_ok=True)
+        script = (sys.executable, str(HERE / "scripts_losses.py"), "--out", str(out), "--steps", str(STEPS), "--")
+        kept = Path(tempfile.mkdtemp(dir=place.folder, prefix="watched-"))
+        around = (sys.executable, "-m", "loaderprobe", "run", "--watch", "--out", str(kept), "--") if watch else ()
+        done = ended([*around, *script, *place.script(row, row.light)], row, place)
+        if not out.exists():
+            print(f"{row.name}: watched failed: {done.said[-2000:]}", file=sys.stderr)
+            return {}
+        return {**json.loads(out.read_text()), "code": done.code, "kept": (kept / "result.json").exists()}
+
+    for number in range(pairs):
+        for name, each in alternated({"without": lambda: log(False), "with": lambda: log(True)}, number).items():
+            found[name].append(each)
+    return found
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Of all trained models below a folder, and all that lies beside one."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "log"]
+    beside = {path.parent for path in files if path.suffix in CHECKPOINTS}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if path.parent in beside
+    }
+
+
+def saved(row: Row, place: Place) -> dict[str, Any]:
+    """Train and save without loaderprobe; then attached, into the same folder. What changed of what was there."""
+    if row.saves is None or row.resumes is None:
+        return {}
+    done = ended([sys.executable, *place.script(row, row.saves)], row, place)
+    before = hashes(place.folder)
+    if done.code or not before:
+        return {"failed": done.said[-2000:]}
+    again, found = attached(row, place, row.resumes, "--budget", "10")
+    after = hashes(place.folder)
+    return {
+        "files": len(before),
+        "changed": [name for name in before if before[name] != after.get(name)],
+        "code": again.code,
+        "left": again.left,
+        "says": SAYS.findall(again.said),
+        "found": bool(found),
+    }

@@ -1,0 +1,168 @@
+"""By hand, without loaderprobe: an unchanged script with one change to its loop, and the rate that it then has.
+
+`training` is the script as it is, its files cold with each epoch; `warm` the same with files in memory; `cached` with
+samples that were made before; `resident` with one batch over and over; `loader` its loader alone; `more` with one more
+worker. Imports nothing of the project. Writes JSON and ends the script once it has seen enough.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import runpy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch.utils.data import DataLoader, get_worker_info
+
+WAYS = ("training", "loader", "resident", "warm", "cached", "more")
+SETTLE, SETTLE_WORKER = 6, 3
+"""Batches of each epoch that do not count, and so many more for each worker: made ahead. At most a third."""
+KEPT = 32
+"""Samples that are made once, for `cached`."""
+
+
+class Kept:
+    """A data set of samples that were made before."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.samples = [inner[number] for number in range(KEPT)]
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, index: int) -> Any:
+        sample = self.samples[index % KEPT]
+        return dict(sample) if isinstance(sample, dict) else sample
+
+
+def images_of(batch: Any) -> int:
+    """Length of the first tensor that is found."""
+    if isinstance(batch, torch.Tensor):
+        return len(batch)
+    for value in batch.values() if isinstance(batch, dict) else batch:
+        if found := images_of(value):
+            return found
+    return 0
+
+
+class ByHand:
+    """Iterates in place of the loader with at least `least` samples, in one of the ways."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.way, self.out, self.seconds, self.least = asked.way, asked.out, asked.seconds, asked.least
+        self.files = [path for path in Path(asked.folder).resolve().rglob("*") if path.is_file()]
+        self.images = self.steps = 0
+        self.spent_s = 0.0
+        self.begun = False
+
+    def iterate(self, loader: Any, original: Callable[[Any], Any]) -> Any:
+        """What the script iterates."""
+        fastai = hasattr(loader, "d")
+        if get_worker_info() is not None or (loader.d.n if fastai else len(loader.dataset)) < self.least:
+            return original(loader)
+        if not self.begun:
+            self.begun = True
+            self.change(loader, fastai)
+        if self.way == "loader":
+            while True:
+                for _ in self.timed(loader, original):
+                    pass
+        return self.timed(loader, original)
+
+    def change(self, loader: Any, fastai: bool) -> None:
+        """Once, before the first batch."""
+        if self.way == "warm":
+            for path in self.files:
+                path.read_bytes()
+        if self.way == "more":
+            loader.__dict__["num_workers"] += 1
+        if self.way == "cached" and fastai:
+            samples = [loader.d.do_item(number) for number in range(KEPT)]
+            loader.d.do_item = lambda index: samples[index % KEPT]
+        elif self.way == "cached":
+            loader.__dict__["dataset"] = Kept(loader.dataset)
+
+    def source(self, loader: Any, original: Callable[[Any], Any]) -> Iterator[Any]:
+        """The batches of an epoch."""
+        if self.way in ("training", "loader", "more"):
+            for path in self.files:
+                evict(path)
+        real = original(loader)
+        if self.way != "resident":
+            yield from real
+            return
+        batch = next(real)
+        getattr(real, "_shutdown_workers", lambda: None)()
+        count = len(loader.d if hasattr(loader, "d") else loader)
+        yield from (batch for _ in range(count))
+
+    def timed(self, loader: Any, original: Callable[[Any], Any]) -> Iterator[Any]:
+        """The same, until it has seen enough."""
+        batches = len(loader.d if hasattr(loader, "d") else loader)
+        settle, last_s, images = min(SETTLE + SETTLE_WORKER * loader.num_workers, batches // 3), 0.0, 0
+        for number, batch in enumerate(self.source(loader, original)):
+            now_s = time.perf_counter()
+            if number > settle:
+                self.images, self.steps = self.images + images, self.steps + 1
+                self.spent_s += now_s - last_s
+                if self.spent_s > self.seconds:
+                    self.end()
+            last_s, images = now_s, images_of(batch)
+            yield batch
+
+    def end(self) -> NoReturn:
+        """Keep the rate, and end the process."""
+        found = {"images_per_s": self.images / self.spent_s, "steps": self.steps, "seconds": self.spent_s}
+        Path(self.out).write_text(json.dumps(found))
+        sys.stdout.flush()
+        for worker in multiprocessing.active_children():
+            worker.kill()
+        os._exit(0)
+
+
+def evict(path: Path) -> None:
+    """Out of the page cache."""
+    number = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(number)
+
+
+def put_between(hand: ByHand, fastai: bool) -> None:
+    """Between the script and torch's loaders, or fastai's."""
+    original = DataLoader.__iter__
+    DataLoader.__iter__ = lambda loader: hand.iterate(loader, original)  # type: ignore[method-assign]  # by hand
+    if fastai:
+        from fastai.data import load
+
+        kinds = load._loaders
+        load._loaders = tuple(lambda fake, kind=kind: hand.iterate(fake, kind) for kind in kinds)
+
+
+def run_script(words: list[str]) -> None:
+    """As `python SCRIPT ARGS` does."""
+    script, *sys.argv[1:] = words[1:] if words[0] == "--" else words
+    sys.argv[0] = script
+    sys.path[0] = str(Path(script).resolve().parent)
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--way", choices=WAYS, required=True)
+    options.add_argument("--out", required=True, help="file for the JSON")
+    options.add_argument("--folder", required=True, help="of the files that the script reads")
+    options.add_argument("--seconds", type=float, default=8.0)
+    options.add_argument("--least", type=int, default=500, help="samples of the loader that trains")
+    options.add_argument("--fastai", action="store_true")
+    options.add_argument("words", nargs=argparse.REMAINDER)
+    asked = options.parse_args()
+    put_between(ByHand(asked), asked.fastai)
+    run_script(asked.words)

@@ -1,0 +1,99 @@
+"""fastai's own loader is taken for a torch DataLoader that makes the same batches."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from loaderprobe.loaders import fastai
+from tests.examples import fastai_load
+from tests.examples.training import Costly
+
+
+@pytest.fixture(autouse=True)
+def _imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, fastai.MODULE, fastai_load)
+
+
+def loader(workers: int = 0, **options: Any) -> fastai_load.DataLoader:
+    """Of 20 samples, 8 a batch."""
+    random.seed(1)
+    return fastai_load.DataLoader(Costly(0.0, 20), 8, workers, **options)
+
+
+def numbers(batches: Any) -> list[list[int]]:
+    """The targets, batch by batch."""
+    return [batch[1].tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_it_makes_the_same_batches(workers: int) -> None:
+    """In fastai's own order, with its samples, in as many workers."""
+    usual, other = loader(workers), loader(workers)
+    made = fastai.torch_loader(other.fake_l)
+    assert made is not None and (made.num_workers, made.batch_size) == (workers, 8)
+    other.rng = random.Random(other.rng.randint(0, 2**32 - 1))
+    assert numbers(made) == numbers(usual)
+    assert fastai.torch_loader(other.fake_l) is made
+
+
+def test_samples_that_are_skipped_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As fastai does where a transform raises SkipItemException."""
+    d = loader()
+    usual = fastai_load.DataLoader.do_item
+    monkeypatch.setattr(d, "do_item", lambda index: usual(d, index) if index else None, raising=False)
+    made = fastai.torch_loader(d.fake_l)
+    assert made is not None
+    assert sum(map(len, numbers(made))) == 19
+
+
+class Streaming(fastai_load.DataLoader):
+    """Forms batches in a way of its own."""
+
+    def create_batches(self, samples: Any) -> Iterator[Any]:
+        yield torch.zeros(1)
+
+
+def test_what_forms_batches_by_itself_is_left_alone() -> None:
+    """So is a loader without a batch size."""
+    assert fastai.torch_loader(Streaming(Costly(0.0, 20), 8).fake_l) is None
+    assert fastai.torch_loader(loader().fake_l) is not None
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loop_is_heard_of_and_gets_its_own_batches(workers: int) -> None:
+    """With the `worker_init_fn` that the one who hears gives the torch loader; fastai's own is back afterwards."""
+    heard: list[Any] = []
+
+    def iterated(made: DataLoader[Any], original: Any) -> Iterator[Any]:
+        own = made.worker_init_fn
+        made.worker_init_fn = Noted(own)
+        heard.append(made)
+        return iter(original(made))
+
+    usual, other = loader(workers), loader(workers)
+    expected = numbers(usual)
+    kinds = fastai_load._loaders
+    fastai_load._loaders = tuple(fastai.telling(iterated, kind) for kind in kinds)
+    try:
+        assert numbers(other) == expected
+    finally:
+        fastai_load._loaders = kinds
+    assert heard == [fastai.torch_loader(other.fake_l)]
+    assert other.fake_l.worker_init_fn is fastai_load._wif
+
+
+class Noted:
+    """Calls what it is given."""
+
+    def __init__(self, own: Any) -> None:
+        self.own = own
+
+    def __call__(self, worker: int) -> None:
+        self.own(worker)
