@@ -11,7 +11,7 @@ Changed = Literal[
     "workers", "prefetch_factor", "batch_size", "cores", "disk_speed", "disk", "accelerator", "page_cache_share",
     "pinned_share", "tensor", "decoder",
 ]  # fmt: skip
-"""page_cache_share: of the files that the kernel's page cache has room for. pinned_share: of the files that always stay
+"""page_cache_share: of the files that the kernel's page cache can hold. pinned_share: of the files that always stay
 in memory, locked there or as a copy in tmpfs."""
 
 RefusalCode = Literal[

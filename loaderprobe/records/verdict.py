@@ -60,7 +60,7 @@ ActionCode = Literal[
     "accelerator_gains_nothing",
     "input_gains_nothing",
 ]
-"""What is advised. files_in_memory: in the page cache, all or what it has room for. files_pinned: a part of the files
+"""What is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files
 that always stays. The last two are changes that are not worth making."""
 EvidenceCode = Literal[
     "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",

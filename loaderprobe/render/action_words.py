@@ -8,12 +8,12 @@ from loaderprobe.units import format_bytes, format_rate, significant
 _TEXTS = {
     "all_in_page_cache": "keep all files in the page cache",
     "part_in_page_cache": (
-        "leave {bytes} of memory to the page cache: it holds {share} % of the files and answers {hits_low} to "
+        "leave {bytes} of memory to the page cache, which holds {share} % of the files and answers {hits_low} to "
         "{hits_high} % of the reads from epoch 2 on"
     ),
     "files_pinned": (
-        "pin {share} % of the files in memory ({bytes}), with vmtouch -l or as a copy in tmpfs: they answer {share} % "
-        "of the reads"
+        "pin {share} % of the files in memory ({bytes}, by vmtouch -l or a copy in tmpfs), which answers {share} % of "
+        "the reads"
     ),
     "prefetch": "prefetch {batches} batches in each worker",
     "faster_storage": "use storage {factor} times as fast{bytes_per_s}",

@@ -6,6 +6,7 @@ Each line and bar is named where it stands, and differs from the others by more 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from loaderprobe.records.plan import PlanReport, Resource, Supply
@@ -32,6 +33,8 @@ from loaderprobe.units import format_duration
 HEIGHT, NEED_HEIGHT = 250, 290
 MOST_STORAGES = 4
 """Of more, the lines would cover each other; the table has all of them."""
+CLOSE_HITS = 0.1
+"""Names of lines that are nearer are moved apart."""
 BEYOND = 8
 """The need is drawn up to so many times the accelerators that are planned for."""
 EARLY = 0.4
@@ -254,17 +257,7 @@ def cache_chart(plan: PlanReport, title: str) -> str:
     import altair as alt
 
     sizes = plan.curves.sizes
-    values = [
-        {
-            "x": size.share,
-            "lru": size.lru,
-            "pinned": size.pinned,
-            "page": size.page.value,
-            "low": size.page.low,
-            "high": size.page.high,
-        }
-        for size in sizes
-    ]
+    values = [{"x": size.share, "lru": size.lru, "pinned": size.pinned, **asdict(size.page)} for size in sizes]
     base = alt.Chart(data(values)).encode(x=alt.X("x:Q", axis=share_axis("share of the set in the cache of a node")))
     y = {"axis": share_axis("reads that it answers"), "scale": alt.Scale(domain=[0, 1])}
     needed = [
@@ -288,10 +281,11 @@ def cache_chart(plan: PlanReport, title: str) -> str:
             base.mark_area(color=GREY, opacity=0.3).encode(y=alt.Y("low:Q", **y), y2="high:Q"),
             base.mark_line(color=BLUE, strokeDash=[6, 4], strokeWidth=2.5).encode(y=alt.Y("pinned:Q", **y)),
             base.mark_line(color=GREY, strokeDash=[2, 3], strokeWidth=2).encode(y=alt.Y("lru:Q", **y)),
-            base.mark_line(color=RED, strokeWidth=2.5).encode(y=alt.Y("page:Q", **y)),
+            base.mark_line(color=RED, strokeWidth=2.5).encode(y=alt.Y("value:Q", **y)),
             *named(needed, (0, 1), HEIGHT, log=False),
             *names(where[:1], dx=-6, dy=-8, align="right"),
-            *names(where[1:], dx=6, dy=12, align="left"),
+            *names(where[1:2], dx=6, dy=12, align="left"),
+            *names(where[2:], dx=6, dy=12 if half.page.value - half.lru > CLOSE_HITS else 26, align="left"),
         ],
         title,
         HEIGHT,

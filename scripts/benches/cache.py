@@ -1,7 +1,7 @@
 """What does Linux's page cache answer when it holds a part of the files? Shuffled epochs in little memory; as root.
 
 Some 10 minutes. Photographs on a loop device are read whole, epoch after epoch, by processes in a memory cgroup that
-leaves room for a share c of them. Hits are 1 - bytes that the device served / bytes of the files, in whole pages, so
+has memory for a share c of them. Hits are 1 - bytes that the device served / bytes of the files, in whole pages, so
 that what the kernel reads ahead counts. c is what the cgroup held in fact, seen twice a second.
 
 Shuffled: each epoch in an order of its own. With M nodes, one node: each epoch a random part of 1/M of the files.

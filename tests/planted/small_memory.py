@@ -78,7 +78,7 @@ def small_memory(*, fill: Callable[[Path], None], scratch: Path, size_bytes: int
     )
     with guarded(order) as planted:
         if not planted.members:
-            raise CannotPlant("small memory", planted.reasons)
+            raise CannotPlant("small_memory", planted.reasons)
         made = SmallMemory(folder=Path(planted.folder), how=planted.how, group=Path(planted.members).parent)
         fill(made.folder)
         subprocess.run(["sync", "--file-system", made.folder], check=True)

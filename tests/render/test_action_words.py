@@ -17,13 +17,12 @@ WORDS: list[tuple[ActionCode, dict[str, float | str], str]] = [
     ("files_in_memory", {"share": 1.0, "bytes": 1e9}, "keep all files in the page cache"),
     (
         "files_in_memory", {"share": 0.28, "bytes": 2.8e9, "hits_low": 0.04, "hits_high": 0.22},
-        "leave 2.80 GB of memory to the page cache: it holds 28 % of the files and answers 4 to 22 % of the reads from "
-        "epoch 2 on",
+        "leave 2.80 GB of memory to the page cache, which holds 28 % of the files and answers 4 to 22 % of the reads "
+        "from epoch 2 on",
     ),
     (
         "files_pinned", {"share": 0.28, "bytes": 2.8e9},
-        "pin 28 % of the files in memory (2.80 GB), with vmtouch -l or as a copy in tmpfs: they answer 28 % of the "
-        "reads",
+        "pin 28 % of the files in memory (2.80 GB, by vmtouch -l or a copy in tmpfs), which answers 28 % of the reads",
     ),
     ("faster_storage", {"factor": 4.0, "bytes_per_s": 8e7}, "use storage 4.0 times as fast (80.0 MB/s)"),
     ("faster_storage", {"factor": 4.0}, "use storage 4.0 times as fast"),
