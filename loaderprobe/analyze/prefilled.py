@@ -6,7 +6,7 @@ from math import ceil
 
 from loaderprobe.analyze.verdict.rates import NS, segment_rate
 from loaderprobe.records.measurement import Measurement, Segment
-from loaderprobe.records.prefilled import CLOSE, BufferEffect, Prefilled, ShortRun, over_steady
+from loaderprobe.records.prefilled import CLOSE, BufferEffect, Prefilled, ShortRun, free_batches, over_steady
 from loaderprobe.records.verdict import Verdict
 
 ITERATIONS = (10, 20, 50, 100, 200)
@@ -14,31 +14,33 @@ SEEN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Of what was measured."""
 
 
-def enough(batches: int, most: float) -> int:
-    """Iterations from which on `over_steady` is within 2 % of 1: 51 buffers, where the loader is the limit."""
-    return 1 if most <= 1 + CLOSE else ceil(batches * (1 + CLOSE) / CLOSE)
+def enough(free: float, most: float) -> int:
+    """Iterations from which on `over_steady` is within 2 % of 1: 51 times the free batches, unless compute limits."""
+    return 1 if most <= 1 + CLOSE else ceil(free * (1 + CLOSE) / CLOSE)
 
 
 def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled | None) -> BufferEffect | None:
     """As measured, else as the rates of the verdict have it; None without a buffer, or without those rates."""
-    batches, compute = measurement.config.loader.batches_ahead, verdict.rates_images_per_s.compute
-    if not batches or compute is None:
+    loader, compute = measurement.config.loader, verdict.rates_images_per_s.compute
+    if not loader.batches_ahead or compute is None:
         return None
-    reason = study.reason if study else ""
-    if study is not None and study.prefilled is not None:
-        rates = _steady_rates(measurement, study)
-        steady = len(rates) / sum(1 / rate for rate in rates)
-        seen = _rates(study.prefilled, SEEN)
-        runs = tuple(ShortRun(iterations=count, over_steady=rate / steady) for count, rate in seen.items())
-        most = max(1.0, compute / steady)
-        noise = (max(rates) - min(rates)) / 2 / steady
-        return BufferEffect(
-            batches=batches, how="measured", runs=runs, most=most, enough=enough(batches, most), noise=noise
-        )
-    most = max(1.0, compute / verdict.images_per_s.value)
-    runs = tuple(ShortRun(iterations=each, over_steady=over_steady(each, batches, most)) for each in ITERATIONS)
+    free = free_batches(loader)
+    seen = study if study is not None and study.prefilled is not None else None
+    rates = _steady_rates(measurement, seen) if seen else [verdict.images_per_s.value]
+    steady = len(rates) / sum(1 / rate for rate in rates)
+    most = max(1.0, compute / steady)
+    first = {each: over_steady(each, free, most) for each in ITERATIONS}
+    if seen and seen.prefilled:
+        first = {count: rate / steady for count, rate in _rates(seen.prefilled, SEEN).items()}
     return BufferEffect(
-        batches=batches, how="estimated", runs=runs, most=most, enough=enough(batches, most), reason=reason
+        batches=loader.batches_ahead,
+        free=free,
+        how="measured" if seen else "estimated",
+        runs=tuple(ShortRun(iterations=count, over_steady=ratio) for count, ratio in first.items()),
+        most=most,
+        enough=enough(free, most),
+        noise=(max(rates) - min(rates)) / 2 / steady,
+        reason=study.reason if study else "",
     )
 
 

@@ -29,7 +29,7 @@ BUFFERS = 3
 LEAST_BUFFERS = 2
 """With fewer, a full buffer is most of what would be seen."""
 MOST_SECONDS = 10.0
-STEADY = Pace(min_s=2.0, min_batches=12, max_s=4.0)
+STEADY = Pace(min_s=3.0, min_batches=12, max_s=5.0)
 FILL_S = 60.0
 LOOK_S = 0.002
 NOT_FILLED = f"the loader did not fill its buffer within {format_duration(FILL_S)}"

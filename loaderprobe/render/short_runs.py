@@ -19,8 +19,8 @@ USUAL = 100
 """Iterations of a benchmark that one often meets."""
 CAPTION = (
     "A benchmark starts a loader, and while its device warms up, the buffer fills. Its first iterations then cost the "
-    "loader nothing. Lines: the rate over the first iterations, over the steady rate; the figure at each is its "
-    "prefetch factor. Dots were measured; dashed: k / (k - batches in the buffer), at most the rate of compute alone."
+    "loader nothing. Lines: the rate over the first k iterations, over the steady rate; the figure at each is its "
+    "prefetch factor. Dots were measured; dashed is the law, k / (k - free batches), at most compute alone."
 )
 _LABEL_RATIO = 1.35
 """The height at which a line has its name, where it comes that low."""
@@ -165,7 +165,7 @@ def _chart(title: str, chosen: Sequence[Buffered]) -> str:
     curves = []
     for number, (row, effect) in enumerate(chosen):
         ratio = min(_LABEL_RATIO, 1 + (effect.most - 1) / 2)
-        at = effect.batches * ratio / (ratio - 1) if ratio > 1 + CLOSE else 1.3 * 1.8**number
+        at = effect.free * ratio / (ratio - 1) if ratio > 1 + CLOSE else 1.3 * 1.8**number
         curves.append(
             Curve(
                 name=str(row.config.loader.prefetch_factor),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from loaderprobe.records.epochs import EpochFigures, Epochs
@@ -10,14 +11,15 @@ from loaderprobe.records.prefilled import BufferEffect, ShortRun, over_steady
 
 def example_effect(factor: int, workers: int = 8, most: float = 9.0, **changes: Any) -> BufferEffect:
     """A measured one, exactly as the law has it."""
-    batches = workers * factor
+    free = workers * factor - (workers - 1) / 2
     counts = (10, 20, 50, 100, 200)
     usual: dict[str, Any] = {
-        "batches": batches,
+        "batches": workers * factor,
+        "free": free,
         "how": "measured",
-        "runs": tuple(ShortRun(iterations=count, over_steady=over_steady(count, batches, most)) for count in counts),
+        "runs": tuple(ShortRun(iterations=count, over_steady=over_steady(count, free, most)) for count in counts),
         "most": most,
-        "enough": 1 if most <= 1.02 else 51 * batches,
+        "enough": 1 if most <= 1.02 else ceil(51 * free),
     }
     return BufferEffect(**{**usual, **changes})
 
