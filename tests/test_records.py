@@ -62,6 +62,16 @@ def test_a_fingerprint_depends_on_places_sizes_and_order(change: dict[str, objec
     assert (replace(files, **change).fingerprint == files.fingerprint) is same  # type: ignore[arg-type]  # by name
 
 
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [({"root": "/elsewhere"}, True), ({"size_bytes": (1, 2, 4)}, False), ({"paths": ("b", "a", "c")}, False)],
+)
+def test_the_content_is_that_of_a_copy_elsewhere(change: dict[str, object], same: bool) -> None:
+    """The same data on two storages compare; other names, sizes or another order are other data."""
+    files = replace(example_files(3), paths=("a", "b", "c"), size_bytes=(1, 2, 3))
+    assert (replace(files, **change).content == files.content) is same  # type: ignore[arg-type]  # by name
+
+
 @given(st.integers(1, 7), st.integers(0, 30), st.integers(0, 30))
 def test_files_go_round(count: int, first: int, images: int) -> None:
     """Image k is file k modulo the number of files, wherever one begins."""

@@ -3,16 +3,17 @@
 Each set measures, in this order: a sweep as it is, the same in turn with itself, a sweep whose loader makes one image
 in nine twice (a loss of 10 %), and the two in turn. Of all sets it counts the gates of 5 % that fail, in turn and
 apart: of two sweeps as they are, which none should, and with the loss, which all should. Sets are kept in a folder, and
-a later call adds to them: run it while the machine is idle, or while it does what it usually does.
+a later call goes on with them: run it while the machine is idle, or while it does what it usually does.
 
 Ends with code 1 when in turn more than one in ten null pairs fail, or fewer than nine in ten losses are found.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -52,15 +53,23 @@ class Slower(TorchLoader):
 
 
 def measure_set(place: Path, data: Path, workers: int, rounds: int) -> None:
-    """One set, in a new folder."""
+    """What is missing of a set, in its folder."""
     usual: dict[str, Any] = {
         "resolutions": "256x256", "data_dir": data, "workers": workers or (), "serial": not workers,
         "compute": "emulated:mlperf-h100",
     }  # fmt: skip
-    loaderprobe.sweep(**usual, out=place / "apart-a")
-    loaderprobe.sweep_against(place / "apart-a", rounds=rounds, out=place / "null")
-    loaderprobe.sweep(**usual, loader=SLOWER, out=place / "apart-b")
-    loaderprobe.sweep_against(place / "apart-a", rounds=rounds, loader=SLOWER, out=place / "loss")
+    run = place / "apart-a"
+    parts: dict[str, Callable[[Path], Any]] = {
+        "apart-a": lambda out: loaderprobe.sweep(**usual, out=out),
+        "null": lambda out: loaderprobe.sweep_against(run, rounds=rounds, out=out),
+        "apart-b": lambda out: loaderprobe.sweep(**usual, loader=SLOWER, out=out),
+        "loss": lambda out: loaderprobe.sweep_against(run, rounds=rounds, loader=SLOWER, out=out),
+    }
+    for name, measure in parts.items():
+        if not (place / name / "report.html").exists():
+            shutil.rmtree(place / name, ignore_errors=True)
+            measure(place / name)
+            print(f"{place.name} {name} measured", file=sys.stderr, flush=True)
 
 
 def show(name: str, found: Sequence[Comparison]) -> int:
@@ -74,9 +83,14 @@ def show(name: str, found: Sequence[Comparison]) -> int:
     return failed
 
 
+def complete(folder: Path) -> list[Path]:
+    """The sets that are measured to their end."""
+    return sorted(place for place in folder.glob("set-*") if (place / "loss" / "report.html").exists())
+
+
 def judge(folder: Path) -> bool:
     """What all sets of a folder show; True where the claims hold."""
-    places = sorted(place for place in folder.glob("set-*") if (place / "loss" / "result.json").exists())
+    places = complete(folder)
     options: dict[str, Any] = {"fail_if_slower": GATE, "differ": "options"}
 
     def compared(a: Path, b: Path) -> Comparison:
@@ -102,10 +116,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.keep or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
+        begun = [place for place in sorted(folder.glob("set-*")) if place not in complete(folder)]
         for _ in range(asked.sets):
-            place = folder / f"set-{len(list(folder.glob('set-*'))):03}"
+            place = begun.pop(0) if begun else folder / f"set-{len(complete(folder)):03}"
             measure_set(place, folder / "data", asked.workers, asked.rounds)
-            print(f"{place.name} measured", file=sys.stderr, flush=True)
         return 0 if judge(folder) else 1
 
 

@@ -11,8 +11,10 @@ from loaderprobe.records.measurement import Measurement
 
 
 def round_in_turn(measurement: Measurement, *, thorough: bool) -> Round:
-    """What the verdict asks for within its usual rounds, and training in any case: its rates are compared in pairs."""
+    """What the verdict asks for in its usual rounds, and then training alone, whose rates are compared in pairs."""
+    trained = base_mode(measurement), judged_activity(measurement)
+    if len({each.round for each in measurement.segments}) >= LEAST_ROUNDS:
+        return (trained,)
     config = replace(measurement.config, rounds=min(measurement.config.rounds, LEAST_ROUNDS))
     asked = next_round(replace(measurement, config=config), thorough=thorough)
-    trained = base_mode(measurement), judged_activity(measurement)
     return asked if trained in asked else (*asked, trained)
