@@ -13,7 +13,6 @@ import torch.distributed as dist
 
 from tests.examples.ranks import STEPS, train
 
-pytestmark = pytest.mark.alone
 LONGEST_S = 60.0
 
 

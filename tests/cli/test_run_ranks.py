@@ -6,8 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
-
 from loaderprobe.records.together import RankMeasurement
 from loaderprobe.store.codec import decode
 from tests.cli.test_run import run
@@ -20,7 +18,6 @@ def torchrun(out: Path, way: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.alone
 def test_two_ranks_are_measured_together(tmp_path: Path) -> None:
     """In the same steps. Rank 0 speaks, once, and both have ended."""
     code, stdout, stderr = torchrun(tmp_path, "plain")
