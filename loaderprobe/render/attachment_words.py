@@ -63,6 +63,12 @@ def not_measured(attached: Attached) -> str:
 def _why_not(attached: Attached) -> tuple[str, str]:
     """(the reason, the next step)."""
     detail, hint = attached.detail, attached.hint
+    if attached.why_not == "ended_early" and attached.endangered:
+        return (
+            f"the script was stopped before it would write over or remove {attached.endangered}, and no round was "
+            "measured until then",
+            "another, empty directory for what it saves",
+        )
     found = {
         "no_backward": (
             "batches were taken, but no backward pass followed",

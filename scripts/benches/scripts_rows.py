@@ -190,7 +190,7 @@ ROWS = (
         "transforms.py",
         script="torchvision/train.py",
         packages=("torchvision",),
-        timed=_torchvision("squeezenet1_1", 64, 16, 1, "--auto-augment", "ra"),
+        timed=_torchvision("shufflenet_v2_x0_5", 64, 16, 1, "--auto-augment", "ra"),
         light=_torchvision("squeezenet1_1", 64, 4, 1),
         saves=_into_out(_torchvision("squeezenet1_1", 64, 8, 1, "--epochs", "1", count=FEW), "--output-dir"),
         resumes=_into_out(_torchvision("squeezenet1_1", 64, 8, 1, count=FEW), "--output-dir"),
