@@ -81,7 +81,8 @@ class FakeCrew:
 
     def told(self, value: bytes) -> bytes:
         """What rank 0 gives."""
-        return self._all(value)[0]
+        given: bytes = self._all(value)[0]
+        return given
 
     def leave(self) -> None:
         """The others lose this rank, now or when they next meet."""

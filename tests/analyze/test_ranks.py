@@ -38,12 +38,8 @@ def alone(measure_fake: Measure) -> Measurement:
 
 
 def rank(number: int, measurement: Measurement, **changes: Any) -> RankMeasurement:
-    return RankMeasurement(
-        **(
-            {"rank": number, "host": "one", "cores": 4.0, "affinity": (0, 1, 2, 3), "measurement": measurement}
-            | changes
-        )
-    )
+    made = RankMeasurement(rank=number, host="one", cores=4.0, affinity=(0, 1, 2, 3), measurement=measurement)
+    return replace(made, **changes)
 
 
 def renumbered(measurement: Measurement, by: int) -> Measurement:

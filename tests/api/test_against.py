@@ -15,6 +15,7 @@ import pytest
 import loaderprobe
 from loaderprobe.api import against as verb
 from loaderprobe.api.against_request import AgainstRequest, against_request, moved, sides_in, start_against
+from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.errors import BadValue, Refused
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.forkserver import ForkServer
@@ -196,7 +197,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, children: Children) -> None:
     """No process is started, and no storage measured."""
     monkeypatch.setattr(verb, "run_configuration", children)
     monkeypatch.setattr(verb, "forkserver", lambda: nullcontext(SimpleNamespace(start=None)))
-    monkeypatch.setattr(verb.Ceilings, "after", lambda *_: None)
+    monkeypatch.setattr(Ceilings, "after", lambda *_: None)
 
 
 def test_both_sides_are_measured_shown_and_kept(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,5 +281,7 @@ def test_a_real_child_measures_one_round_in_turn(tmp_path: Path, fork_server: Fo
         )
         assert isinstance(found, Measurement), found
         earlier = found
-    trained = [each.round for each in found.segments if (each.mode, each.activity) == ("baseline", "training")]
-    assert trained == [0, 1] and min(each.round for each in found.segments if each.activity == "loader_only") == 0
+    assert earlier
+    segments = earlier.segments
+    trained = [each.round for each in segments if (each.mode, each.activity) == ("baseline", "training")]
+    assert trained == [0, 1] and min(each.round for each in segments if each.activity == "loader_only") == 0

@@ -70,9 +70,9 @@ class Rank:
             session.run()
         return session.measurement((), ())
 
-    def _decided(self, measured: Measurement, *, thorough: bool) -> Round:
+    def _decided(self, measurement: Measurement, *, thorough: bool) -> Round:
         """By rank 0, from what all measured."""
-        own = RankMeasurement(rank=self.crew.rank, host="one", cores=2.0, affinity=(0, 1), measurement=measured)
+        own = RankMeasurement(rank=self.crew.rank, host="one", cores=2.0, affinity=(0, 1), measurement=measurement)
         given = self.crew.gathered(msgspec.json.encode(own))
         all_ = [msgspec.json.decode(each, type=RankMeasurement) for each in given]
         plan = next_round(as_one(all_), thorough=thorough) if all_ else ()

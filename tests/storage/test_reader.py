@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.storage import processes
 from loaderprobe.storage.files import BLOCK_BYTES, Piece, Sample, sample_files
 from loaderprobe.storage.processes import ProcessEngine
@@ -65,9 +66,8 @@ def test_blocks_of_one_file(tmp_path: Path) -> None:
 
 def test_odd_sizes_can_be_read_directly(sample: Sample) -> None:
     """Past the page cache, files whose size is no multiple of a block are read to their last byte."""
-    refusal = why_not_direct(sample.pieces)
-    if refusal:
-        pytest.skip(refusal)
+    if refusal := why_not_direct(sample.pieces):
+        pytest.skip(unavailable_words(refusal))
     reading = ThreadEngine().read(sample.pieces, Order(readers=3, seconds=60.0, direct=True))
     assert reading.delivered_bytes == sum(piece.size_bytes for piece in sample.pieces) and not reading.unread
 
