@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from loaderprobe.api.child import forkserver
 from loaderprobe.datasets.generate.generate import generate
@@ -36,7 +37,12 @@ MeasureReal = Callable[..., Measurement | RunFailure]
 
 
 def pytest_configure() -> None:
-    """A shell lets what it starts in the background, and its children, ignore Ctrl-C, which tests send to theirs."""
+    """No test of hypothesis measures how long it takes.
+
+    A shell lets what it starts in the background, and its children, ignore Ctrl-C, which tests send to theirs.
+    """
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -21,7 +21,7 @@ from tests.other_options import PATHS, with_another
 def test_every_error_has_the_exit_code_of_the_contract() -> None:
     """Bugs 1, bad values 2, missing parts 3, refusals 5; and the tree in the docstring is complete."""
     codes = {
-        "LoaderprobeError": 1, "DeadWorker": 1, "BadValue": 2, "MissingPart": 3, "Refused": 5,
+        "LoaderprobeError": 1, "DeadWorker": 1, "LostRank": 1, "BadValue": 2, "MissingPart": 3, "Refused": 5,
         "ForeignDirectory": 5, "NoSpace": 5, "Locked": 5, "DamagedRun": 2,
         "NotComparable": 2,
     }  # fmt: skip

@@ -47,7 +47,7 @@ Round = tuple[tuple[Mode, Activity], ...]
 
 
 class DeadlineInStep(Deadline):
-    """Raises while this rank prepares. Once the loops are handed over, rank 0 decides for all when time is over."""
+    """Raises while this rank prepares. Once the measurement has the loops, rank 0 decides for all when time is over."""
 
     def __init__(self, budget_s: float | None, begun: Callable[[], bool]) -> None:
         super().__init__(budget_s)
