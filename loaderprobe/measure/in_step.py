@@ -56,7 +56,7 @@ class Meeting(Among):
         return self._crew.rank == 0
 
     def begin(self) -> None:
-        """Hand over on all ranks; raises Withdrawn where one refuses, or does not answer."""
+        """Let the measurement have the loops of all ranks; raises Withdrawn where one refuses, or does not answer."""
         if not self._all_begin(None):
             raise Withdrawn
         self.begun = True
