@@ -5,7 +5,8 @@ from four; each other accelerator; and the faster disk of the same kind, from th
 bandwidth` found. Each forecast is compared with what *other* visits measured there, so that its error holds what the
 machine changes meanwhile, as does the error beside it: that of one visit's rate taken for another's (repeat). Rows
 where the accelerator's own rate is all there is to it, by forecast as by measurement, are counted apart: that rate is
-given, so they would only make both errors small.
+given, so they would only make both errors small. A measurement during which other processes had the cores is left out
+on both sides, and named: its workers waited for cores that they did not use, on warm files as well.
 
 With --keep the raw measurements stay, and what is there already is not measured again; --from judges what was kept,
 and measures nothing. Ends with code 1 when, for one kind of forecast, the median error is over 1.5 times that of
@@ -22,21 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.analyze.forecast.changes import accelerator, disk, refused
-from loaderprobe.analyze.forecast.fit import Fit, fit
 from loaderprobe.analyze.forecast.knee import worker_forecasts
-from loaderprobe.analyze.forecast.point import Point, point_of
-from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.analyze.verdict.rates import rates_by_round
-from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.analyze.verdict.validity import base_mode
-from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.forecast import Forecast, Refusal
-from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.stats import median, quantile
-from loaderprobe.store.codec import decode
 from loaderprobe.units import join_words
-from scripts.benches.forecast_disks import ACCELERATORS, DISKS, WORKERS, Disk, measure, measure_visit
+from scripts.benches.forecast_disks import ACCELERATORS, DISKS, WORKERS, measure, measure_visit
+from scripts.benches.forecast_kept import Kept, Place
 from scripts.benches.harness import parser_of_kept, raw_results
 
 FITTED = ((1, 2), (4,))
@@ -44,18 +37,6 @@ TIMES_REPEAT = 1.5
 HELD_AT_LEAST = 0.9
 # Nearer than this to the accelerator's own rate, the accelerator was the limit.
 GIVEN = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A configuration."""
-
-    disk: str
-    workers: int
-    accelerator: str
-
-    def __str__(self) -> str:
-        return f"{self.disk} n{self.workers} a{self.accelerator}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,72 +78,13 @@ class Outcome:
         return None if self.before is None else abs(self.before / self.measured - 1)
 
 
-class Kept:
-    """All that a folder holds: the measurements of each visit, and what the probe found."""
-
-    def __init__(self, folder: Path) -> None:
-        self._found: dict[int, dict[Place, Measurement]] = {}
-        self.storage = {each.name: _storage(folder, each) for each in DISKS}
-        for each in DISKS:
-            for workers in WORKERS:
-                for name in ACCELERATORS:
-                    place = Place(disk=each.name, workers=workers, accelerator=name)
-                    self._read(folder, place)
-
-    def _read(self, folder: Path, place: Place) -> None:
-        for file in folder.glob(f"{place.disk}-n{place.workers}-a{place.accelerator}.v*.json"):
-            visit = int(file.stem.rpartition(".v")[2])
-            found = decode("measurement", file.read_bytes(), Measurement, str(file))
-            self._found.setdefault(visit, {})[place] = found
-
-    @property
-    def visits(self) -> list[int]:
-        return sorted(self._found)
-
-    def measured(self, visit: int) -> dict[Place, Measurement]:
-        return self._found[visit]
-
-    def rate(self, place: Place, visit: int) -> float | None:
-        found = self._found[visit].get(place)
-        return median(list(rates_by_round(found, base_mode(found), "training").values())) if found else None
-
-    def point(self, place: Place, visit: int) -> Point | Refusal:
-        found = self._found[visit].get(place)
-        return (
-            point_of(found, run_experiments(found, self.storage[place.disk].ceiling))
-            if found
-            else Refusal(code="no_complete_round")
-        )
-
-    def points(self, disk: str, name: str, visit: int, among: tuple[int, ...] = WORKERS) -> tuple[Point, ...]:
-        """Those that can be fitted, of the configurations that differ in workers only."""
-        places = [Place(disk=disk, workers=workers, accelerator=name) for workers in among]
-        found = [self.point(place, visit) for place in places]
-        return tuple(point for point in found if isinstance(point, Point))
-
-    def fit(self, place: Place, visit: int) -> Fit | Refusal:
-        """As a sweep fits it: with all numbers of workers."""
-        point = self.point(place, visit)
-        if isinstance(point, Refusal):
-            return point
-        return fit(self.points(place.disk, place.accelerator, visit), point, self.storage[place.disk])
-
-    def outcomes(self, place: Place, visit: int, source: str, forecast: Forecast) -> Iterator[Outcome]:
-        """Against every other visit."""
-        for other in self.visits:
-            rate = self.rate(place, other)
-            if other != visit and rate is not None:
-                before = self.rate(place, visit)
-                yield Outcome(place=place, source=f"{source} v{visit}", forecast=forecast, measured=rate, before=before)
-
-
-def _storage(folder: Path, disk: Disk) -> Storage:
-    """What a sweep would know: the kind, and what readers got where reads from storage are counted."""
-    file = folder / f"{disk.name}.bandwidth.json"
-    if not file.exists():
-        return Storage()
-    found = decode("bandwidth", file.read_bytes(), BandwidthReport, str(file))
-    return Storage(ceiling=StorageCeiling(data=disk.name, phases=found.ladder, kind=found.kind))
+def outcomes(kept: Kept, place: Place, visit: int, source: str, forecast: Forecast) -> Iterator[Outcome]:
+    """Against every other visit."""
+    for other in kept.visits:
+        rate = kept.rate(place, other)
+        if other != visit and rate is not None:
+            before = kept.rate(place, visit)
+            yield Outcome(place=place, source=f"{source} v{visit}", forecast=forecast, measured=rate, before=before)
 
 
 def unmeasured_workers(kept: Kept) -> Iterator[Outcome]:
@@ -175,7 +97,7 @@ def unmeasured_workers(kept: Kept) -> Iterator[Outcome]:
                     place = Place(disk=name[0], workers=workers, accelerator=name[1])
                     if workers not in fitted and place in kept.measured(visit):
                         forecast = made.get(workers) or refused("workers", str(workers), Refusal(code="no_model_fits"))
-                        yield from kept.outcomes(place, visit, f"{join_words([*map(str, fitted)])} workers", forecast)
+                        yield from outcomes(kept, place, visit, f"{join_words([*map(str, fitted)])} workers", forecast)
 
 
 def unmeasured_accelerators(kept: Kept) -> Iterator[Outcome]:
@@ -190,7 +112,7 @@ def unmeasured_accelerators(kept: Kept) -> Iterator[Outcome]:
                         if isinstance(found, Refusal)
                         else accelerator(found, float(name))
                     )
-                    yield from kept.outcomes(target, visit, f"a{place.accelerator}", forecast)
+                    yield from outcomes(kept, target, visit, f"a{place.accelerator}", forecast)
 
 
 def unmeasured_disks(kept: Kept) -> Iterator[Outcome]:
@@ -207,7 +129,7 @@ def unmeasured_disks(kept: Kept) -> Iterator[Outcome]:
                         if isinstance(found, Refusal)
                         else disk(found, fast_rate / slow_rate)
                     )
-                    yield from kept.outcomes(target, visit, slow.name, forecast)
+                    yield from outcomes(kept, target, visit, slow.name, forecast)
 
 
 def show(what: str, outcomes: list[Outcome]) -> bool:
@@ -259,6 +181,8 @@ def report(kept: Kept, everything: bool) -> bool:
     for disk_name, storage in kept.storage.items():
         if storage.ceiling and storage.ceiling.kind:
             print(f"{disk_name}: {storage.ceiling.kind.kind} by the probe, {(storage.bytes_per_s or 0) / 1e6:.1f} MB/s")
+    if kept.disturbed:
+        print(f"left out, since other processes had the cores: {', '.join(sorted(kept.disturbed))}")
     found = {
         "workers": list(unmeasured_workers(kept)),
         "disk speeds": list(unmeasured_disks(kept)),

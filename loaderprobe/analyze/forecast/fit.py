@@ -130,9 +130,11 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
         return replace(service, latency_s=anchor.blocked_s, bytes_per_image=anchor.bytes_per_image)
     size = anchor.bytes_per_image
     device, unproved = _device(service, first, points, size, storage)
-    # On a device in full use a worker's blocked time is a queue; one reader alone on a single server has no queue.
+    # On a device in full use a worker's blocked time is a queue. Before a single server it is one always, unless one
+    # reader is alone there.
     full = first.loader * size >= SATURATED * device and (kind == "token_bucket" or first.workers > 1)
-    waits_s = min(first.blocked_s, storage.alone_s) if full else first.blocked_s
+    queued = full or (kind == "single_server" and first.workers > 1 and storage.alone_s)
+    waits_s = min(first.blocked_s, storage.alone_s) if queued else first.blocked_s
     transfer_s = 0.0
     if kind == "single_server":
         transfer_s = min(size / device, first.blocked_s) if math.isfinite(device) else first.blocked_s

@@ -38,7 +38,7 @@ class Storage:
     def bytes_per_s(self) -> float | None:
         """What readers got from it at most, cold; None where that is not known, or was the limit of the probe.
 
-        The mean over all phases that are not clearly slower than the fastest, which is above what lasts.
+        The mean over all phases that differ from the fastest by noise only: the fastest of several is above what lasts.
         """
         best = max(self._phases, key=lambda phase: phase.bw_bytes, default=None)
         if best is None or best.at_least:

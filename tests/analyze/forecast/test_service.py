@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from loaderprobe.analyze.forecast.changes import workers
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.bandwidth import StorageCeiling
 from tests.analyze.scripted import Truth
@@ -78,3 +79,11 @@ def test_a_full_token_bucket_is_as_fast_as_the_probe_saw() -> None:
     for spread, expected in ((0.08, 400.0), (0.02, 380.0)):
         found = truth.fit(2, anchor=2, training=380.0, loader=380.0, training_spread=spread, loader_spread=spread)
         assert found.anchor.training == pytest.approx(expected)
+
+
+def test_the_queue_before_a_single_server_is_no_latency() -> None:
+    """Four workers that use two thirds of it wait for each other, and one alone does not."""
+    truth = Truth(law="single_server", cpu_s=0.01)
+    found = workers(truth.fit(4, anchor=4), 1).images_per_s
+    assert found
+    assert found.value == pytest.approx(truth.training(1))
