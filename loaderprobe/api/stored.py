@@ -8,6 +8,7 @@ from pathlib import Path
 
 from loaderprobe.analyze.report import Studies
 from loaderprobe.errors import BadValue, DamagedRun
+from loaderprobe.measure.studies import pending_studies, without
 from loaderprobe.measure.sweep import pending
 from loaderprobe.plugins import foreign_module
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -17,6 +18,8 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
+
+NOT_YET = "not yet; --resume continues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +60,22 @@ def damaged_ceiling(fingerprint: str, damaged: DamagedFile) -> StorageCeiling:
 
 def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
     """(What was measured beside the verdicts, the files of it that cannot be read)."""
-    prefilled: dict[str, Prefilled] = {}
-    epochs: dict[str, EpochsMeasured] = {}
+    found: list[Prefilled | EpochsMeasured] = []
     damaged: list[DamagedFile] = []
     for config, kind in ((config, kind) for config in run.record.spec.configs for kind in STUDIES):
-        found = run.study(kind, config.key)
-        if isinstance(found, Prefilled):
-            prefilled[config.key] = found
-        elif isinstance(found, EpochsMeasured):
-            epochs[config.key] = found
-        elif found is not None:
-            damaged.append(found)
-    return Studies(prefilled=prefilled, epochs=epochs), tuple(damaged)
+        study = run.study(kind, config.key)
+        if isinstance(study, DamagedFile):
+            damaged.append(study)
+        elif study is not None:
+            found.append(study)
+    for asked, config, files in pending_studies(run):
+        if run.study(asked, config.key) is None:
+            found.append(without(asked, config, files, NOT_YET))
+    made = Studies(
+        prefilled={each.config.key: each for each in found if isinstance(each, Prefilled)},
+        epochs={each.config.key: each for each in found if isinstance(each, EpochsMeasured)},
+    )
+    return made, tuple(damaged)
 
 
 def open_to_resume(path: Path) -> RunDirectory:
@@ -90,7 +97,7 @@ def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
     Imports nothing. Raises BadValue for a loader or a compute that is not known.
     """
     modules: dict[str, None] = {}
-    for config in pending(run):
+    for config in (*pending(run), *(config for _, config, _ in pending_studies(run))):
         for module in (
             foreign_module("loader", config.loader.name),
             foreign_module("compute", config.compute.kind),

@@ -160,7 +160,7 @@ def _studied(
 ) -> Prefilled | EpochsMeasured:
     why = _refused(spec, task)
     if why:
-        return _without(task, why)
+        return without(task.study, task.config, task.files, why)
     order = Order(
         config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
         epochs=spec.epochs,
@@ -168,7 +168,8 @@ def _studied(
     limit_s = spec.time_limit_s if spare_s is None else min(spec.time_limit_s, spare_s)
     found = run_one(order, STUDIES[task.study], clock=clock, time_limit_s=limit_s, on_event=report)
     if isinstance(found, RunFailure):
-        return _without(task, f"{found.reason} (at: {found.stage}){f'; {found.hint}' if found.hint else ''}")
+        why = f"{found.reason} (at: {found.stage}){f'; {found.hint}' if found.hint else ''}"
+        return without(task.study, task.config, task.files, why)
     return found
 
 
@@ -182,11 +183,12 @@ def _refused(spec: SweepSpec, task: Task) -> str:
     return too_small(task.files, task.config)
 
 
-def _without(task: Task, why: str) -> Prefilled | EpochsMeasured:
+def without(study: Study, config: RunConfig, files: FileSet, why: str) -> Prefilled | EpochsMeasured:
+    """A study that was not made, and why."""
     started_utc = datetime.now(UTC).isoformat(timespec="seconds")
-    if task.study == "prefilled":
-        return Prefilled(config=task.config, started_utc=started_utc, reason=why)
+    if study == "prefilled":
+        return Prefilled(config=config, started_utc=started_utc, reason=why)
     return EpochsMeasured(
-        config=task.config, started_utc=started_utc, set_bytes=pages_bytes(task.files), memory_bytes=None,
+        config=config, started_utc=started_utc, set_bytes=pages_bytes(files), memory_bytes=None,
         resident_before=None, reason=why,
     )  # fmt: skip

@@ -7,15 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from loaderprobe.api.report import judge_run
+from loaderprobe.api.stored import NOT_YET, foreign_modules
 from loaderprobe.api.study_child import study
 from loaderprobe.measure import prefilled
 from loaderprobe.measure.order import Order, Study
 from loaderprobe.measure.pace import Pace
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.epochs import EpochsMeasured
+from loaderprobe.records.epochs import Epoch, EpochsMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.prefilled import Prefilled
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.device import locate
+from tests.stored import MEASUREMENTS, plain_run
 
 IMAGES, BATCH_SIZE = 96, 4
 
@@ -59,3 +64,39 @@ def test_a_real_buffer_is_filled_and_used_up(
     waits = [ready - begin for begin, ready in zip(found.prefilled.begin_ns, found.prefilled.ready_ns, strict=True)]
     assert found.prefilled.steps == IMAGES // BATCH_SIZE - 5 and len(found.steady) == 2
     assert max(waits[:2]) < sum(waits[2:]) / len(waits[2:])
+
+
+def test_a_stored_study_is_in_the_report(tmp_path: Path) -> None:
+    """In the row of its configuration; a damaged file is named, and only what it holds is missing."""
+    run = plain_run(tmp_path / "run")
+    config = MEASUREMENTS[1].config
+    refused = Prefilled(config=config, started_utc="", reason="99 images are too few")
+    epoch = Epoch(images=1000, wall_s=2.0, delivered_bytes=100, storage_bytes=50)
+    run.save_study("prefilled", refused)
+    run.save_study(
+        "epochs",
+        EpochsMeasured(
+            config=config, started_utc="", set_bytes=100, memory_bytes=60, resident_before=0.0, epochs=(epoch,)
+        ),
+    )
+    row = rows(run)[config.key]
+    assert row.buffer is not None and row.buffer.reason == "99 images are too few"
+    assert row.epochs is not None and row.epochs.fit == "fits in part"
+    assert (row.epochs.epochs[0].images_per_s, row.epochs.epochs[0].cold_fraction) == (500.0, 0.5)
+    (run.path / "epochs" / f"{config.key}.json").write_text("{")
+    assert rows(run)[config.key].epochs is None
+    (damaged,) = judge_run(run).summary.run.damaged
+    assert damaged.file == f"epochs/{config.key}.json"
+
+
+def rows(run: RunDirectory) -> dict[str, ConfigurationRow]:
+    return {row.key: row for row in judge_run(run).summary.configurations}
+
+
+def test_what_a_budget_left_is_said(tmp_path: Path) -> None:
+    """Epochs that were asked for have no row of their own that could be pending."""
+    run = plain_run(tmp_path / "run")
+    asked = replace(run.record, spec=replace(run.record.spec, configs=(MEASUREMENTS[1].config,), epochs=2))
+    row = rows(RunDirectory(run.path, asked))[MEASUREMENTS[1].config.key]
+    assert row.epochs is not None and row.epochs.reason == NOT_YET
+    assert foreign_modules(RunDirectory(run.path, asked)) == ()

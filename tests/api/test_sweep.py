@@ -13,7 +13,7 @@ import pytest
 import loaderprobe
 from loaderprobe.api import sweep as verb
 from loaderprobe.api.generate import RESOLUTIONS
-from loaderprobe.api.sweep_request import compute_names, worker_counts
+from loaderprobe.api.sweep_request import compute_names, loader_specs, prefetch_factors, request_of, worker_counts
 from loaderprobe.api.values import listed
 from loaderprobe.cli.sweep import sweep as command
 from loaderprobe.errors import BadValue
@@ -73,6 +73,31 @@ def test_a_sweep_returns_its_run(photos: Path, tmp_path: Path, monkeypatch: pyte
     assert call.startswith(f"loaderprobe.sweep({str(photos)!r}, workers=[1, 2], ")
     assert "compute=['emulated:100', 'emulated:mlperf-h100']" in call and f"out={str(run.path)!r})" in call
     assert "precision" not in call, "it was left as it is"
+
+
+def test_prefetch_factors_are_an_axis_of_loaders_with_workers() -> None:
+    """The serial loader is there once, and 0 is refused."""
+    made = loader_specs((0, 1, 2), prefetch_factor=prefetch_factors("4,1"))
+    assert [(each.workers, each.prefetch_factor) for each in made] == [(0, 0), (1, 4), (2, 4), (1, 1), (2, 1)]
+    with pytest.raises(BadValue, match="1 or more"):
+        prefetch_factors("0,2")
+
+
+def test_a_full_buffer_needs_a_larger_set(tmp_path: Path) -> None:
+    """Of several prefetch factors the largest counts; what is asked for is taken as it is."""
+
+    def needed(**changes: Any) -> int:
+        usual: dict[str, Any] = {
+            "data": None, "data_dir": tmp_path, "out": None, "resolutions": "64x48", "workers": "8", "serial": False,
+            "loader": "torch", "compute": "emulated:100", "cache": "cold", "batch_size": 4, "prefetch_factor": "8",
+        }  # fmt: skip
+        return request_of(**{**usual, **changes}).images_needed
+
+    assert needed() == (14 + 2 * 72) * 4
+    assert needed(prefetch_factor="1,8") == needed(thorough=True) == (72 + 64 + 3 * 64) * 4
+    assert needed(prefetch_factor="1,8", images=77) == 77
+    with pytest.raises(BadValue, match="the first of whole epochs is cold"):
+        needed(epochs=2, cache="warm")
 
 
 def test_a_sweep_measures_in_a_child(photos: Path, tmp_path: Path) -> None:
