@@ -141,7 +141,7 @@ def judge(folder: Path, size: int) -> bool:
 def main() -> int:
     options = parser(__doc__)
     options.add_argument("--sets", type=int, default=6, help="how often both sweeps go on; 0 judges what is there")
-    options.add_argument("--seconds", type=float, default=75.0, help="of each sweep, each time")
+    options.add_argument("--seconds", type=float, default=60.0, help="of each sweep, each time")
     options.add_argument("--keep", type=Path, help="folder of the rounds; those that are in it count, too")
     options.add_argument("--workers", type=int, default=2, help="0 is the serial loader")
     options.add_argument("--group", type=int, default=PAIRS, help="pairs of rounds in a group")
