@@ -85,15 +85,14 @@ def against_request(
     measured = _measured(found)
     sets = {name: found.directory.files(name) for name in dict.fromkeys(each.data for each in measured)}
     copies = sets if data is None else {name: moved(files, Path(data)) for name, files in sets.items()}
-    mine = [replace(config, rounds=rounds) for config in measured]
-    both = [(each, replace(changed(each, wanted), data=copies[each.data].fingerprint)) for each in mine]
+    both = [
+        (a, replace(changed(a, wanted), data=copies[a.data].fingerprint))
+        for a in (replace(config, rounds=rounds) for config in measured)
+    ]
     pairs = [pair for pair in both if pair[0] != pair[1]] if wanted or copies != sets else both
     if not pairs:
         raise BadValue(f"{found.path} has {_written(wanted)} already", hint="name an option with another value")
     _check_distinct(found, [other for _, other in pairs], wanted)
-    parts = dict.fromkeys((config.loader, config.compute) for pair in pairs for config in pair)
-    for loader, compute in parts:
-        check_names(loader, compute)
     request = AgainstRequest(
         against=found, out=usual_out("against") if out is None else Path(out), pairs=tuple(pairs),
         files=(*sets.values(), *(each for each in copies.values() if each not in sets.values())),
@@ -101,18 +100,25 @@ def against_request(
         left_out=len(both) - len(pairs), budget_s=budget_s, time_limit_s=time_limit_s, thorough=thorough,
         command=command,
     )  # fmt: skip
+    _check(request, list(sets.values()))
+    return request
+
+
+def _check(request: AgainstRequest, files: Sequence[FileSet]) -> None:
+    """Raise what is wrong with it; what can be known without torch before torch is imported."""
+    parts = dict.fromkeys((config.loader, config.compute) for pair in request.pairs for config in pair)
+    for loader, compute in parts:
+        check_names(loader, compute)
     if not (request.changes or request.moved) and (since := request.since()):
         said = ", ".join(f"{each.field} {each.before}, now {each.after}" for each in since)
         raise BadValue(
-            f"A is measured again as it is now, not as it was in {found.path} ({said})",
+            f"A is measured again as it is now, not as it was in {request.against.path} ({said})",
             hint="measure a new run with sweep, then: loaderprobe compare RUN NEW --differ machine,software",
         )
-    check_files(sets.values())
+    check_files(files)
     RunDirectory.check_new(request.out)
-    # Last: it imports torch.
     for loader, compute in parts:
         check_parts(loader, compute)
-    return request
 
 
 def _measured(run: Run) -> list[RunConfig]:

@@ -61,7 +61,8 @@ def compare(
 ) -> Comparison:
     """Compare two sweeps, or two results of `bandwidth`, `layers` or `run`: results themselves, or their paths.
 
-    A side may be several runs of the same thing; from three on, the runs themselves show how they vary. `differ`
+    A side may be several runs of the same thing; from three on, the runs themselves show how they vary. The two runs
+    of `sweep_against` are compared in pairs of rounds, and need no `differ`. Of others, `differ`
     names what was meant to differ: `machine`, `software`, `storage`, `data`, `options`, `state`, or single fields such
     as `torch`. `fail_if_slower` is a gate, and the size of a change that matters (5 % without it). `passed` of the
     result says whether all gates hold.

@@ -63,6 +63,13 @@ class _InTurn:
     _took_s: dict[int, list[float]] = field(init=False, default_factory=dict)
     """Seconds of the pairs of each configuration, by its place."""
     _failed: set[int] = field(init=False, default_factory=set)
+    _have: list[int] = field(init=False)
+    """Pairs of rounds of each configuration."""
+
+    def __post_init__(self) -> None:
+        both = zip(*(run.record.spec.configs for run in self.runs), strict=True)
+        a, b = self.runs
+        self._have = [min(rounds_of(a, one), rounds_of(b, other)) for one, other in both]
 
     @property
     def spent_s(self) -> float:
@@ -88,11 +95,8 @@ class _InTurn:
     def _todo(self, number: int) -> Iterator[int]:
         """Places of the configurations that lack the pair of this number."""
         for place, config in enumerate(self.runs[0].record.spec.configs):
-            if place not in self._failed and number < config.rounds and self._have(place) <= number:
+            if place not in self._failed and number < config.rounds and self._have[place] <= number:
                 yield place
-
-    def _have(self, place: int) -> int:
-        return min(rounds_of(run, run.record.spec.configs[place]) for run in self.runs)
 
     def _affordable(self, place: int) -> bool:
         """True while there is time for a pair like those before; the first of each needs only some."""
@@ -129,6 +133,7 @@ class _InTurn:
             return  # the pairs before stay what they are
         for side, (_, result) in found.items():
             self.runs[side].save(result)
+        self._have[place] += not failed
         for side, (order, result) in found.items():
             if isinstance(result, Measurement):
                 self.on_kept(self.runs[side], order, result)

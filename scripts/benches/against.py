@@ -1,37 +1,47 @@
-"""Does measuring in turn (`sweep --against`) see a loss that two sweeps apart miss? Real sweeps of one configuration.
+"""Does measuring in turn (`sweep --against`) see a loss that two sweeps apart miss? Real rounds of one configuration.
 
-Each set measures, in this order: a sweep as it is, the same in turn with itself, a sweep whose loader makes one image
-in nine twice (a loss of 10 %), and the two in turn. Of all sets it counts the gates of 5 % that fail, in turn and
-apart: of two sweeps as they are, which none should, and with the loss, which all should. Sets are kept in a folder, and
-a later call goes on with them: run it while the machine is idle, or while it does what it usually does.
+Two long sweeps against one run: one without a change, and one whose loader makes one image in nine twice, a loss of
+10 % where workers limit. Their rounds are cut into groups, each as long as a sweep. Of all groups it counts those that
+fail a gate of 5 %, in turn; and apart, where A of one group is compared with B of the next, by what two sweeps with a
+while between them would show. Rounds are kept in a folder, and a later call adds to them: run it while the machine is
+idle, or while it does what it usually does.
 
-Ends with code 1 when in turn more than one in ten null pairs fail, or fewer than nine in ten losses are found.
+Ends with code 1 when in turn more than one in ten groups without a change fail, or fewer than nine in ten losses are
+found.
 """
 
 from __future__ import annotations
 
-import shutil
+import math
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import loaderprobe
-from loaderprobe.api.against_request import PAIRS
-from loaderprobe.api.compare import Comparison
+from loaderprobe.analyze.compare.effects import Reading
+from loaderprobe.analyze.compare.gates import judge_gates
+from loaderprobe.analyze.compare.rows import SideRow, compare_rows
+from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.api.against import measure_sides
+from loaderprobe.api.against_request import PAIRS, against_request, sides_in, start_against
+from loaderprobe.api.compare_source import sources
 from loaderprobe.loaders.images import ImageFiles
 from loaderprobe.loaders.torch import TorchLoader
+from loaderprobe.records.compare import MATTERS, Compared, Subject
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.stats import quantile
 from scripts.benches.harness import parser
 
-GATE = "5%"
 TWICE = 9
 """One image in so many is made twice."""
-SLOWER = f"{__name__}:Slower" if __name__ != "__main__" else "scripts.benches.against:Slower"
+CHANGES: dict[str, dict[str, Any]] = {"null": {}, "loss": {"loader": "scripts.benches.against:Slower"}}
+LONGEST = 400
+"""Pairs of rounds, of each of the two sweeps."""
 NULL_AT_MOST, FOUND_AT_LEAST = 0.1, 0.9
 
 
@@ -52,75 +62,96 @@ class Slower(TorchLoader):
         self._loader.dataset.__class__ = TwiceMade
 
 
-def measure_set(place: Path, data: Path, workers: int, rounds: int) -> None:
-    """What is missing of a set, in its folder."""
-    usual: dict[str, Any] = {
-        "resolutions": "256x256", "data_dir": data, "workers": workers or (), "serial": not workers,
-        "compute": "emulated:mlperf-h100",
-    }  # fmt: skip
-    run = place / "apart-a"
-    parts: dict[str, Callable[[Path], Any]] = {
-        "apart-a": lambda out: loaderprobe.sweep(**usual, out=out),
-        "null": lambda out: loaderprobe.sweep_against(run, rounds=rounds, out=out),
-        "apart-b": lambda out: loaderprobe.sweep(**usual, loader=SLOWER, out=out),
-        "loss": lambda out: loaderprobe.sweep_against(run, rounds=rounds, loader=SLOWER, out=out),
-    }
-    for name, measure in parts.items():
-        if not (place / name / "report.html").exists():
-            shutil.rmtree(place / name, ignore_errors=True)
-            measure(place / name)
-            print(f"{place.name} {name} measured", file=sys.stderr, flush=True)
+def go_on(folder: Path, workers: int, seconds: float) -> None:
+    """Add rounds of as many seconds to both sweeps."""
+    run = folder / "run"
+    if not (run / "report.html").exists():
+        loaderprobe.sweep(
+            resolutions="256x256", data_dir=folder / "data", workers=workers or (), serial=not workers,
+            compute="emulated:mlperf-h100", rounds=1, out=run,
+        )  # fmt: skip
+    for name, changes in CHANGES.items():
+        sides = sides_in(folder / name) or start_against(
+            against_request(
+                run, None, rounds=LONGEST, budget_s=seconds, time_limit_s=60.0, thorough=False, out=folder / name,
+                changes=changes, command=(),
+            )
+        )  # fmt: skip
+        measure_sides(sides, lambda _: None)
 
 
-def show(name: str, found: Sequence[Comparison]) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Neighbouring rounds of A and of B."""
+
+    a: Reading
+    b: Reading
+
+
+def groups_of(out: Path, size: int) -> list[Group]:
+    """All that are whole."""
+    a, b = (sources(out / name)[0].found[0].reading for name in ("a", "b"))
+    count = min(len(a.values), len(b.values)) // size
+    parts = [slice(size * number, size * (number + 1)) for number in range(count)]
+    return [Group(a=_cut(a, part), b=_cut(b, part)) for part in parts]
+
+
+def _cut(reading: Reading, part: slice) -> Reading:
+    values = reading.values[part]
+    return replace(reading, values=values, at_s=reading.at_s[part], figure=interval(values))
+
+
+def judged(a: Reading, b: Reading) -> tuple[Compared, bool]:
+    """The row of two sides, and whether it fails the gate."""
+    one, other = (
+        SideRow(subject=Subject(kind="configuration"), unit="images/s", readings=(reading,)) for reading in (a, b)
+    )
+    rows, whole = compare_rows([(one, other)], matters=MATTERS)
+    return rows[0], not judge_gates(["slower"], rows, whole, matters=MATTERS, missing=0, kind="sweep")[0].passed
+
+
+def show(name: str, found: Sequence[tuple[Compared, bool]]) -> int:
     """A line with the gates that fail, the changes and what was visible; returns how many fail."""
-    failed = sum(not each.passed for each in found)
-    ratios = [row.ratio.value for each in found for row in each.rows if row.ratio]
-    visible = [row.visible for each in found for row in each.rows if row.visible is not None]
+    failed = sum(fails for _, fails in found)
+    ratios = [row.ratio.value for row, _ in found if row.ratio] or [math.nan]
+    visible = [row.visible for row, _ in found if row.visible is not None] or [math.nan]
     changes = ", ".join(f"{100 * (quantile(ratios, share) - 1):+.1f}" for share in (0.1, 0.5, 0.9))
-    seen = f"{100 * quantile(visible, 0.5):.1f} %" if visible else "-"
-    print(f"{name:24}{f'{failed} of {len(found)}':>10}{changes:>22}{seen:>10}", flush=True)
+    print(f"{name:12}{f'{failed} of {len(found)}':>12}{changes:>24}{100 * quantile(visible, 0.5):9.1f} %", flush=True)
     return failed
 
 
-def complete(folder: Path) -> list[Path]:
-    """The sets that are measured to their end."""
-    return sorted(place for place in folder.glob("set-*") if (place / "loss" / "report.html").exists())
+def apart(groups: Sequence[Group]) -> list[tuple[Compared, bool]]:
+    """A of each group with B of the next."""
+    return [judged(replace(one.a, turns=None), replace(other.b, turns=None)) for one, other in pairwise(groups)]
 
 
-def judge(folder: Path) -> bool:
-    """What all sets of a folder show; True where the claims hold."""
-    places = complete(folder)
-    options: dict[str, Any] = {"fail_if_slower": GATE, "differ": "options"}
-
-    def compared(a: Path, b: Path) -> Comparison:
-        return loaderprobe.compare(a, b, **options)
-
-    print(f"{'':24}{'fail':>10}{'change 10,50,90 %':>22}{'visible':>10}")
-    null = [compared(each / "null" / "a", each / "null" / "b") for each in places]
-    loss = [compared(each / "loss" / "a", each / "loss" / "b") for each in places]
-    failed, found = show("in turn, as it is", null), show("in turn, a loss of 10 %", loss)
-    if len(places) > 1:
-        show("apart, as it is", [compared(a / "apart-a", b / "apart-a") for a, b in pairwise(places)])
-    show("apart, a loss of 10 %", [compared(each / "apart-a", each / "apart-b") for each in places])
-    return failed <= max(1, NULL_AT_MOST * len(null)) and found >= FOUND_AT_LEAST * len(loss)
+def judge(folder: Path, size: int) -> bool:
+    """What all groups show; True where the claims hold."""
+    null, loss = (groups_of(folder / name, size) for name in CHANGES)
+    print(f"groups of {size} pairs of rounds\n{'':12}{'gate fails':>12}{'change 10, 50, 90 %':>24}{'visible':>11}")
+    print("no change")
+    failed = show("  in turn", [judged(each.a, each.b) for each in null])
+    show("  apart", apart(null))
+    print("a loss of 10 %")
+    found = show("  in turn", [judged(each.a, each.b) for each in loss])
+    show("  apart", apart(loss))
+    return failed <= NULL_AT_MOST * len(null) and found >= FOUND_AT_LEAST * len(loss)
 
 
 def main() -> int:
     options = parser(__doc__)
-    options.add_argument("--sets", type=int, default=10, help="sets to measure now; 0 judges those in the folder")
-    options.add_argument("--keep", type=Path, help="folder of the sets; those that are in it count, too")
+    options.add_argument("--sets", type=int, default=6, help="how often both sweeps go on; 0 judges what is there")
+    options.add_argument("--seconds", type=float, default=60.0, help="of each sweep, each time")
+    options.add_argument("--keep", type=Path, help="folder of the rounds; those that are in it count, too")
     options.add_argument("--workers", type=int, default=2, help="0 is the serial loader")
-    options.add_argument("--rounds", type=int, default=PAIRS, help="pairs of rounds in turn")
+    options.add_argument("--group", type=int, default=PAIRS, help="pairs of rounds in a group")
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.keep or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        begun = [place for place in sorted(folder.glob("set-*")) if place not in complete(folder)]
         for _ in range(asked.sets):
-            place = begun.pop(0) if begun else folder / f"set-{len(complete(folder)):03}"
-            measure_set(place, folder / "data", asked.workers, asked.rounds)
-        return 0 if judge(folder) else 1
+            go_on(folder, asked.workers, asked.seconds)
+        return 0 if judge(folder, asked.group) else 1
 
 
 if __name__ == "__main__":
