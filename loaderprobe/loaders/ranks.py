@@ -87,7 +87,7 @@ class GlooCrew:
         self._wait(lambda: self._group.gather([all_] if all_ else [], [given], options), options, STEP_S)
         return tuple(map(_unpacked, all_))
 
-    def told(self, value: bytes) -> bytes:
+    def broadcast(self, value: bytes) -> bytes:
         """What rank 0 gives; raises LostRank."""
         mine = value if self._rank == 0 else b""
         given = _packed(mine, self.most(len(mine))[0])

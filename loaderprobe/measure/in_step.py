@@ -46,7 +46,7 @@ class Meeting(Among):
         """Makes what all raise then."""
         self.turns: Turns | None = None
         self.begun = False
-        """True once all ranks have handed their loops over."""
+        """True once the loops of all ranks are taken over."""
         self.apart: Apart | None = None
         """Why none does; on rank 0, whose word it is."""
 
@@ -56,7 +56,7 @@ class Meeting(Among):
         return self._crew.rank == 0
 
     def begin(self) -> None:
-        """Hand over on all ranks; raises Withdrawn where one refuses, or does not answer."""
+        """Take over on all ranks; raises Withdrawn where one refuses, or does not answer."""
         if not self._all_begin(None):
             raise Withdrawn
         self.begun = True
@@ -78,7 +78,7 @@ class Meeting(Among):
         return False
 
     def given_up(self) -> None:
-        """The others are told where they meet next."""
+        """The others hear of it where they meet next."""
         with suppress(LostRank):
             self._crew.most(0, 0, 0, 1, leaving=True)
 
