@@ -6,6 +6,7 @@ still works after the script has left them.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -23,6 +24,8 @@ STEP_S = 300.0
 LEAVING_S = 10.0
 """For the others to come to a rank whose script ends."""
 PREFIX = "loaderprobe"
+_times = itertools.count()
+"""Each measurement of a process has keys of its own in the store; ranks of one training count alike."""
 _LENGTH = 8
 """Bytes before a value that say how long it is."""
 
@@ -43,7 +46,7 @@ def joined_ranks() -> Joined | None:
     return Joined(
         rank=dist.get_rank(),
         size=dist.get_world_size(),
-        store=_below(PREFIX, dist.distributed_c10d._get_default_store()),
+        store=_below(f"{PREFIX}/{next(_times)}", dist.distributed_c10d._get_default_store()),
     )
 
 
