@@ -6,7 +6,9 @@ from typing import get_args
 
 import pytest
 
+from loaderprobe.records.attachment import Attached, WhyNot
 from loaderprobe.records.together import Apart, ApartCode
+from loaderprobe.render.attachment_words import without_verdict
 from loaderprobe.render.rank_words import WORTH_A_WORD, apart, together
 
 
@@ -30,3 +32,22 @@ def test_the_meeting_is_named_where_it_takes_its_share() -> None:
     assert len(short) == 1 and short[0].startswith("2 ranks, measured together")
     long = together(16, 2, 0.004, 0.05)
     assert long[0].startswith("16 ranks on 2 hosts") and "takes 4.00 ms: about 8 %" in long[1]
+
+
+def process(why_not: WhyNot, apart: Apart | None = None) -> Attached:
+    return Attached(pid=1, loaders=(), why_not=why_not, apart=apart)
+
+
+def test_rank_0_speaks_for_the_others() -> None:
+    """Unless it ran on another host: then one of them says where the verdict is."""
+    refused = process("ranks_apart", Apart(code="ended", ranks=(1,)))
+    said = without_verdict([process("follows"), refused, process("follows")])
+    assert len(said) == 1 and "before all ranks agreed" in said[0]
+    said = without_verdict([process("follows"), process("follows")])
+    assert len(said) == 1 and "rank 0, which has the verdict" in said[0]
+
+
+def test_a_command_that_failed_is_named_by_its_exit_code() -> None:
+    """And not by its loaders, which it may not have come to."""
+    assert "ended with exit code 137" in without_verdict([], 137)[0]
+    assert "no torch DataLoader" in without_verdict([])[0]
