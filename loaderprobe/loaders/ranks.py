@@ -7,6 +7,7 @@ still works after the script has left them.
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -117,8 +118,10 @@ def _below(prefix: str, store: Any) -> Any:
 
 
 def _lost(error: Exception) -> LostRank:
+    # Of gloo's words, without the line of its source before them and its advice after.
     first = str(error).strip().partition("\n")[0].partition(". ")[0]
-    return LostRank(f"another rank does not answer: {first}", hint="see what that rank printed")
+    words = re.sub(r"^\[[^]]*\] *", "", first)
+    return LostRank(f"another rank has gone, or does not answer ({words})", hint="see what that rank printed")
 
 
 def _packed(value: bytes, longest: int) -> torch.Tensor:
