@@ -281,7 +281,7 @@ class Crew(Protocol):
         """What each rank gives, in their order, on rank 0; empty on the others."""
         ...
 
-    def told(self, value: bytes) -> bytes:
+    def broadcast(self, value: bytes) -> bytes:
         """What rank 0 gives."""
         ...
 

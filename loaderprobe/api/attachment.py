@@ -146,7 +146,7 @@ class Attachment:
     # Which loader, and for how long.
 
     def _may_begin(self, seen: Seen) -> bool:
-        """The measurement takes this loop now: alone, as soon as it trains; with others, where all agreed."""
+        """True where this loop is taken over now: alone, as soon as it trains; with others, where all agreed to."""
         if self._ranks is None:
             if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
                 return False

@@ -47,7 +47,7 @@ Round = tuple[tuple[Mode, Activity], ...]
 
 
 class DeadlineInStep(Deadline):
-    """Raises while this rank prepares. Once the measurement has the loops, rank 0 decides for all when time is over."""
+    """Raises while this rank prepares. Once the loops are taken over, rank 0 decides for all when time is over."""
 
     def __init__(self, budget_s: float | None, begun: Callable[[], bool]) -> None:
         super().__init__(budget_s)
@@ -85,7 +85,7 @@ class Ranks:
         return self._joined.size
 
     def agrees(self, seen: Seen, passes: int) -> bool:
-        """True at the step at which all ranks hand their loops over; asked before each batch."""
+        """True at the step at which the loops of all ranks are taken over; asked before each batch."""
         self._offer = self._offer or offer_of(seen)
         named = self._taking_over.named
         if self.apart or seen.number != (named.loader if named else self._offer.loader):
@@ -122,7 +122,7 @@ class Ranks:
 
     def same_budget(self, budget_s: float) -> float:
         """That of rank 0. Raises LostRank."""
-        return float(self._together.told(str(budget_s).encode()))
+        return float(self._together.broadcast(str(budget_s).encode()))
 
     def turns(self, measure: Callable[[Callable[[Any], None]], Any]) -> Turns:
         """Of this rank's loop."""
@@ -180,7 +180,7 @@ class Ranks:
         """As rank 0 decides from what all ranks measured."""
         self._gather(measurement)
         plan = standard_rounds(as_one(self._seen), thorough=thorough) if self.leads else ()
-        return msgspec.json.decode(self._together.told(msgspec.json.encode(plan)), type=Round)
+        return msgspec.json.decode(self._together.broadcast(msgspec.json.encode(plan)), type=Round)
 
     def _as_one(self, measured: Measurement) -> Measurement:
         """Of all ranks, on rank 0. Where a rank has gone, as far as all had come by the last round."""

@@ -78,7 +78,8 @@ def run(
     console = stderr()
     for line in attachment_words.without_verdict(ran.processes, ran.exit_code):
         console.print(line, highlight=False, markup=False)
-    return ran.exit_code or BadValue.exit_code
+    elsewhere = ran.processes and all(each.why_not == "follows" for each in ran.processes)
+    return ran.exit_code if elsewhere else ran.exit_code or BadValue.exit_code
 
 
 def _short(path: Path) -> Path:

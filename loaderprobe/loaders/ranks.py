@@ -6,6 +6,8 @@ still works after the script has left them.
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -23,6 +25,8 @@ STEP_S = 300.0
 LEAVING_S = 10.0
 """For the others to come to a rank whose script ends."""
 PREFIX = "loaderprobe"
+_times = itertools.count()
+"""Each measurement of a process has keys of its own in the store; ranks of one training count alike."""
 _LENGTH = 8
 """Bytes before a value that say how long it is."""
 
@@ -43,7 +47,7 @@ def joined_ranks() -> Joined | None:
     return Joined(
         rank=dist.get_rank(),
         size=dist.get_world_size(),
-        store=_below(PREFIX, dist.distributed_c10d._get_default_store()),
+        store=_below(f"{PREFIX}/{next(_times)}", dist.distributed_c10d._get_default_store()),
     )
 
 
@@ -87,7 +91,7 @@ class GlooCrew:
         self._wait(lambda: self._group.gather([all_] if all_ else [], [given], options), options, STEP_S)
         return tuple(map(_unpacked, all_))
 
-    def told(self, value: bytes) -> bytes:
+    def broadcast(self, value: bytes) -> bytes:
         """What rank 0 gives; raises LostRank."""
         mine = value if self._rank == 0 else b""
         given = _packed(mine, self.most(len(mine))[0])
@@ -114,8 +118,10 @@ def _below(prefix: str, store: Any) -> Any:
 
 
 def _lost(error: Exception) -> LostRank:
+    # Of gloo's words, without the line of its source before them and its advice after.
     first = str(error).strip().partition("\n")[0].partition(". ")[0]
-    return LostRank(f"another rank does not answer: {first}", hint="see what that rank printed")
+    words = re.sub(r"^\[[^]]*\] *", "", first)
+    return LostRank(f"another rank has gone, or does not answer ({words})", hint="see what that rank printed")
 
 
 def _packed(value: bytes, longest: int) -> torch.Tensor:

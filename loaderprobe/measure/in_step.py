@@ -46,7 +46,7 @@ class Meeting(Among):
         """Makes what all raise then."""
         self.turns: Turns | None = None
         self.begun = False
-        """True once the measurement has the loops of all ranks."""
+        """True once the loops of all ranks are taken over."""
         self.apart: Apart | None = None
         """Why none does; on rank 0, whose word it is."""
 
@@ -56,7 +56,7 @@ class Meeting(Among):
         return self._crew.rank == 0
 
     def begin(self) -> None:
-        """Let the measurement have the loops of all ranks; raises Withdrawn where one refuses, or does not answer."""
+        """Take over on all ranks; raises Withdrawn where one refuses, or does not answer."""
         if not self._all_begin(None):
             raise Withdrawn
         self.begun = True

@@ -33,7 +33,7 @@ class Among:
     """True where interruptions are kept for `Turns.disturbed`, since all ranks must be interrupted at the same step."""
 
     def begin(self) -> None:
-        """Before the first batch of the measurement. Raises Withdrawn where another rank cannot be measured."""
+        """Before the loop gets its first batch. Raises Withdrawn where another rank cannot be measured."""
 
     def given_up(self) -> None:
         """The loop of this rank does not come back."""

@@ -79,10 +79,10 @@ class FakeCrew:
         given = self._all(value)
         return tuple(given) if self._rank == 0 else ()
 
-    def told(self, value: bytes) -> bytes:
+    def broadcast(self, value: bytes) -> bytes:
         """What rank 0 gives."""
-        given: bytes = self._all(value)[0]
-        return given
+        first: bytes = self._all(value)[0]
+        return first
 
     def leave(self) -> None:
         """The others lose this rank, now or when they next meet."""

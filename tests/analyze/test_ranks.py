@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -37,9 +36,11 @@ def alone(measure_fake: Measure) -> Measurement:
     )  # fmt: skip
 
 
-def rank(number: int, measurement: Measurement, **changes: Any) -> RankMeasurement:
-    made = RankMeasurement(rank=number, host="one", cores=4.0, affinity=(0, 1, 2, 3), measurement=measurement)
-    return replace(made, **changes)
+def rank(
+    number: int, measurement: Measurement, *, host: str = "one", cores: float = 4.0,
+    affinity: tuple[int, ...] = (0, 1, 2, 3),
+) -> RankMeasurement:  # fmt: skip
+    return RankMeasurement(rank=number, host=host, cores=cores, affinity=affinity, measurement=measurement)
 
 
 def renumbered(measurement: Measurement, by: int) -> Measurement:

@@ -21,7 +21,7 @@ class Meeting:
         self.ranks = [TakeOver(self.store, rank, size, self.clock) for rank in range(size)]
 
     def steps(self, first: int, last: int, ranks: tuple[int, ...] = (0, 1)) -> dict[int, int]:
-        """Every rank asks before each of these passes; the pass at which each is to take over."""
+        """Every rank asks before each of these passes; the pass at which each took over."""
         taken: dict[int, int] = {}
         for passes in range(first, last):
             for rank in ranks:
