@@ -21,7 +21,7 @@ def test_the_public_names_are_a_sorted_list() -> None:
 
 
 def test_everything_is_imported_only_when_asked_for() -> None:
-    """The package alone imports nothing heavy, all its names neither torch nor pandas nor altair; none draws at random."""
+    """The package alone imports nothing heavy, all its names no torch, pandas or altair; none draws a random number."""
     script = (
         "import random, sys, loaderprobe; state = random.getstate(); "
         "early = {'loaderprobe.api', 'numpy', 'rich', 'typer'} & set(sys.modules); "
