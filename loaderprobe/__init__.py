@@ -1,5 +1,6 @@
 """Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"""
 
+import random
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,11 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     """The names of `__all__`, imported on first use, so that importing the package stays quick."""
     if name in _MODULES:
-        return getattr(import_module(f"loaderprobe.{_MODULES[name]}"), name)
+        state = random.getstate()
+        try:
+            return getattr(import_module(f"loaderprobe.{_MODULES[name]}"), name)
+        finally:
+            random.setstate(state)  # rich draws from it when it is imported, and a script may have seeded it
     raise AttributeError(f"module 'loaderprobe' has no attribute '{name}'")
 
 

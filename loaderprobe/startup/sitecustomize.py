@@ -47,12 +47,17 @@ def attach() -> None:
     if attached:
         return
     attached.append(True)
+    import random
+
+    state = random.getstate()
     try:
         from loaderprobe.cli.attached import attach_by_environment
 
         attach_by_environment()
     except Exception as error:  # noqa: BLE001  # whatever it is, the script goes on as if nothing had happened
         sys.stderr.write(f"loaderprobe: not attached to {sys.executable}: {type(error).__name__}: {error}\n")
+    finally:
+        random.setstate(state)  # rich draws from it when it is imported, and the script may have seeded it
 
 
 def patch(module: ModuleType) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -41,19 +42,21 @@ def test_a_script_with_spawned_workers_is_measured_below_a_shell(tmp_path: Path)
     assert shown.splitlines()[0] in done.stdout
 
 
-def test_a_learner_of_fastai_is_measured(tmp_path: Path) -> None:
-    """Its loader is no torch DataLoader; loaderprobe is attached once it is imported."""
+def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_path: Path) -> None:
+    """Its loader is no torch DataLoader; loaderprobe is attached by the first loop over it, in the middle of a run."""
     (tmp_path / "fastai" / "data").mkdir(parents=True)
     (tmp_path / "fastai" / "data" / "load.py").write_text(Path(fastai_load.__file__).read_text())
     script = tmp_path / "train.py"
     script.write_text(
         "from pathlib import Path\nfrom fastai.data.load import DataLoader\n"
-        "from tests.examples.training import Costly, Training, plain\n"
-        "training = Training(Path('.'))\ntraining.loader = DataLoader(Costly(), 8)\nplain(training)\n"
+        "import random\nfrom tests.examples.training import Costly, Training\n"
+        "training, loader = Training(Path('.')), DataLoader(Costly(), 8)\nrandom.seed(1)\n"
+        "for batch in loader:\n    training.step(batch)\nprint('drawn', random.random())\n"
     )
-    done = run(tmp_path, sys.executable, str(script))
+    done = run(tmp_path, sys.executable, str(script), options=("--watch",))
     assert done.returncode == 0, done.stderr
-    assert "measuring loader 0 (FastaiItems, batch size 8, serial)" in done.stderr
+    assert json.loads((tmp_path / "found" / "result.json").read_text())["loader"] == "FastaiItems"
+    assert f"drawn {random.Random(1).random()}\n" in done.stdout
 
 
 def test_the_exit_code_is_that_of_the_command(tmp_path: Path) -> None:
