@@ -41,7 +41,7 @@ def _plain(node: ast.AST) -> str:
 def sentences(path: Path) -> Iterator[str]:
     """The strings of several words that are neither docstrings nor raised."""
     tree = ast.parse(path.read_text())
-    passed = {each.value for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    passed: set[ast.AST] = {each.value for each in ast.walk(tree) if isinstance(each, ast.Expr)}
     for each in ast.walk(tree):
         if isinstance(each, ast.Raise):
             passed |= set(ast.walk(each))
