@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.storage import processes
 from loaderprobe.storage.files import BLOCK_BYTES, Piece, Sample, sample_files
 from loaderprobe.storage.processes import ProcessEngine
 from loaderprobe.storage.reader import MOST_BYTES_A_READ, Order, ReadEngine, Reading, ThreadEngine, why_not_direct
 from loaderprobe.storage.steady import steady_slices
+from tests.said import said
 
 ENGINES = (ThreadEngine(), ProcessEngine(2))
 
@@ -66,8 +66,9 @@ def test_blocks_of_one_file(tmp_path: Path) -> None:
 
 def test_odd_sizes_can_be_read_directly(sample: Sample) -> None:
     """Past the page cache, files whose size is no multiple of a block are read to their last byte."""
-    if refusal := why_not_direct(sample.pieces):
-        pytest.skip(unavailable_words(refusal))
+    refusal = why_not_direct(sample.pieces)
+    if refusal:
+        pytest.skip(said(refusal))
     reading = ThreadEngine().read(sample.pieces, Order(readers=3, seconds=60.0, direct=True))
     assert reading.delivered_bytes == sum(piece.size_bytes for piece in sample.pieces) and not reading.unread
 
