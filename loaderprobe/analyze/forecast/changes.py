@@ -50,9 +50,11 @@ def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
     """
     found = _forecast(fit, _change(fit, changed, to))
     spread = max(REPEAT, fit.anchor.training_spread)
-    value = fit.anchor.training
-    rate = Interval(value=value, low=value * (1 - spread), high=value * (1 + spread) * fit.credit)
-    return replace(found, images_per_s=rate, how="measured" if fit.credit <= 1 + REPEAT else "estimated", refused=None)
+    measured = fit.anchor.training * fit.credit
+    lasts = fit.credit <= 1 + REPEAT
+    value = measured if lasts else fit.anchor.training
+    rate = Interval(value=value, low=value * (1 - spread), high=max(value, measured) * (1 + spread))
+    return replace(found, images_per_s=rate, how="measured" if lasts else "estimated", refused=None)
 
 
 def cores(fit: Fit, count: float) -> Forecast:

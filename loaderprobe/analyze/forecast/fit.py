@@ -38,7 +38,7 @@ class Fit:
     cpu_drift: float = CPU_DRIFT
     """Relative: what the CPU time of an image may differ by at another time."""
     credit: float = 1.0
-    """What training was measured at, of what lasts: more than 1 where a token bucket's credit was in it."""
+    """Measured training over what lasts of it: not 1 where a token bucket's credit was in it, or was to come."""
 
     @property
     def whole(self) -> float:

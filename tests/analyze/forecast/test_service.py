@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.forecast.changes import workers
+from loaderprobe.analyze.forecast.changes import unchanged, workers
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.bandwidth import StorageCeiling
 from tests.analyze.scripted import Truth
@@ -79,6 +79,10 @@ def test_a_full_token_bucket_is_as_fast_as_the_probe_saw() -> None:
     for spread, expected in ((0.08, 400.0), (0.02, 380.0)):
         found = truth.fit(2, anchor=2, training=380.0, loader=380.0, training_spread=spread, loader_spread=spread)
         assert found.anchor.training == pytest.approx(expected)
+        same = unchanged(found, "workers", "2")
+        assert same.how == "measured"
+        assert same.images_per_s
+        assert same.images_per_s.value == pytest.approx(380.0)
 
 
 def test_the_queue_before_a_single_server_is_no_latency() -> None:
