@@ -61,7 +61,7 @@ def sweep(
     prefetch_factor: Annotated[
         str,
         typer.Option(
-            help="Batches loaded ahead by each worker, with commas. Several: also how a full buffer flatters.",
+            help="Batches loaded ahead by each worker, with commas. Several: short benchmarks are measured, too.",
             rich_help_panel=LOADER,
         ),
     ] = "2",

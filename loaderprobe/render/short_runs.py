@@ -123,7 +123,7 @@ def _enough(iterations: Sequence[int]) -> str:
     """Where compute is the limit, the first iteration is as fast as any."""
     if set(iterations) == {1}:
         return "any number is within 2 %"
-    return f"for 2 %, {join_words([f'{each:,}' for each in iterations])} are needed"
+    return f"{join_words([f'{each:,}' for each in iterations])} are enough for 2 %"
 
 
 def _once(words: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ def test_the_sentence_compares_prefetch_factors() -> None:
     assert said == (
         "1024x768, 8 workers",
         "the first 100 iterations from a full buffer are 14 % too fast with prefetch 2 and 40 % too fast with prefetch "
-        "4 (measured); for 2 %, 638 and 1,454 are needed (estimated).",
+        "4 (measured); 638 and 1,454 are enough for 2 % (estimated).",
     )
     for renderer in (TerminalReport(), MarkdownReport()):
         assert "Short benchmarks" in renderer.render(found)
