@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -27,6 +28,16 @@ def rounds_of(run: RunDirectory, config: RunConfig) -> int:
     return 1 + max(each.round for each in found.segments) if isinstance(found, Measurement) and found.segments else 0
 
 
+def begins_with_a(place: int, number: int) -> bool:
+    """Whether A begins the pair of this number of a configuration.
+
+    Two pairs are A B B A or B A A B, in which a steady drift cancels; which of them is drawn, since a load that comes
+    and goes as sides do would else be taken for a difference.
+    """
+    drawn = random.Random(f"{place} {number // 2}").random() < 0.5
+    return drawn == (number % 2 == 0)
+
+
 def pairs_left(a: RunDirectory, b: RunDirectory) -> int:
     """Pairs of rounds that are still to be measured, of all configurations."""
     both = zip(a.record.spec.configs, b.record.spec.configs, strict=True)
@@ -39,9 +50,9 @@ def measure_in_turn(
     """Add pairs of rounds to every configuration of both runs until each has as many as asked, or the budget is spent.
 
     The configurations of `b` are those of `a` with some options changed, at the same places. Both rounds of a pair
-    follow each other, each in a process of its own; A begins one and B the next. All configurations get a first pair
-    before any gets a second. A pair is kept when both of its rounds are there. A configuration that fails on one side
-    is left out from then on. On KeyboardInterrupt all pairs are kept.
+    follow each other, each in a process of its own; if A begins one, B begins the next. All configurations get a first
+    pair before any gets a second. A pair is kept when both of its rounds are there. A configuration that fails on one
+    side is left out from then on. On KeyboardInterrupt all pairs are kept.
     """
     _InTurn(
         runs=(a, b), clock=clock, begin_ns=clock.now_ns(), on_progress=on_progress, run_one=run_one, on_kept=on_kept,
@@ -111,12 +122,12 @@ class _InTurn:
         return max(DEALT * self.budget_s / self.total - START_OF_TURN_SECONDS, 0.0)
 
     def _pair(self, place: int, number: int, round_s: float | None) -> None:
-        """One round of either side: A first in every other pair, and of every other configuration."""
+        """One round of either side."""
         earlier = [run.result(run.record.spec.configs[place].key) for run in self.runs]
         if not all(isinstance(each, Measurement) for each in earlier):
             # Rounds of one side alone are no part of a pair.
             earlier = [None, None]
-        sides = (0, 1) if (number + place) % 2 == 0 else (1, 0)
+        sides = (0, 1) if begins_with_a(place, number) else (1, 0)
         found: dict[int, tuple[Order, Measurement | RunFailure]] = {}
         for side in sides:
             before = earlier[side]

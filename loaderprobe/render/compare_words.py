@@ -18,6 +18,7 @@ from loaderprobe.records.compare import (
     Unit,
     Word,
 )
+from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.layers import PART_WORDS
@@ -100,8 +101,8 @@ def _device(row: ConfigurationRow) -> tuple[str, str]:
 def stand_in(subject: Subject) -> ConfigurationRow:
     """A row with nothing but its configuration, which is all that a label needs."""
     assert subject.config is not None
-    # Whether the data differ is said apart.
-    config = replace(subject.config, data="")
+    # Whether the data differ is said apart, and rounds stand beside the figures.
+    config = replace(subject.config, data="", rounds=OPTIONS["rounds"].default)
     return ConfigurationRow(config=config, status="skipped", reason=None, verdict=None, emulated=False)
 
 

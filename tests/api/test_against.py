@@ -271,17 +271,16 @@ def test_a_real_child_measures_one_round_in_turn(tmp_path: Path, fork_server: Fo
         size_bytes=tuple((tmp_path / each).stat().st_size for each in names), images_found=len(names),
     )  # fmt: skip
     config = example_config(data=files.fingerprint, workers=0, batch_size=2, compute="emulated:100", rounds=4)
-    earlier = None
+    found: Measurement | None = None
     for _ in range(2):
         order = Order(
-            config=config, files=files, budget_s=0.0, begin_ns=SystemClock().now_ns(), earlier=earlier, in_turn=True
+            config=config, files=files, budget_s=0.0, begin_ns=SystemClock().now_ns(), earlier=found, in_turn=True
         )
-        found = run_configuration(
+        result = run_configuration(
             order, clock=SystemClock(), time_limit_s=60.0, on_event=lambda _: None, start=fork_server.start
         )
-        assert isinstance(found, Measurement), found
-        earlier = found
-    assert earlier
-    segments = earlier.segments
-    trained = [each.round for each in segments if (each.mode, each.activity) == ("baseline", "training")]
-    assert trained == [0, 1] and min(each.round for each in segments if each.activity == "loader_only") == 0
+        assert isinstance(result, Measurement), result
+        found = result
+    assert found is not None
+    trained = [each.round for each in found.segments if (each.mode, each.activity) == ("baseline", "training")]
+    assert trained == [0, 1] and min(each.round for each in found.segments if each.activity == "loader_only") == 0

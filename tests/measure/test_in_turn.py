@@ -11,7 +11,7 @@ import pytest
 
 from loaderprobe.analyze.verdict.in_turn import round_in_turn
 from loaderprobe.api.assembly import make_compute
-from loaderprobe.measure.in_turn import measure_in_turn, pairs_left, rounds_of
+from loaderprobe.measure.in_turn import begins_with_a, measure_in_turn, pairs_left, rounds_of
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.pace import pace_for
 from loaderprobe.measure.plan_in_turn import PlanInTurn
@@ -123,6 +123,14 @@ def test_sides_take_turns_and_begin_in_turn(tmp_path: Path) -> None:
         others = {each.round for each in found.segments if each.activity == "loader_only"}
         assert others == {0}, "one round is enough for the verdict, and the rest only trains"
     assert [each.budget_s for each in children.orders] == [None] * 16
+
+
+def test_two_pairs_cancel_a_steady_drift_and_no_load_keeps_step() -> None:
+    """Of each two one begins with A and one with B; which comes first is drawn, the same again after an interrupt."""
+    for place in range(20):
+        orders = [begins_with_a(place, number) for number in range(40)]
+        assert all(one != other for one, other in zip(orders[::2], orders[1::2], strict=True))
+        assert 0 < sum(orders[::2]) < 20 and orders == [begins_with_a(place, number) for number in range(40)]
 
 
 def test_a_pair_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:

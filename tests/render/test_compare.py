@@ -92,7 +92,10 @@ def test_changes_stand_before_what_did_not_change() -> None:
 def test_sides_that_were_measured_in_turn_are_said_to_be() -> None:
     """With the number of pairs; what is unclear then needs more rounds, not more runs."""
     noisy = compared(1.0, workers=2, word="unclear", reason="too_noisy", visible=0.3, rounds_needed=10, pairs=4)
-    text = text_of(report(compared(0.8, pairs=6), noisy))
+    longer = example_config(workers=4, rounds=8, compute="emulated:1000")
+    slower = compared(0.8, subject=Subject(kind="configuration", config=longer), pairs=6)
+    text = text_of(report(slower, noisy))
+    assert "500x375, 4 workers -20 %" in text, "rounds are no part of a name"
     assert "A and B were measured in turn: a change is that of 4 to 6 pairs of rounds, without drift." in text
     assert "With --rounds 10, 1 of them would show a change of 5 %." in text and "Three runs" not in text
     apart = text_of(report(compared(), replace(noisy, pairs=0)))
