@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from typing import TypeVar
 
 from loaderprobe.analyze.verdict.rates import segments_of, worker_cost
 from loaderprobe.analyze.verdict.validity import base_mode
@@ -17,6 +18,7 @@ from loaderprobe.records.measurement import FirstLap, Measurement, Segment, Work
 from loaderprobe.records.together import RankMeasurement
 from loaderprobe.stats import mean
 
+Note = TypeVar("Note")
 _OF_LAP = ("images", "read_bytes", "called_bytes", "again_read_bytes")
 
 
@@ -42,7 +44,7 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         first_lap=None if lap is None else _lap(lap, size),
         modes=tuple(mode for mode in seen.modes if all(mode in each.measurement.modes for each in ranks)),
         cores_available=cores(ranks) / size,
-        notes=tuple(dict.fromkeys(note for each in ranks for note in each.measurement.notes)),
+        notes=tuple(_once(note for each in ranks for note in each.measurement.notes)),
         ranks=size,
     )
 
@@ -110,6 +112,15 @@ def _batches(slowest: RankMeasurement, ranks: Sequence[RankMeasurement]) -> Work
 def _read_by_number(rank: RankMeasurement) -> dict[int, int]:
     records = rank.measurement.worker_batches
     return dict(zip(records.batch, records.read_bytes, strict=True))
+
+
+def _once(notes: Iterable[Note]) -> list[Note]:
+    """Without those that an earlier rank has, too."""
+    found: list[Note] = []
+    for note in notes:
+        if note not in found:
+            found.append(note)
+    return found
 
 
 def _lap(lap: FirstLap, size: int) -> FirstLap:

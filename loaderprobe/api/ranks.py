@@ -192,7 +192,7 @@ class Ranks:
         if not self.leads:
             return measured
         found = as_one(self._seen)
-        return replace(found, notes=tuple(dict.fromkeys((*found.notes, *measured.notes))))
+        return replace(found, notes=(*found.notes, *(each for each in measured.notes if each not in found.notes)))
 
     def _gather(self, measurement: Measurement) -> None:
         own = RankMeasurement(
