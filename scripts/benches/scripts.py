@@ -25,6 +25,7 @@ from scripts.benches.scripts_data import Data
 from scripts.benches.scripts_parts import Place, by_hand, measured, saved, watched
 from scripts.benches.scripts_rows import ROWS, Row, sources
 from scripts.benches.scripts_score import details, table, wrong_of
+from scripts.benches.scripts_truth import WAYS
 
 PARTS = ("truth", "run", "watch", "saves")
 
@@ -41,7 +42,7 @@ def measure(row: Row, chosen: argparse.Namespace, data: Data) -> dict[str, Any]:
 
     parts = chosen.parts.split(",")
     if "truth" in parts:
-        found["truth"] = by_hand(row, place(), chosen.seconds, chosen.repeats)
+        found["truth"] = by_hand(row, place(), chosen.ways.split(","), chosen.seconds, chosen.repeats)
     if "run" in parts:
         found["run"] = measured(row, place(), chosen.budget)
     if "watch" in parts:
@@ -57,6 +58,7 @@ def options() -> argparse.Namespace:
     found.add_argument("--data", type=Path, help="keep photographs and models in this folder, for the next time")
     found.add_argument("--only", default="", help="rows whose name contains this, or one of these: timm,fastai")
     found.add_argument("--parts", default=",".join(PARTS), help="some of these; with --keep, others stay as they are")
+    found.add_argument("--ways", default=",".join(WAYS), help="of the truth; without some of them it is not clear")
     found.add_argument("--seconds", type=float, default=8.0, help="of each rate by hand")
     found.add_argument("--repeats", type=int, default=2, help="of all rates by hand")
     found.add_argument("--budget", type=float, default=40.0, help="seconds of loaderprobe run")
@@ -64,9 +66,10 @@ def options() -> argparse.Namespace:
     chosen = found.parse_args()
     if chosen.source is None and chosen.scripts is None:
         found.error("--scripts is needed")
-    if unknown := set(chosen.parts.split(",")) - set(PARTS):
-        found.error(f"no part {', '.join(unknown)}: there are {', '.join(PARTS)}")
-    return found.parse_args()
+    for name, known in (("parts", PARTS), ("ways", WAYS)):
+        if unknown := set(getattr(chosen, name).split(",")) - set(known):
+            found.error(f"--{name}: no {', '.join(unknown)}; there are {', '.join(known)}")
+    return chosen
 
 
 def measured_rows(chosen: argparse.Namespace, out: Path) -> bool:

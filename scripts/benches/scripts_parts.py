@@ -21,7 +21,6 @@ from loaderprobe.system.written_files import CHECKPOINTS
 from scripts.benches.harness import alternated
 from scripts.benches.scripts_data import Data
 from scripts.benches.scripts_rows import Given, Row
-from scripts.benches.scripts_truth import WAYS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -91,10 +90,10 @@ def still_there(group: int) -> bool:
     return True
 
 
-def by_hand(row: Row, place: Place, seconds: float, repeats: int) -> dict[str, list[float]]:
+def by_hand(row: Row, place: Place, ways: Sequence[str], seconds: float, repeats: int) -> dict[str, list[float]]:
     """Images/s in each way, in turn."""
-    found: dict[str, list[float]] = {way: [] for way in WAYS}
-    for way in WAYS * repeats:
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for way in [*ways] * repeats:
         out = place.folder / "rate.json"
         out.unlink(missing_ok=True)
         fastai = ("--fastai",) if row.fastai else ()

@@ -84,7 +84,8 @@ def cost(watch: Mapping[str, Sequence[Mapping[str, Any]]], part: str) -> str:
     pairs = list(zip(watch["without"], watch["with"], strict=True))
     apart = [1e6 * (after[part] - before[part]) for before, after in pairs if before and after]
     usual = mean([1e3 * before[part] for before, _ in pairs if before])
-    return f"{spread(apart, 0)} us a step of {usual:.1f} ms"
+    each = spread(apart, 0) if len(apart) > 1 else f"{apart[0]:.0f} in one pair"
+    return f"{each} us a step of {usual:.1f} ms"
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
