@@ -26,7 +26,7 @@ SEEN = DataSeen(hidden=None, size_bytes=1e9, root="/data/photos/train")
 
 def _found(data: DataSeen = SEEN, with_step: bool = True, **changes: Any) -> Diagnosis:
     """Of workers that mostly wait for a slow disk."""
-    raw = replace(measured(Truth(bytes_per_s=20e6, compute=900.0), 2), **changes)
+    raw = replace(measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2), **changes)
     return conclude(raw, verdict(raw), data, with_step)
 
 
