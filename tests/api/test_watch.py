@@ -93,7 +93,7 @@ def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
 def trained(sample_s: float, step_s: float, steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """A loop of so many steps, validated now and then, that is watched in short intervals."""
     monkeypatch.setattr(watch, "FIRST_S", 0.1)
-    monkeypatch.setattr(watch, "LATER_S", 0.2)
+    monkeypatch.setattr(watch, "LATER_S", 0.6)
     monkeypatch.setattr(example, "STEP_S", step_s)
 
     def train() -> None:
@@ -109,7 +109,7 @@ def trained(sample_s: float, step_s: float, steps: int, monkeypatch: pytest.Monk
 
 def test_preprocessing_that_starves_training_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In each interval and as a whole; it is said meanwhile, and kept with a chart."""
-    _, found, said = trained(0.0008, 0.0005, 100, monkeypatch, tmp_path)
+    _, found, said = trained(0.0008, 0.0005, 150, monkeypatch, tmp_path)
     # On a busy machine, time lost to others looks like waiting, too.
     assert "preprocessing" in (found.bound.cause, *found.bound.candidates)
     assert len(found.intervals) >= 2 and len(said) == len(found.intervals)
