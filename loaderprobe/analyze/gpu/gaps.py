@@ -179,7 +179,8 @@ def _issued(timeline: Timeline) -> dict[int, int]:
         called[correlation] = min(begin, called.get(correlation, begin))
     issued: dict[int, int] = {}
     for i, (begin, correlation) in enumerate(zip(records.begin_ns, records.correlation, strict=True)):
-        if is_training(i) and correlation in called:
+        # What takes no time ends no gap.
+        if is_training(i) and correlation in called and begin < records.end_ns[i]:
             issued[begin] = min(called[correlation], issued.get(begin, called[correlation]))
     return issued
 
