@@ -160,7 +160,8 @@ def _figure(name: str, some: Sequence[Buffered]) -> Figure:
 
 
 def _chart(title: str, chosen: Sequence[Buffered]) -> str:
-    top = max([effect.most for _, effect in chosen] + [_peak(effect) for _, effect in chosen])
+    seen = [each.over_steady for _, effect in chosen for each in effect.runs]
+    ends = min([0.8, *(0.9 * each for each in seen)]), 1.15 * max([2.0, *seen, *(effect.most for _, effect in chosen)])
     last = max([2000.0] + [1.2 * effect.enough for _, effect in chosen])
     curves = []
     for number, (row, effect) in enumerate(chosen):
@@ -176,11 +177,7 @@ def _chart(title: str, chosen: Sequence[Buffered]) -> str:
             )
         )
     axes = "first iterations", "rate over the steady rate"
-    return curve_chart(curves, title, axes=axes, wide=(1.0, last), high=(0.8, max(2.0, top * 1.15)))
-
-
-def _peak(effect: BufferEffect) -> float:
-    return max((each.over_steady for each in effect.runs), default=1.0)
+    return curve_chart(curves, title, axes=axes, wide=(1.0, last), high=ends)
 
 
 def _counts(last: float) -> list[int]:

@@ -2,10 +2,11 @@
 
 Some 2 minutes. Small photographs, cold on a disk of 20 ms a request (FUSE), so that 8 workers wait and no core is
 short; and warm, where decoding is the limit and the training thread has to compete for its cores. In each round the
-first 200 iterations from a full buffer are timed between two stretches of steady training with an emulated accelerator
-that waits for them. The law is k / (k - free batches), at most the rate of compute alone. It prints the rate over the
-first k iterations over the steady rate: the median and the range of the rounds. Ends with code 1 where a median on the
-planted disk is more than 10 % above the law from two buffers on, or off it from five on.
+first 200 iterations from a full buffer are timed between two stretches of steady training with an emulated
+accelerator that waits for them. The law is k / (k - free batches), at most the rate of compute alone. It prints the
+rate over the first k iterations over the steady rate: the median and the range of the rounds. Ends with code 1 where
+a median on the planted disk is more than 10 % above the law from two buffers on, or off it from five on.
+"""
 
 from __future__ import annotations
 

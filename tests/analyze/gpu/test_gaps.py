@@ -129,6 +129,14 @@ def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> Non
     assert total(found.pageable) <= total(found.gaps["copy"])
 
 
+def test_what_takes_no_time_ends_no_gap() -> None:
+    """A copy of no length where the window ends, for which the host was blocked: until its end nothing was launched."""
+    script = TimelineScript(unit_ns=1, begin_ns=BEGIN)
+    script.copy(END, END, 0, kind="d2h", blocked_until=1)
+    timeline = script.build(END)
+    assert parts(split(timeline)) == labels(timeline) == {"sync": END}
+
+
 @given(windows(), st.randoms(use_true_random=False))
 def test_the_order_of_the_records_does_not_matter(timeline: Timeline, random: Any) -> None:
     """Records and calls in any order give the same split."""
