@@ -37,21 +37,14 @@ def sweep_against(given: Mapping[str, Any], *, as_json: bool, quiet: bool) -> in
 
 def resume_against(sides: Sides, *, as_json: bool, quiet: bool) -> int:
     """Measure the pairs that are left, and show what both runs then say."""
-    from loaderprobe.api.against import compared, failures, keep, measure_sides, plan_sides
+    from loaderprobe.api.against import compared, failures, keep, plan_sides
     from loaderprobe.api.stored import foreign_modules
+    from loaderprobe.render.wording import counted
 
     for module in dict.fromkeys(module for side in sides for module in foreign_modules(side)):
         text = f"{sides[0].path.parent} names a part outside loaderprobe: its module {module} is going to be imported."
         stderr().print(text, highlight=False, markup=False)
-    interrupted = False
-    if not quiet:
-        for sentence in plan_sides(sides).sentences():
-            stderr().print(sentence, highlight=False)
-    try:
-        with sweeping(quiet) as on_progress:
-            measure_sides(sides, on_progress)
-    except KeyboardInterrupt:
-        interrupted = True
+    interrupted = not _measured(sides, quiet=quiet)
     failed = failures(sides)
     for name, failure in failed:
         text = f"{name} failed: {failure.config.title()}: {failure.reason}"
@@ -67,11 +60,29 @@ def resume_against(sides: Sides, *, as_json: bool, quiet: bool) -> int:
         if not as_json:
             show(f"\nReport: {page}")
             show(f"Gates: loaderprobe compare {sides[0].path} {sides[1].path} --fail-if-slower 5%")
-    if interrupted:
+    left = plan_sides(sides).pairs
+    if interrupted or left:
+        said = "interrupted; the finished pairs are kept" if interrupted else f"{counted(left, 'pair')} of rounds left"
         resume = f"loaderprobe sweep --resume {sides[0].path.parent}"
-        stderr().print(f"interrupted; the finished pairs are kept. Resume with: {resume}", highlight=False)
+        stderr().print(f"{said}. Resume with: {resume}", highlight=False, markup=False)
+    if interrupted:
         return EXIT_INTERRUPTED
     return EXIT_SOME_FAILED if failed or found is None else EXIT_DONE
+
+
+def _measured(sides: Sides, *, quiet: bool) -> bool:
+    """Say what is measured, and measure it; False when it was interrupted."""
+    from loaderprobe.api.against import measure_sides, plan_sides
+
+    if not quiet:
+        for sentence in plan_sides(sides).sentences():
+            stderr().print(sentence, highlight=False)
+    try:
+        with sweeping(quiet) as on_progress:
+            measure_sides(sides, on_progress)
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def _say(request: AgainstRequest) -> None:

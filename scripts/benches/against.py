@@ -113,6 +113,9 @@ def judged(a: Reading, b: Reading) -> tuple[Compared, bool]:
 def show(name: str, found: Sequence[tuple[Compared, bool]]) -> int:
     """A line with the gates that fail, the changes and what was visible; returns how many fail."""
     failed = sum(fails for _, fails in found)
+    if not found:
+        print(f"{name:12}    too few rounds")
+        return 0
     ratios = [row.ratio.value for row, _ in found if row.ratio] or [math.nan]
     visible = [row.visible for row, _ in found if row.visible is not None] or [math.nan]
     changes = ", ".join(f"{100 * (quantile(ratios, share) - 1):+.1f}" for share in (0.1, 0.5, 0.9))

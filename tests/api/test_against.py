@@ -211,6 +211,7 @@ def test_both_sides_are_measured_shown_and_kept(run: Path, tmp_path: Path, monke
     assert "Plan: 2 configurations, each as A and as B in turn (A B, B A), 4 pairs of rounds." in begun.stderr
     pretend(monkeypatch, children := Children())
     done = invoke("sweep", "--resume", out)
+    assert f"4 pairs of rounds left. Resume with: loaderprobe sweep --resume {out}" in done.stderr
     assert done.exit_code == 4 and "B failed: 500x375, 2 workers, emulated:1000, cold: it broke" in done.stderr
     assert "a change is that of 4 pairs of rounds" in " ".join(done.stdout.split())
     assert f"loaderprobe compare {out / 'a'} {out / 'b'} --fail-if-slower 5%" in done.stdout
