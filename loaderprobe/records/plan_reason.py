@@ -26,6 +26,7 @@ PlanReasonCode = Literal[
     "bandwidth_without_workers",
     "bandwidth_without_steps",
     "steps_of_another",
+    "steps_of_ranks",
     "steps_not_recorded",
     "too_few_steps",
     "fewer_steps_than_ranks",

@@ -32,6 +32,7 @@ _TEXTS: dict[PlanReasonCode, str] = {
     "file_wait_unknown": "how long a worker waits for a file on storage that keeps up is not known",
     "bandwidth_without_workers": "a bandwidth result has no worker: plan from a sweep",
     "bandwidth_without_steps": "a bandwidth result has no training steps",
+    "steps_of_ranks": "the steps measured are those of several ranks, which wait for the slowest already",
     "steps_of_another": "the steps of this accelerator were not measured",
     "steps_not_recorded": "no single steps were measured",
     "too_few_steps": "{steps} measured steps are too few: {least} are needed",

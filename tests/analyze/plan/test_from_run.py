@@ -95,3 +95,16 @@ def test_a_loader_without_a_step_needs_an_accelerator() -> None:
 def test_samples_that_are_no_images_are_said_to_be_taken_for_them() -> None:
     """The plan speaks of images throughout."""
     assert Note(code="samples_as_images") in workload(measured(images=False)).notes
+
+
+def test_of_several_ranks_one_is_planned_for() -> None:
+    """Rates of a run are those of all its ranks together, and its workers' times those of all ranks' images."""
+    one, four = workload(measured()), workload(measured(ranks=4))
+    assert (four.rate.value, four.rate.label) == (one.rate.value / 4, "derived")
+    for alone, together in zip(
+        (one.cpu_s, one.other_s, one.wait_s), (four.cpu_s, four.other_s, four.wait_s), strict=True
+    ):
+        assert alone and together and together.value == pytest.approx(4 * alone.value)
+    assert one.stalls and not four.stalls and four.refused["stragglers"].code == "steps_of_ranks"
+    other = workload(measured(ranks=4), other=OTHER)
+    assert other.rate == OTHER[1] and other.cpu_s == four.cpu_s
