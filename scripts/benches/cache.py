@@ -1,11 +1,11 @@
 """What does Linux's page cache answer when it holds a part of the files? Shuffled epochs in little memory; as root.
 
-Some 10 minutes. Photographs on a loop device are read whole, epoch after epoch, by processes in a memory cgroup that
+Some 4 minutes. Photographs on a loop device are read whole, epoch after epoch, by processes in a memory cgroup that
 has memory for a share c of them. Hits are 1 - bytes that the device served / bytes of the files, in whole pages, so
 that what the kernel reads ahead counts. c is what the cgroup held in fact, seen twice a second.
 
 Shuffled: each epoch in an order of its own. With M nodes, one node: each epoch a random part of 1/M of the files.
-Same order: what a loader without shuffling does. loader: a DataLoader whose workers decode the files.
+Same order: what a loader without shuffling does. loader: a DataLoader whose workers read the files.
 
 Ends with code 1 when the hits of a shuffled epoch lie outside the range of the law (`page_cache_hits`).
 """
@@ -19,6 +19,7 @@ import os
 import random
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,8 @@ WORKERS, BATCH_SIZE = 2, 32
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 EPOCHS = 6
 NODES = (2, 8)
+WARM_UP = 32
+"""Files that are read before."""
 LOOK_S = 0.5
 MOST_IMAGE_BYTES = 200_000
 """On average, with its inode."""
@@ -98,16 +101,23 @@ def read_file(path: Path) -> int:
         return len(file.read())
 
 
+class Sizes:
+    """A data set that reads whole files."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+
+    def __getitem__(self, number: int) -> int:
+        return read_file(self._files[number])
+
+
 def read_by_loader(folder: Path) -> Callable[[Sequence[int]], None]:
-    """A DataLoader of decoded images, whose workers live on."""
+    """A DataLoader whose workers live on."""
     from torch.utils.data import DataLoader
 
-    from scripts.benches.verdict_blocks import Photographs
-
     order: list[int] = []
-    loader: Any = DataLoader(
-        Photographs(folder, "plain"), batch_size=BATCH_SIZE, sampler=order, num_workers=WORKERS, persistent_workers=True
-    )
+    files: Any = Sizes(photographs_of(folder))
+    loader = DataLoader(files, batch_size=BATCH_SIZE, sampler=order, num_workers=WORKERS, persistent_workers=True)
 
     def epoch(numbers: Sequence[int]) -> None:
         order[:] = numbers
@@ -127,6 +137,8 @@ def photographs_of(folder: Path) -> list[Path]:
 def read(folder: Path, reader: str) -> None:
     """In the cgroup: an epoch for each line of standard input, which has the numbers of its files."""
     epoch = READ[reader](folder)
+    # Without a limit as yet: all processes have started, and have what memory they need.
+    epoch(range(WARM_UP))
     print("ready", flush=True)
     for line in sys.stdin:
         epoch(json.loads(line))
@@ -147,7 +159,6 @@ def orders(row: Row, count: int, seed: int) -> Iterator[list[int]]:
 def measure(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
     files = photographs_of(folder)
     sizes = [pages_bytes([file]) for file in files]
-    evict(files)
     hits: list[float] = []
     held: list[float] = []
     command = place.command(child("cache", "--child", folder, row.reader))
@@ -155,6 +166,7 @@ def measure(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
         assert process.stdin
         assert process.stdout
         _answered(process, "ready")
+        evict(files)
         for numbers in orders(row, len(files), seed):
             place.leave_for_files(row.share * sum(sizes))
             before = place.read_bytes()
@@ -203,6 +215,8 @@ def main() -> int:
         folder, reader = chosen.child
         read(Path(folder), reader)
         return 0
+    # As Ctrl-C does: unwinding removes what was planted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     wanted = [row for row in rows() if re.search(chosen.only, row.name)]
     progress = Progress(len(wanted))
     seen: list[Seen] = []
