@@ -62,7 +62,7 @@ def _batches(files: FileSet, config: RunConfig) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochsStudy:
-    """Trains the epochs of one configuration; `memory` is what the page cache may take, asked once all run."""
+    """Trains the epochs of one configuration; `memory` is what the page cache may take beside what runs now."""
 
     config: RunConfig
     files: FileSet
@@ -81,7 +81,7 @@ class EpochsStudy:
         self.on_stage("first batch", 0, self.epochs)
         batches = loader.batches()
         warm_up(next(batches), self.config, compute, clock)
-        memory = self.memory()
+        memory = [self.memory()]
         # Those were loaded while the device was being made; an epoch begins with an empty buffer.
         early = self.config.loader.batches_begun
         flush(batches, early)
@@ -92,11 +92,13 @@ class EpochsStudy:
             steps = train(batches, compute, clock, _exactly((epoch + 1) * each - number))
             number = (epoch + 1) * each
             found.append(self._epoch(epoch * each, each, steps))
+            # Processes grow while they train: the least that was left for files counts.
+            memory.append(self.memory())
         return EpochsMeasured(
             config=self.config,
             started_utc=started_utc,
             set_bytes=pages_bytes(self.files),
-            memory_bytes=memory,
+            memory_bytes=min((left for left in memory if left is not None), default=None),
             resident_before=self.resident_before,
             epochs=tuple(found),
         )
