@@ -39,7 +39,7 @@ class AfterImport:
         return spec
 
 
-attached = []
+attached: list[bool] = []
 
 
 def attach() -> None:
@@ -75,17 +75,18 @@ def patch(module: ModuleType) -> None:
 
 def patch_fastai(module: ModuleType) -> None:
     """The same of fastai's, which uses these two iterators of torch by itself."""
-    originals = module._loaders
+    held = vars(module)
+    originals = held["_loaders"]
 
     def first(place: int) -> object:
         def iterate(fake: object) -> object:
-            module._loaders = originals
+            held["_loaders"] = originals
             attach()
-            return module._loaders[place](fake)
+            return held["_loaders"][place](fake)
 
         return iterate
 
-    module._loaders = tuple(first(place) for place in range(len(originals)))
+    held["_loaders"] = tuple(first(place) for place in range(len(originals)))
 
 
 def hidden() -> None:
