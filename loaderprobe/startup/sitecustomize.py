@@ -75,18 +75,18 @@ def patch(module: ModuleType) -> None:
 
 def patch_fastai(module: ModuleType) -> None:
     """The same of fastai's, which uses these two iterators of torch by itself."""
-    names = vars(module)
-    originals = names["_loaders"]
+    held = vars(module)
+    originals = held["_loaders"]
 
     def first(place: int) -> object:
         def iterate(fake: object) -> object:
-            names["_loaders"] = originals
+            held["_loaders"] = originals
             attach()
-            return names["_loaders"][place](fake)
+            return held["_loaders"][place](fake)
 
         return iterate
 
-    names["_loaders"] = tuple(first(place) for place in range(len(originals)))
+    held["_loaders"] = tuple(first(place) for place in range(len(originals)))
 
 
 def hidden() -> None:

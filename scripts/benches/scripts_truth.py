@@ -15,6 +15,7 @@ import runpy
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -140,10 +141,9 @@ def put_between(hand: ByHand, fastai: bool) -> None:
     original = DataLoader.__iter__
     DataLoader.__iter__ = lambda loader: hand.iterate(loader, original)  # type: ignore[method-assign]  # by hand
     if fastai:
-        from fastai.data import load
-
-        kinds = load._loaders
-        load._loaders = tuple(lambda fake, kind=kind: hand.iterate(fake, kind) for kind in kinds)
+        load = vars(import_module("fastai.data.load"))
+        kinds = load["_loaders"]
+        load["_loaders"] = tuple(lambda fake, kind=kind: hand.iterate(fake, kind) for kind in kinds)
 
 
 def run_script(words: list[str]) -> None:
