@@ -158,7 +158,7 @@ def _sizes(plan: PlanReport) -> Exhibit:
         title=f"Half of the set in the page cache answers {_range(half.page)} of the reads, pinned "
         f"{_share(half.pinned)}",
         text=f"On {counted(plan.asked.nodes, 'node')}, once it has filled. Page cache: as Linux keeps files, by "
-        "measurement, with its range (loaderprobe explain caches). Pinned: a fixed part of the files stays. LRU: the "
+        "measurement, with its range (loaderprobe explain plan). Pinned: a fixed part of the files stays. LRU: the "
         "least recently used files leave.",
         figures=(("Hits against the size of a cache", charts.cache_chart(plan, "Hits by the size of a cache")),),
         table=Table(
