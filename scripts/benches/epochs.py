@@ -28,6 +28,7 @@ from loaderprobe.measure.order import Order
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
+from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.cgroups import MEMBERSHIP, ROOT, cgroup_directories
 from scripts.benches.harness import child, parser, photographs
@@ -137,18 +138,18 @@ def memory_group() -> Iterator[Group]:
 
 
 def ran(group: Group, command: list[str], limit: int | None) -> int:
-    """Run it in the group with so much memory; the most that its processes used beside files, in bytes."""
+    """Run it in the group with so much memory; what its processes used beside files while they trained, in bytes."""
     group.limit(limit)
     inside = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group.path / "cgroup.procs"), *command]
-    most = 0
+    used: list[float] = []
     with subprocess.Popen(inside) as process:
         while process.poll() is None:
-            most = max(most, group.used())
+            used.append(group.used())
             time.sleep(LOOK_S)
     group.limit(None)
     if process.returncode:
         raise SystemExit(f"the study failed with code {process.returncode}")
-    return most
+    return round(median(used[len(used) // 2 :]))
 
 
 def show(name: str, found: EpochsMeasured, files: FileSet, fit: str) -> int:
