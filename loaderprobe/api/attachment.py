@@ -288,7 +288,9 @@ class Attachment:
             self._turns.give_up()
             self._conclude()
         except LoaderprobeError as error:
-            self._why, self._detail, self._hint = "ended_early", error.message, error.hint
+            lost = isinstance(error, LostRank)
+            self._why = "ended_early" if self._leads or lost else "follows"
+            self._detail, self._hint = error.message, error.hint
 
     def close(self) -> None:
         """The script is over, or the block: its files are its own again."""
