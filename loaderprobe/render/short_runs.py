@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loaderprobe.records.prefilled import CLOSE, BufferEffect
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.verdict import How
 from loaderprobe.render.cells import Cell
 from loaderprobe.render.curves import COLORS, Curve, curve_chart
 from loaderprobe.render.groups import Group, groups
@@ -20,7 +21,7 @@ USUAL = 100
 CAPTION = (
     "A benchmark starts a loader, and while its device warms up, the buffer fills. Its first iterations then cost the "
     "loader nothing. Lines: the rate over the first k iterations, over the steady rate; the figure at each is its "
-    "prefetch factor. Dots were measured; dashed is the law, k / (k - free batches), at most compute alone."
+    "prefetch factor. Dots were measured; dashed is the most there can be, k / (k - free batches), or compute alone."
 )
 _LABEL_RATIO = 1.35
 """The height at which a line has its name, where it comes that low."""
@@ -90,15 +91,16 @@ def _excess(over_steady: float, effect: BufferEffect) -> str:
     return f"{'+' if more > 0 else '−'}{percent(abs(more))}"  # noqa: RUF001  # the sign, as typeset
 
 
-def _too(over_steady: float, effect: BufferEffect) -> str:
-    """`19 % too fast`, or `within 2 %`."""
+def _too(over_steady: float, how: How, effect: BufferEffect) -> str:
+    """`19 % too fast`, or `within 2 %`. The law is the most there is."""
     more, none = over_steady - 1, max(CLOSE, effect.noise)
     if abs(more) <= none:
         return f"within {significant(none * 100, 1)} %"
-    return f"{percent(abs(more))} too {'fast' if more > 0 else 'slow'}"
+    at_most = "up to " if how == "estimated" else ""
+    return f"{at_most}{percent(abs(more))} too {'fast' if more > 0 else 'slow'}"
 
 
-def _usual(effect: BufferEffect) -> tuple[float, str]:
+def _usual(effect: BufferEffect) -> tuple[float, How]:
     """(over the steady rate after the usual number of iterations, how that is known)."""
     seen = effect.measured(USUAL)
     return (effect.predicted(USUAL), "estimated") if seen is None else (seen, "measured")
@@ -108,7 +110,7 @@ def _sentence(chosen: Sequence[Buffered]) -> str:
     """`the first 100 iterations from a full buffer are 19 % too fast with prefetch 2 (measured); ...`."""
     factors: dict[str, list[str]] = {}
     for row, effect in chosen:
-        words = _too(_usual(effect)[0], effect)
+        words = _too(*_usual(effect), effect)
         factors.setdefault(words, []).append(str(row.config.loader.prefetch_factor))
     said = join_words([f"{words} with prefetch {join_words(some)}" for words, some in factors.items()])
     how = join_words(_once([_usual(effect)[1] for _, effect in chosen]))

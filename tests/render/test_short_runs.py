@@ -33,6 +33,8 @@ def test_the_sentence_compares_prefetch_factors() -> None:
         "the first 100 iterations from a full buffer are 14 % too fast with prefetch 2 and 40 % too fast with prefetch "
         "4 (measured); 638 and 1,454 are enough for 2 % (estimated).",
     )
+    estimated = short_run_sentences(report(row(2, how="estimated", reason="too few batches")))[0][1]
+    assert "are up to 14 % too fast with prefetch 2 (estimated)" in estimated and "too few batches" in estimated
     for renderer in (TerminalReport(), MarkdownReport()):
         assert "Short benchmarks" in renderer.render(found)
     (panel,) = short_run_panels(found)
