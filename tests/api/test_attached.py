@@ -98,6 +98,20 @@ def test_what_cannot_be_measured_runs_to_its_end(way: str, says: str, tmp_path: 
     assert says in found.reason
 
 
+def test_an_error_before_the_first_batch_leaves_the_script_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is: the script goes on, and raises what it raises."""
+
+    def broken(*given: Any, **named: Any) -> None:
+        raise ZeroDivisionError("planted here")
+
+    monkeypatch.setattr("loaderprobe.api.attachment.judge_loader", broken)
+    with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
+        WAYS["raises"](Training(tmp_path))
+    assert "ZeroDivisionError: planted here" in found.reason
+
+
 def test_errors_of_the_script_are_its_own(tmp_path: Path) -> None:
     """Also in the middle of the measurement."""
     with pytest.raises(KeyError, match="planted"):
