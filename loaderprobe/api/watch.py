@@ -177,6 +177,7 @@ class Watcher:
         try:
             records = self._records(seen, part)
             seen.intervals.append(_summed(part, records, seen.began_ns, self._bound(seen, part, records)))
+            seen.record.forget(seen.steps[0].begin_ns)
             self._say(watched_line(seen.intervals[-1]))
             self._keep(self._so_far(seen))
         except Exception as error:  # noqa: BLE001  # a full disk, or whatever it is: training goes on
