@@ -74,7 +74,8 @@ class Watcher:
     ) -> None:
         """`keep(found)` is called with all so far once an interval is over."""
         self._request, self._say, self._keep = request, say, keep
-        self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-")
+        # Below that of the command, which is removed however this process ends.
+        self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-", dir=request.scratch or None)
         self._all: list[Watched] = []
         self._current: Watched | None = None
         self._overhead_ns = 0
@@ -165,9 +166,8 @@ class Watcher:
                 return seen
         from loaderprobe.loaders.onlooker import WatchedLoader
 
-        folder = Path(self._folder.name, str(len(self._all)))
-        folder.mkdir()
-        self._all.append(Watched(loader=loader, record=WatchedLoader(folder)))
+        record = WatchedLoader(Path(self._folder.name, str(len(self._all))))
+        self._all.append(Watched(loader=loader, record=record))
         return self._all[-1]
 
     def _interval(self, seen: Watched) -> None:

@@ -60,14 +60,18 @@ class WatchedLoader:
         """What was begun before is forgotten."""
 
     def iterate(self, loader: DataLoader[Any], original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
-        """The loader's own iterator, whose workers record."""
+        """The loader's own iterator, whose workers record where their log can be written."""
         settings = loader.__dict__
         if loader.num_workers and loader.persistent_workers and settings.get("_iterator") is not None:
             return original(loader)  # the same workers go on with the same log
         self._end()
         self._made += 1
-        name = FetchLog.create(self._folder / f"{self._made}.log", max(loader.num_workers, 1))
-        self._log = name.open("r")
+        try:
+            self._folder.mkdir(exist_ok=True)
+            name = FetchLog.create(self._folder / f"{self._made}.log", max(loader.num_workers, 1))
+            self._log = name.open("r")
+        except OSError:  # a full disk, say: training goes on without records
+            return original(loader)
         if not loader.num_workers:
             real = original(loader)
             self._probe = watch_here(name, real, no_files, OnlookerProbe)

@@ -25,3 +25,12 @@ def test_records_of_all_epochs_are_there_until_they_are_forgotten(tmp_path: Path
     assert watched.records(begun[1]).batch == tuple(range(6))
     watched.forget(begun[1])
     assert sum(watched.records(0).images) == 40
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_without_a_place_for_the_log_training_goes_on(tmp_path: Path, workers: int) -> None:
+    """The loader is iterated as it would be, and there are no records."""
+    loader: DataLoader[Any] = DataLoader(Costly(0.0, 20), 8, num_workers=workers)
+    watched = WatchedLoader(tmp_path / "removed" / "0")
+    assert len(list(watched.iterate(loader, DataLoader.__iter__))) == 3
+    assert watched.records(0).images == ()
