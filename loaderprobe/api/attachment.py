@@ -103,6 +103,10 @@ class Attachment:
             return self._refused(error)
         except Withdrawn:
             return self._withdrawn()
+        except Exception as error:
+            if self._real is None:
+                raise
+            return self._refused(LoaderprobeError(f"{type(error).__name__}: {error}", hint="report this error"))
         if self._turns.over:
             self._conclude()
             raise Finished(0)

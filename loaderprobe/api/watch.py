@@ -22,7 +22,7 @@ from loaderprobe.records.verdict import Bound
 from loaderprobe.records.watch import WatchedInterval, WatchReport
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.watch import watch_columns, watch_document, watch_exhibits, watched_line
+from loaderprobe.render.watch import not_kept, watch_columns, watch_document, watch_exhibits, watched_line
 from loaderprobe.stats import mean
 from loaderprobe.system.cpu import cores_available
 
@@ -74,7 +74,8 @@ class Watcher:
     ) -> None:
         """`keep(found)` is called with all so far once an interval is over."""
         self._request, self._say, self._keep = request, say, keep
-        self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-")
+        # Below that of the command, which is removed however this process ends.
+        self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-", dir=request.scratch or None)
         self._all: list[Watched] = []
         self._current: Watched | None = None
         self._overhead_ns = 0
@@ -165,20 +166,22 @@ class Watcher:
                 return seen
         from loaderprobe.loaders.onlooker import WatchedLoader
 
-        folder = Path(self._folder.name, str(len(self._all)))
-        folder.mkdir()
-        self._all.append(Watched(loader=loader, record=WatchedLoader(folder)))
+        record = WatchedLoader(Path(self._folder.name, str(len(self._all))))
+        self._all.append(Watched(loader=loader, record=record))
         return self._all[-1]
 
     def _interval(self, seen: Watched) -> None:
         """Close an interval, and keep only as many steps as the verdict is on."""
-        part = seen.steps[seen.since :]
-        records = self._records(seen, part)
-        seen.intervals.append(_summed(part, records, seen.began_ns, self._bound(seen, part, records)))
-        seen.steps = seen.steps[-JUDGED_STEPS:]
+        part, seen.steps = seen.steps[seen.since :], seen.steps[-JUDGED_STEPS:]
         seen.since = len(seen.steps)
-        self._say(watched_line(seen.intervals[-1]))
-        self._keep(self._so_far(seen))
+        try:
+            records = self._records(seen, part)
+            seen.intervals.append(_summed(part, records, seen.began_ns, self._bound(seen, part, records)))
+            seen.record.forget(seen.steps[0].begin_ns)
+            self._say(watched_line(seen.intervals[-1]))
+            self._keep(self._so_far(seen))
+        except Exception as error:  # noqa: BLE001  # a full disk, or whatever it is: training goes on
+            self._say(not_kept(error))
 
     def _records(self, seen: Watched, part: Sequence[LoopStep]) -> WorkerBatches:
         found: WorkerBatches = seen.record.records(part[0].begin_ns if part else 0)

@@ -6,7 +6,10 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from loaderprobe.errors import LoaderprobeError
 
 if TYPE_CHECKING:
     from loaderprobe.records.attachment import AttachRequest
@@ -63,7 +66,15 @@ def _watch(request: AttachRequest) -> None:
 def _at_the_end(call: Callable[[], None]) -> None:
     """Of this process; one that is forked from it is not the one that trains."""
     owner = os.getpid()
-    atexit.register(lambda: call() if os.getpid() == owner else None)
+
+    def called() -> None:
+        try:
+            if os.getpid() == owner:
+                call()
+        except LoaderprobeError as error:
+            _say(error.message)
+
+    atexit.register(called)
 
 
 def _number(variable: str, usual: int) -> int:
@@ -73,6 +84,7 @@ def _number(variable: str, usual: int) -> int:
 
 
 def _say(text: str) -> None:
-    """On standard error, as whole lines."""
-    sys.stderr.write(f"loaderprobe: {text}\n")
-    sys.stderr.flush()
+    """On standard error, as whole lines; where it is closed, training goes on."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"loaderprobe: {text}\n")
+        sys.stderr.flush()

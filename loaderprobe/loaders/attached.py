@@ -52,7 +52,7 @@ def attach(onlooker: Onlooker, *, iterate: bool = True) -> Callable[[], None]:
     try:
         if iterate:
             undo.callback(replace(DataLoader, "__iter__", iterating(onlooker)))
-        if fastai.MODULE in sys.modules:
+        if fastai.LOADERS in vars(sys.modules.get(fastai.MODULE, object)):
             undo.callback(replace(sys.modules[fastai.MODULE], fastai.LOADERS, _telling(onlooker)))
         undo.callback(replace(torch.autograd, "backward", _before(onlooker.backward)))
         for module in (torch, torch.jit):

@@ -57,16 +57,21 @@ class WatchedLoader:
         self._kept: list[Row] = []
         """Rows of iterators that are over."""
         self._since_ns = 0
+        """What was begun before is forgotten."""
 
     def iterate(self, loader: DataLoader[Any], original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
-        """The loader's own iterator, whose workers record."""
+        """The loader's own iterator, whose workers record where their log can be written."""
         settings = loader.__dict__
         if loader.num_workers and loader.persistent_workers and settings.get("_iterator") is not None:
             return original(loader)  # the same workers go on with the same log
         self._end()
         self._made += 1
-        name = FetchLog.create(self._folder / f"{self._made}.log", max(loader.num_workers, 1))
-        self._log = name.open("r")
+        try:
+            self._folder.mkdir(exist_ok=True)
+            name = FetchLog.create(self._folder / f"{self._made}.log", max(loader.num_workers, 1))
+            self._log = name.open("r")
+        except OSError:  # a full disk, say: training goes on without records
+            return original(loader)
         if not loader.num_workers:
             real = original(loader)
             self._probe = watch_here(name, real, no_files, OnlookerProbe)
@@ -80,13 +85,17 @@ class WatchedLoader:
 
     def records(self, since_ns: int) -> WorkerBatches:
         """The cost of each batch that was begun since then, numbered in the order in which they were begun."""
-        self._since_ns = since_ns
-        self._kept = [row for row in self._kept if row[START] >= since_ns]
-        rows = sorted((*self._kept, *self._rows()), key=lambda row: row[START])
+        seen = (row for row in (*self._kept, *self._rows()) if row[START] >= since_ns)
+        rows = sorted(seen, key=lambda row: row[START])
         columns: dict[str, Any] = {
             name: tuple(row[place] for row in rows) for place, name in enumerate(COLUMNS) if name != "batch"
         }
         return WorkerBatches(batch=tuple(range(len(rows))), **columns)
+
+    def forget(self, before_ns: int) -> None:
+        """No batch that was begun before is asked for again."""
+        self._since_ns = before_ns
+        self._kept = [row for row in self._kept if row[START] >= before_ns]
 
     def _rows(self) -> list[Row]:
         if self._log is None:
@@ -96,7 +105,7 @@ class WatchedLoader:
         return [row for row in rows if row[START] >= self._since_ns]
 
     def _end(self) -> None:
-        """Keep what is not summed yet of the last iterator, and close its log."""
+        """Keep the rows of the last iterator, and close its log."""
         self._kept += self._rows()
         self._log = None
         (self._folder / f"{self._made}.log").unlink(missing_ok=True)

@@ -32,6 +32,11 @@ def watched_line(interval: WatchedInterval) -> str:
     )
 
 
+def not_kept(error: Exception) -> str:
+    """What is said where an interval could not be judged or kept."""
+    return f"the last interval is not kept: {error or type(error).__name__}"
+
+
 def watch_document(found: WatchReport) -> Document:
     """The verdict first, then the course of training."""
     loading = counted(found.workers, "worker") if found.workers else "serial"

@@ -74,9 +74,9 @@ def patch(module: ModuleType) -> None:
 
 
 def patch_fastai(module: ModuleType) -> None:
-    """The same of fastai's, which uses these two iterators of torch by itself."""
+    """The same of fastai's, which uses these two iterators of torch by itself. Where it has none, nothing is done."""
     held = vars(module)
-    originals = held["_loaders"]
+    originals = held.get("_loaders", ())
 
     def first(place: int) -> object:
         def iterate(fake: object) -> object:
@@ -86,7 +86,8 @@ def patch_fastai(module: ModuleType) -> None:
 
         return iterate
 
-    held["_loaders"] = tuple(first(place) for place in range(len(originals)))
+    if originals:
+        held["_loaders"] = tuple(first(place) for place in range(len(originals)))
 
 
 def hidden() -> None:

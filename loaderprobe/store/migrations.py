@@ -99,10 +99,12 @@ def _reason(text: Any) -> dict[str, Any]:
     return {"code": "reported", "facts": {"reason": text}}
 
 
-def _notes(texts: Any) -> list[Any]:
-    return [
-        {"code": _NOTES[text]} if text in _NOTES else {"code": "reported", "facts": {"text": text}} for text in texts
-    ]
+def _notes(texts: Any) -> Any:
+    return [_note(each) if isinstance(each, str) else each for each in texts] if isinstance(texts, list) else texts
+
+
+def _note(text: str) -> dict[str, Any]:
+    return {"code": _NOTES[text]} if text in _NOTES else {"code": "reported", "facts": {"text": text}}
 
 
 MIGRATIONS = {2: _to_version_3, 3: _to_version_4, 4: _to_version_5}

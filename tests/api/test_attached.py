@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import loaderprobe
-from tests.examples.training import WAYS, Training
+from tests.examples.training import SCHEDULED, WAYS, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 BUDGET_S = 0.5
@@ -96,6 +96,27 @@ def test_what_cannot_be_measured_runs_to_its_end(way: str, says: str, tmp_path: 
     found = attached_to(way, tmp_path)
     assert found.diagnosis is None
     assert says in found.reason
+
+
+def test_a_schedule_that_runs_out_is_an_error_of_the_script(tmp_path: Path) -> None:
+    """Not one of the measurement, which trains on."""
+    with pytest.raises(ValueError, match=f"total steps is {SCHEDULED}"), loaderprobe.attached(budget_s=5.0) as found:
+        WAYS["schedules"](Training(tmp_path))
+    assert found.diagnosis is None and "ended" in found.reason
+
+
+def test_an_error_before_the_first_batch_leaves_the_script_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is: the script goes on, and raises what it raises."""
+
+    def broken(*given: Any, **named: Any) -> None:
+        raise ZeroDivisionError("planted here")
+
+    monkeypatch.setattr("loaderprobe.api.attachment.judge_loader", broken)
+    with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
+        WAYS["raises"](Training(tmp_path))
+    assert "ZeroDivisionError: planted here" in found.reason
 
 
 def test_errors_of_the_script_are_its_own(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from loaderprobe.api import watch
 from loaderprobe.api.results import load_any
 from loaderprobe.api.watch import Watch, Watcher
+from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.records.attachment import AttachRequest
 from tests.examples import training as example
@@ -64,10 +65,10 @@ def losses(options: dict[str, Any]) -> tuple[list[float], torch.Tensor]:
     return found, torch.get_rng_state()
 
 
-def watched(train: Any) -> tuple[Any, Watch | None, list[str]]:
+def watched(train: Any, keep: Callable[[Watch], None] = lambda found: None) -> tuple[Any, Watch | None, list[str]]:
     """What it returns, what was seen, and what was said."""
     said: list[str] = []
-    watcher = Watcher(AttachRequest(run="", scratch="", command="train.py", budget_s=None), said.append)
+    watcher = Watcher(AttachRequest(run="", scratch="", command="train.py", budget_s=None), said.append, keep)
     detach = attach(watcher)
     try:
         returned = train()
@@ -88,6 +89,18 @@ def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
     assert 0 < found.overhead_s < interval.seconds
     usual_s = sum((317 / 40 if kind == "iterable" else 8) for _ in seen) / interval.images_per_s
     assert usual_s == pytest.approx(interval.seconds, rel=0.5)
+
+
+def test_what_cannot_be_kept_ends_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is said once an interval, and all is seen to the end."""
+    monkeypatch.setattr(watch, "FIRST_S", 0.01)
+
+    def full(found: Watch) -> None:
+        raise NoSpace("no space left to write result.json")
+
+    (seen, _), found, said = watched(lambda: losses(LOADERS["serial"]), full)
+    assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
+    assert said[1] == "the last interval is not kept: no space left to write result.json"
 
 
 def trained(sample_s: float, step_s: float, steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:

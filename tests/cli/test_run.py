@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from loaderprobe.api.run import STARTUP, VARIABLE
 from tests.cli.invoke import invoke
 from tests.examples import fastai_load
 
@@ -57,6 +58,18 @@ def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_pa
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "found" / "result.json").read_text())["loader"] == "FastaiItems"
     assert f"drawn {random.Random(1).random()}\n" in done.stdout
+
+
+def test_another_fastai_is_imported_as_ever(tmp_path: Path) -> None:
+    """One that keeps its iterators under another name."""
+    (tmp_path / "fastai" / "data").mkdir(parents=True)
+    (tmp_path / "fastai" / "data" / "load.py").write_text("held = 1\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import fastai.data.load as load; print(load.held, '_loaders' in vars(load))"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(STARTUP), str(tmp_path)]), VARIABLE: "{}"},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("1 False\n", "")
 
 
 def test_the_exit_code_is_that_of_the_command(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ SAMPLES = 160
 SAMPLE_S, STEP_S = 0.0005, 0.001
 MOST_STEPS = 20_000
 """So many end a loop by itself, which a measurement has ended long before."""
+SCHEDULED = 25
+"""Steps: more than loops train before they are taken over, fewer than a round takes."""
 
 
 class Costly(Dataset[tuple[torch.Tensor, int]]):
@@ -130,6 +132,15 @@ def again(training: Training) -> None:
             training.step(batch)
 
 
+def schedules(training: Training) -> None:
+    """With a scheduler that raises when its steps are used up."""
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(training.optimizer, 0.01, total_steps=SCHEDULED)
+    for _ in training.epochs():
+        for batch in training.loader:
+            training.step(batch)
+            scheduler.step()
+
+
 def catches_all(training: Training) -> None:
     """Catches what ends it, and goes on."""
     for _ in training.epochs():
@@ -189,8 +200,8 @@ def in_a_thread(training: Training) -> None:
 WAYS: dict[str, Callable[[Training], None]] = {
     way.__name__: way
     for way in (
-        plain, validates, by_next, generated, accumulates, zips, again, catches_all, saves, raises, never_trains, short,
-        in_a_thread,
+        plain, validates, by_next, generated, accumulates, zips, again, schedules, catches_all, saves, raises,
+        never_trains, short, in_a_thread,
     )
 }  # fmt: skip
 

@@ -83,6 +83,8 @@ NOTED = {"code": "reported", "facts": {"text": "it snowed"}}
          {"missing": [{"name": "gpu", "reason": QUOTED}]}),
         ("measurement", {"notes": ["it snowed", "the budget left no time for another round"]},
          {"notes": [NOTED, {"code": "no_time"}]}),
+        ("measurement", {"notes": ["it snowed", {}, ["x"], 3]}, {"notes": [NOTED, {}, ["x"], 3]}),
+        ("measurement", {"notes": "it snowed"}, {"notes": "it snowed"}),
         ("measurement", {"waits": {"letters_only": "no driver"}}, {"waits": {"letters_only": QUOTED}}),
         ("measurement", {"waits": {"letters_only": None}}, {"waits": {"letters_only": None}}),
         ("measurement", {"timeline": {"rejected": [{"reason": "outside the window"}]}},
