@@ -36,7 +36,7 @@ def compare(
         typer.Option(
             "--with",
             metavar="B",
-            help="Several runs a side: A1 A2 A3 --with B1 --with B2 --with B3.",
+            help="A run of side B, where a side has several: A1 A2 A3 --with B1 --with B2 --with B3.",
             show_default=False,
             rich_help_panel=SIDES,
         ),
@@ -54,8 +54,9 @@ def compare(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="Exit with 6 where B is slower by this or more, in a row or in all; sets what matters, too.",
-            show_default="no gate; 5% matters",
+            help="Exit with 6 where B is slower by this share or more, in a row or in all rows together. Also the "
+            "least change that is called slower or faster.",
+            show_default="no gate; 5% is called slower",
             rich_help_panel=GATES,
         ),
     ] = None,
@@ -66,7 +67,7 @@ def compare(
     fail_if_verdict_changes: Annotated[
         bool,
         typer.Option(
-            "--fail-if-verdict-changes", help="Exit with 6 where something else limits.", rich_help_panel=GATES
+            "--fail-if-verdict-changes", help="Exit with 6 where something else limits B.", rich_help_panel=GATES
         ),
     ] = False,
     html: Page = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Annotated
 
 import typer
@@ -28,10 +29,15 @@ def explain(
     }
     names = sorted(pages)
     if topic is None:
-        show("\n".join(f"loaderprobe explain {name}" for name in names))
+        width = max(map(len, names))
+        show("\n".join(f"loaderprobe explain {name:{width}}  {_title(pages[name])}" for name in names))
         return EXIT_DONE
     if topic not in pages:
         raise BadValue(f"the guide has no topic '{topic}'", hint=f"choose {join_words(names, 'or')}")
     width, color = width_and_color()
     Console(width=width, no_color=not color).print(Markdown(pages[topic].read_text()))
     return EXIT_DONE
+
+
+def _title(page: Traversable) -> str:
+    return page.read_text().partition("\n")[0].removeprefix("# ")

@@ -79,8 +79,8 @@ def generate(
 ) -> int:
     """Generate ImageNet-like JPEG data sets, as fast as the disk writes.
 
-    Sizes, qualities and content match ImageNet's for storage and decoders. Every block of every file is different,
-    and the same seed gives the same files.
+    Sizes, qualities and content match ImageNet's for storage and decoders.
+    Every block of every file is different. The same seed gives the same files.
     """
     from loaderprobe.api import generate as verb
     from loaderprobe.datasets.generate.work import GO_ON

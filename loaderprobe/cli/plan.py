@@ -44,9 +44,9 @@ def plan(
         typer.Option(help="Mean size of a file, such as 115kB.", show_default="as measured", rich_help_panel=DATA),
     ] = None,
     layout: Annotated[
-        str, typer.Option(help="folder: an image a file. shards:1251: so many images a file.", rich_help_panel=DATA)
+        str, typer.Option(help="folder: one image in a file. shards:1251: 1251 images in a file.", rich_help_panel=DATA)
     ] = "folder",
-    epochs: Annotated[int, typer.Option(help="Epochs of a training.", rich_help_panel=DATA)] = 90,
+    epochs: Annotated[int, typer.Option(help="Epochs that a training takes.", rich_help_panel=DATA)] = 90,
     accelerators: Annotated[
         int, typer.Option("--accelerators", "-n", help="Accelerators to feed.", rich_help_panel=COMPUTE)
     ] = ONE_NODE,
@@ -61,14 +61,14 @@ def plan(
     utilization: Annotated[
         str | None,
         typer.Option(
-            help="Share of their rate that the accelerators shall reach.",
+            help="Share of their rate that the accelerators should reach.",
             show_default="90%, the bar of MLPerf Storage",
             rich_help_panel=COMPUTE,
         ),
     ] = None,
     per_node: Annotated[int, typer.Option(help="Accelerators in a node.", rich_help_panel=COMPUTE)] = ONE_NODE,
     growth: Annotated[
-        float, typer.Option(help="Factor by which the accelerators will grow.", rich_help_panel=COMPUTE)
+        float, typer.Option(help="Factor by which the number of accelerators will grow.", rich_help_panel=COMPUTE)
     ] = 1.0,
     storage: Annotated[
         list[str] | None,

@@ -18,7 +18,8 @@ from loaderprobe.errors import BadValue
 @command
 def run(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND", help="As it is typed to train.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="The command that starts the training.", show_default=False),
     ] = None,
     watch: Annotated[
         bool,
@@ -42,7 +43,7 @@ def run(
         int | None,
         typer.Option(
             min=0,
-            help="Number of the loader to measure, as it was listed.",
+            help="Number of the loader to measure. A run without a verdict lists them.",
             show_default="the one that trains",
             rich_help_panel=MEASURING,
         ),

@@ -46,10 +46,12 @@ def sweep(
     ),
     images: Annotated[
         int | None,
-        typer.Option(min=1, help="Images of each data set.", show_default="as many as are read", rich_help_panel=DATA),
+        typer.Option(
+            min=1, help="Images of each data set.", show_default="as many as the sweep reads", rich_help_panel=DATA
+        ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Seed for the data and for the order of the segments.", rich_help_panel=DATA)
+        int, typer.Option(help="Seed of the generated data and of the order of measuring.", rich_help_panel=DATA)
     ] = 0,
     workers: Annotated[str, typer.Option(help="Numbers of workers, with commas.", rich_help_panel=LOADER)] = "1,2,4,8",
     no_serial: Annotated[
@@ -61,7 +63,8 @@ def sweep(
     prefetch_factor: Annotated[
         str,
         typer.Option(
-            help="Batches loaded ahead by each worker, with commas. Several: short benchmarks are measured, too.",
+            help="Batches that each worker loads ahead, with commas. Several: also measure the error "
+            "of short benchmarks.",
             rich_help_panel=LOADER,
         ),
     ] = "2",
@@ -87,11 +90,19 @@ def sweep(
     model: options.Model = "resnet50",
     precision: Annotated[
         Literal["auto", "bf16", "fp16", "fp32", "tf32"],
-        typer.Option(help="Precision of training. auto: bf16 on CUDA, else fp32.", rich_help_panel=COMPUTE),
+        typer.Option(
+            metavar="NAME",
+            help="Precision of training: bf16, fp16, fp32, tf32, or auto (bf16 on CUDA, else fp32).",
+            rich_help_panel=COMPUTE,
+        ),
     ] = "auto",
     memory_format: Annotated[
         Literal["channels_last", "contiguous"],
-        typer.Option(help="Memory format of model and images.", rich_help_panel=COMPUTE),
+        typer.Option(
+            metavar="NAME",
+            help="Memory format of model and images: channels_last or contiguous.",
+            rich_help_panel=COMPUTE,
+        ),
     ] = "channels_last",
     compiled: Annotated[
         bool, typer.Option("--compile", help="Train with torch.compile.", rich_help_panel=COMPUTE)
@@ -112,7 +123,13 @@ def sweep(
         str, typer.Option(help="State of the page cache: cold, warm, or cold,warm.", rich_help_panel=MEASURING)
     ] = "cold",
     rounds: Annotated[
-        int, typer.Option(min=1, help="Most rounds; fewer where one leaves no doubt.", rich_help_panel=MEASURING)
+        int,
+        typer.Option(
+            min=1,
+            help="Rounds of a configuration; fewer where one is enough, up to twice as many where the "
+            "verdict stays unclear. With --against: pairs of rounds, 8 by default.",
+            rich_help_panel=MEASURING,
+        ),
     ] = 3,
     thorough: Annotated[
         bool,
@@ -126,7 +143,7 @@ def sweep(
         int,
         typer.Option(
             min=0,
-            help="Also train so many whole epochs, the first one cold: rate and cold share of each.",
+            help="Also train this many whole epochs, the first one cold: rate of each, and share read from storage.",
             rich_help_panel=MEASURING,
         ),
     ] = 0,
@@ -134,7 +151,8 @@ def sweep(
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="Measure each configuration of RUN again, in turn with itself as the other options change it.",
+            help="Measure the configurations of RUN again, in turn with the same ones changed by the other options "
+            "of this command, and compare.",
             show_default=False,
             rich_help_panel=MEASURING,
         ),
@@ -142,7 +160,7 @@ def sweep(
     budget: Annotated[
         float | None,
         typer.Option(
-            help="Seconds for the whole sweep. The rest is left for --resume.",
+            help="Seconds for the whole sweep. What has not begun by then is left for --resume.",
             show_default="17 a configuration, 40 with a GPU",
             rich_help_panel=MEASURING,
         ),
@@ -157,7 +175,7 @@ def sweep(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Run to complete, with its own settings; measures only what is missing.",
+            help="Directory of a run that is not complete: measure what is missing, with the settings of that run.",
             show_default=False,
             rich_help_panel=OUTPUT,
         ),

@@ -30,6 +30,8 @@ _LEAST_LETTER = 12
 _WIDEST = 48
 _HIGH = 84
 """No figure stands higher over its bar than this."""
+_TITLE, _LEAST_TITLE, _TITLE_CHARS = 13, 9, 50
+"""Pixels of a title, of a long one at least, and the characters that fit in one line of the larger."""
 _INK = "currentColor"
 _HALO = 'paint-order="stroke" stroke="var(--card)" stroke-width="4" stroke-linejoin="round"'
 """Behind figures, so that no line crosses them."""
@@ -189,6 +191,11 @@ def svg_page(title: str, height: float, drawn: Sequence[str]) -> str:
     """Hidden from screen readers: a table beside it has its figures."""
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" aria-hidden="true" font-family="sans-serif" font-size="11">'
-        f'<text x="4" y="14" font-size="13" font-weight="600" fill="{_INK}">{escape(visible(title))}</text>'
-        f"{''.join(drawn)}</svg>"
+        f'<text x="4" y="14" font-size="{_title_size(title)}" font-weight="600" fill="{_INK}">{escape(visible(title))}'
+        f"</text>{''.join(drawn)}</svg>"
     )
+
+
+def _title_size(title: str) -> str:
+    """Smaller for a title that would be cut at the edge."""
+    return f"{min(_TITLE, max(_LEAST_TITLE, _TITLE * _TITLE_CHARS / max(len(title), 1))):.3g}"

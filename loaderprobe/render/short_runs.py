@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loaderprobe.records.prefilled import CLOSE, BufferEffect
 from loaderprobe.records.report import ConfigurationRow, Report
@@ -106,11 +107,16 @@ def _usual(effect: BufferEffect) -> tuple[float, How]:
     return (effect.predicted(USUAL), "estimated") if seen is None else (seen, "measured")
 
 
+def _with_noise(effect: BufferEffect) -> BufferEffect:
+    """The noise of what was measured is not that of the law."""
+    return effect if effect.measured(USUAL) is not None else replace(effect, noise=0.0)
+
+
 def _sentence(chosen: Sequence[Buffered]) -> str:
     """`the first 100 iterations from a full buffer are 19 % too fast with prefetch 2 (measured); ...`."""
     factors: dict[str, list[str]] = {}
     for row, effect in chosen:
-        words = _too(*_usual(effect), effect)
+        words = _too(*_usual(effect), _with_noise(effect))
         factors.setdefault(words, []).append(str(row.config.loader.prefetch_factor))
     said = join_words([f"{words} with prefetch {join_words(some)}" for words, some in factors.items()])
     how = join_words(_once([_usual(effect)[1] for _, effect in chosen]))
@@ -135,7 +141,7 @@ def _once(words: Sequence[str]) -> list[str]:
 def _figure(name: str, some: Sequence[Buffered]) -> Figure:
     chosen = _most_workers(some)
     ordered = sorted((effect for _, effect in chosen), key=lambda effect: _usual(effect)[0])
-    ends = _once([_excess(_usual(effect)[0], effect) for effect in (ordered[0], ordered[-1])])
+    ends = _once([_excess(_usual(effect)[0], _with_noise(effect)) for effect in (ordered[0], ordered[-1])])
     title = f"{name}, {loading(chosen[0][0])}: {USUAL} iterations {' to '.join(ends)}"
     return Figure(
         title=title,

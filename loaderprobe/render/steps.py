@@ -48,7 +48,7 @@ def _few(some: dict[int, tuple[ConfigurationRow, TimelineView]]) -> list[tuple[C
 def _lines(name: str, group: Group, drawn: Sequence[tuple[ConfigurationRow, TimelineView]]) -> StepLines:
     length_ns = common_length_ns([view for _, view in drawn])
     return StepLines(
-        title=f"{name}, {group.title}",
+        title=f"{group.title}: {name}",
         emulated=group.emulated,
         views=tuple(
             (title, timeline_chart(view, title, length_ns, of="step"))

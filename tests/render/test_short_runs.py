@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.records.prefilled import ShortRun
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.short_runs import short_run_panels, short_run_sentences
@@ -51,6 +52,14 @@ def test_what_lies_within_the_noise_is_none() -> None:
     ((_, said),) = short_run_sentences(found)
     assert "are within 30 % with prefetch 1 (measured)" in said
     assert short_run_panels(found)[0].figures[0].lines[0][6] == "±30 %"
+
+
+def test_the_noise_of_what_was_measured_is_not_that_of_the_law() -> None:
+    """A run that ended before 100 iterations: what stands there is estimated, like the iterations that are enough."""
+    found = report(row(1, workers=2, noise=0.06, runs=(ShortRun(iterations=10, over_steady=1.2),)))
+    ((_, said),) = short_run_sentences(found)
+    assert "are within 2 % with prefetch 1 (estimated); 77 are enough" in said
+    assert short_run_panels(found)[0].figures[0].title.endswith("100 iterations ±2 %")
 
 
 def test_what_is_only_estimated_is_no_news_in_a_terminal() -> None:
