@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.pace import OVERHEAD, SEGMENTS_A_ROUND
@@ -123,18 +123,25 @@ class _InTurn:
 
     def _pair(self, place: int, number: int, round_s: float | None) -> None:
         """One round of either side."""
-        earlier = [run.result(run.record.spec.configs[place].key) for run in self.runs]
-        if not all(isinstance(each, Measurement) for each in earlier):
-            # Rounds of one side alone are no part of a pair.
-            earlier = [None, None]
+        earlier = self._pairs_before(place)
         sides = (0, 1) if begins_with_a(place, number) else (1, 0)
         found: dict[int, tuple[Order, Measurement | RunFailure]] = {}
         for side in sides:
-            before = earlier[side]
-            order = self._order(side, place, round_s, before if isinstance(before, Measurement) else None)
+            order = self._order(side, place, round_s, earlier[side])
             found[side] = order, self._measured(order)
             self.done += 1
         self._keep(place, found, begun=earlier[0] is not None)
+
+    def _pairs_before(self, place: int) -> list[Measurement | None]:
+        """What each side has, without rounds of one side alone: they are no part of a pair."""
+        found = [run.result(run.record.spec.configs[place].key) for run in self.runs]
+        pairs = self._have[place]
+        return [
+            replace(each, segments=tuple(segment for segment in each.segments if segment.round < pairs))
+            if isinstance(each, Measurement) and pairs
+            else None
+            for each in found
+        ]
 
     def _keep(self, place: int, found: dict[int, tuple[Order, Measurement | RunFailure]], *, begun: bool) -> None:
         failed = any(isinstance(result, RunFailure) for _, result in found.values())

@@ -151,6 +151,28 @@ def test_a_pair_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     assert measure(sides, Children(clock)) == []
 
 
+def test_a_round_that_only_one_side_kept_is_measured_again(tmp_path: Path) -> None:
+    """Killed between the two saves of a pair, A has a round more than B: later rounds are pairs all the same."""
+    sides, clock = made(tmp_path, workers=(2,)), FakeClock()
+    children = Children(clock, lambda number, order: failure(order) if number == 2 else None)
+    measure(sides, children)
+    a, b = sides
+    (config,) = a.record.spec.configs
+    kept = a.result(config.key)
+    assert isinstance(kept, Measurement)
+    order = Order(config=config, files=FILES, budget_s=None, begin_ns=clock.now_ns(), earlier=kept, in_turn=True)
+    ahead = Children(clock)(order)
+    assert isinstance(ahead, Measurement)
+    a.save(ahead)
+    assert (rounds_of(a, config), pairs_left(a, b)) == (2, 3)
+    measure(sides, Children(clock))
+    for run in sides:
+        found = run.result(run.record.spec.configs[0].key)
+        assert isinstance(found, Measurement)
+        trained = [each for each in found.segments if (each.mode, each.activity) == ("baseline", "training")]
+        assert [each.round for each in trained] == [0, 1, 2, 3]
+
+
 def test_a_side_that_fails_stands_in_its_run_and_is_tried_again_with_its_partner(tmp_path: Path) -> None:
     """The other configurations go on; A's single round then is no part of a pair, so A begins again with B."""
     sides = made(tmp_path, rounds=2)
