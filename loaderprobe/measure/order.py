@@ -8,6 +8,7 @@ from typing import Literal
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.place import Place
 
 Study = Literal["prefilled", "epochs"]
 """What is measured beside the verdict, in a process of its own: training from a full buffer, or whole epochs."""
@@ -31,6 +32,8 @@ class Order:
     """Of the study of epochs."""
     in_turn: bool = False
     """One round, which trains in any case; then it is the turn of another configuration."""
+    place: Place | None = None
+    """Of the child among the ranks of its configuration; None for one that has no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

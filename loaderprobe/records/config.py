@@ -124,10 +124,16 @@ class RunConfig:
     cache: CacheState = "cold"
     rounds: int = 3
     seed: int = 0
+    ranks: int = 1
+    """Processes that train in step, each with a loader, a share of the files and a batch of its own."""
+    nodes: int = 1
+    """That the ranks are spread over evenly."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise BadValue("rounds must be 1 or more")
+        if self.nodes < 1 or self.ranks < 1 or self.ranks % self.nodes:
+            raise BadValue(f"{self.ranks} ranks cannot be spread evenly over {self.nodes} nodes")
         _check_most(self)
 
     @property
@@ -142,7 +148,14 @@ class RunConfig:
         """A short name for people."""
         workers = self.loader.workers
         loading = "serial" if workers == 0 else f"{workers} worker{'s' if workers > 1 else ''}"
-        return f"{self.resolution}, {loading}, {self.compute.name}, {self.cache}"
+        together = f", {self.ranks} ranks" if self.ranks > 1 else ""
+        spread = f" on {self.nodes} nodes" if self.nodes > 1 else ""
+        return f"{self.resolution}, {loading}, {self.compute.name}, {self.cache}{together}{spread}"
+
+    @property
+    def step_images(self) -> int:
+        """Images of one step: the batches of all ranks together."""
+        return self.compute.batch_size * self.ranks
 
 
 def _unusual(spec: Any) -> dict[str, Any]:

@@ -13,13 +13,15 @@ from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WaitSamples
 
-Mode = Literal["baseline", "warm", "cached_samples", "no_transport", "resident"]
+Mode = Literal["baseline", "warm", "cached_samples", "no_transport", "resident", "no_exchange", "exchange"]
 """baseline: files in the state that is asked for (cold, or as found), whole pipeline. warm: the same files, from
 memory. cached_samples: files are read, but nothing is decoded. no_transport: whole pipeline, but nothing is sent.
-resident: no loader, one batch that stays on the device."""
+resident: no loader, one batch that stays on the device. Of several ranks: no_exchange is resident without the
+exchange of gradients; exchange is nothing but that exchange."""
 
-Activity = Literal["loader_only", "training"]
-"""loader_only: batches are taken and dropped. train: each is copied to the device and trained on."""
+Activity = Literal["loader_only", "training", "alone"]
+"""loader_only: batches are taken and dropped; ranks take each in step. training: each is copied to the device and
+trained on. alone: a rank takes batches without waiting for the others, for a time that is the same on all."""
 
 
 COLD_AT_LEAST = 0.9
@@ -98,6 +100,8 @@ class Segment:
     """Bytes that the devices under the data read over the segment, for any process; None when not visible."""
     resident_before: float | None
     """Share of the segment's files in the page cache before it began; None when it may not be known."""
+    without: int | None = None
+    """The rank that took no input, in step with those that did; None where all did."""
 
     def __post_init__(self) -> None:
         what = f"segment {self.mode} {self.activity} of round {self.round}"
@@ -236,6 +240,35 @@ class FirstLap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankSeen:
+    """What one of several ranks saw, by its own clock. Columns have an entry a segment of the measurement."""
+
+    rank: int
+    node: int
+    host: str
+    device: str
+    """The GPU's UUID; empty without one."""
+    cores: float
+    """Available to it: those of its node, or of its affinity, shared evenly."""
+    span_ns: tuple[int, ...]
+    """From the first step of a segment to the end of its last, or of the device."""
+    input_ns: tuple[int, ...]
+    """In `next()`, mean of the steps."""
+    meet_ns: tuple[int, ...]
+    """Waiting for the other ranks, with a batch in hand; mean of the steps of a `loader_only` segment, 0 elsewhere."""
+    steps: tuple[int, ...]
+    """The same on all ranks, except where each was alone."""
+    delivered_bytes: tuple[int | None, ...]
+    disk_bytes: tuple[int | None, ...]
+    """None on all ranks of a node but its first."""
+    service_ns: tuple[int, ...]
+    """Wall time in a worker of batches of the `alone` segments, in order; at most MOST_SERVICES."""
+
+
+MOST_SERVICES = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Everything seen while one configuration ran, as raw values."""
 
@@ -267,6 +300,8 @@ class Measurement:
     ranks: int = 1
     """Processes that trained in step. Then batches, images and bytes are those of all of them together; times, workers
     and cores are those of one."""
+    by_rank: tuple[RankSeen, ...] = ()
+    """What each of several ranks saw, in their order; empty for one, and for the ranks of a script."""
     wall_s: float
 
     def __post_init__(self) -> None:
@@ -291,3 +326,7 @@ class RunFailure:
     """The last lines that the child wrote."""
     started_utc: str
     wall_s: float
+    rank: int | None = None
+    """Of several ranks, the one in which it began; None where that is not known, and for one."""
+    host: str = ""
+    """Of that rank."""

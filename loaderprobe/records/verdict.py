@@ -19,10 +19,13 @@ Cause = Literal[
     "copy",
     "host",
     "cpu",
+    "imbalance",
+    "gradients",
     "either",
     "balanced",
     "inconclusive",
 ]
+"""imbalance: the input of one rank, for which the others wait. gradients: their exchange between ranks."""
 How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
@@ -122,6 +125,12 @@ class Speedups:
     lock: Speedup | None = None
     wait: Speedup | None = None
     """Waiting of another kind: sleeping, a pipe, memory."""
+    imbalance: Speedup | None = None
+    """Of several ranks: training without the slowest rank's input over training without a middle one's."""
+    straggler: Speedup | None = None
+    """The ranks' rates alone, added up, over their rate in step."""
+    gradients: Speedup | None = None
+    """Without the exchange of gradients over with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +177,10 @@ class Bound:
     sentence: str = field(default="", compare=False)
     """The reason in words; `render` adds it where the verdict leaves the program."""
     evidence: tuple[Evidence, ...]
+    rank: int | None = None
+    """With cause `imbalance`: the slowest rank."""
+    host: str = ""
+    """Of that rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
