@@ -210,7 +210,8 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
     if isinstance(failure, DamagedFile):
         reason = Unavailable(code="result_damaged", facts={"file": failure.file, "error": failure.reason})
     elif failure is not None:
-        facts: dict[str, float | str] = {"error": failure.reason, "stage": failure.stage, "hint": failure.hint}
+        where = "" if failure.rank is None else f"rank {failure.rank} on {failure.host}: "
+        facts: dict[str, float | str] = {"error": where + failure.reason, "stage": failure.stage, "hint": failure.hint}
         reason = Unavailable(code="failed", facts=facts)
     emulated = config.compute.name.startswith("emulated")
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)

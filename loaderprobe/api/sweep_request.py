@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from loaderprobe.api.assembly import check_names, check_parts
 from loaderprobe.api.generate import make_sets
 from loaderprobe.api.image_data import image_sets
 from loaderprobe.api.origin import usual_out
+from loaderprobe.api.seats import this_node
 from loaderprobe.api.values import PathLike, counts, listed
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
@@ -20,9 +22,11 @@ from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.datasets.scan.folder import check_folder, generated_set
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.prefilled import batches_read
+from loaderprobe.measure.seating import check_gpus, parse_layout, spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.seats import Layout, Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
 from loaderprobe.units import Resolution, format_resolution, parse_resolution
@@ -33,6 +37,8 @@ LEAST_IMAGES = 512
 MOST_IMAGES = 20_000
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
+IN_RANKS = ("cuda", "cpu", "emulated")
+"""Devices that train in step with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,8 @@ class SweepRequest:
     loaders: tuple[LoaderSpec, ...]
     computes: tuple[ComputeSpec, ...]
     caches: tuple[CacheState, ...] = ("cold",)
+    ranks: tuple[tuple[int, int], ...] = ((1, 1),)
+    """(ranks, nodes)."""
     rounds: int = 3
     thorough: bool = False
     """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
@@ -65,6 +73,25 @@ class SweepRequest:
                 raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
         if self.epochs and "cold" not in self.caches:
             raise BadValue("the first of whole epochs is cold", hint="add cold to --cache, or leave --epochs out")
+        if self.most_ranks > 1:
+            self._check_ranks()
+
+    def _check_ranks(self) -> None:
+        """Raises BadValue for what is measured with one rank only."""
+        several = f"--ranks {self.most_ranks}"
+        if self.epochs:
+            raise BadValue(
+                f"--epochs has no {several}: whole epochs are trained by one rank", hint="leave one of them out"
+            )
+        if any(loader.gpu_decode for loader in self.loaders):
+            raise BadValue(f"--gpu-decode has no {several}: it is measured with one rank", hint="leave one of them out")
+        if other := next((each for each in self.computes if each.kind not in IN_RANKS), None):
+            raise BadValue(f"--compute {other.name} does not train in step with other ranks", hint="use cuda or cpu")
+
+    @property
+    def most_ranks(self) -> int:
+        """Of any configuration."""
+        return max(ranks for ranks, _ in self.ranks)
 
     @property
     def images_needed(self) -> int:
@@ -74,7 +101,9 @@ class SweepRequest:
         ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in self.loaders)
         batch = max(compute.batch_size for compute in self.computes)
         batches = max(COLD_BATCHES + ahead, self._batches_of_full_buffers)
-        return min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
+        if self.most_ranks > 1:
+            batches = max(batches, *(images_of_rank(loader, 1) for loader in self.loaders))
+        return self.most_ranks * min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
 
     @property
     def _batches_of_full_buffers(self) -> int:
@@ -83,6 +112,11 @@ class SweepRequest:
             return 0
         most = max(loader.workers for loader in self.loaders)
         return max(batches_read(loader) for loader in self.loaders if loader.workers == most)
+
+
+def images_of_rank(loader: LoaderSpec, batch_size: int) -> int:
+    """That one of several ranks reads in a cold segment; before it, ranks take what is loaded ahead in step."""
+    return (COLD_BATCHES + 2 * (loader.batches_ahead + loader.workers) + loader.batches_ahead) * batch_size
 
 
 def request_of(
@@ -97,11 +131,13 @@ def request_of(
     loader: str,
     compute: str | Iterable[str],
     cache: str | Iterable[str],
+    ranks: str | int | Iterable[int | str] | None = None,
+    nodes: Sequence[Node] | None = None,
     **options: Any,
 ) -> SweepRequest:
     """The request for the options of `sweep`; those in `options` are named as the fields that they set.
 
-    Raises BadValue.
+    `nodes` are those on which a launcher started processes; without one, all ranks are on this node. Raises BadValue.
     """
 
     def own(record: type) -> dict[str, Any]:
@@ -120,8 +156,18 @@ def request_of(
         ),
         computes=compute_specs(compute_names(compute), **own(ComputeSpec)),
         caches=listed(cache, parse_cache),
+        ranks=tuple(dict.fromkeys(spread(layout, nodes) for layout in _layouts(ranks, nodes))),
         **own(SweepRequest),
     )
+
+
+def _layouts(ranks: str | int | Iterable[int | str] | None, nodes: Sequence[Node] | None) -> tuple[Layout, ...]:
+    """As asked for; unless asked, all processes that a launcher started as evenly as they are, else one rank."""
+    if ranks is not None:
+        return listed(ranks, parse_layout)
+    each = min(len(node.seats) for node in nodes) if nodes else 1
+    count = len(nodes) if nodes else 1
+    return (Layout(ranks=count * each, nodes=count),)
 
 
 def worker_counts(workers: str | int | Iterable[int], serial: bool) -> tuple[int, ...]:
@@ -195,21 +241,44 @@ def data_to_make(request: SweepRequest) -> float:
     return sum(request.images_needed * expected_mean(pool) for pool in missing)
 
 
-def check_request(request: SweepRequest) -> None:
-    """Raise what is wrong with a request, as far as that is known without its data: names and paths before torch."""
+def check_request(request: SweepRequest, nodes: Sequence[Node] | None = None) -> None:
+    """Raise what is wrong with a request, as far as that is known without its data: names and paths before torch.
+
+    `nodes` as of `request_of`.
+    """
     parts = [(loader, compute) for compute in request.computes for loader in request.loaders]
     for loader, compute in parts:
         check_names(loader, compute)
     if request.data is not None:
         check_folder(request.data)
     RunDirectory.check_new(request.out)
+    if request.most_ranks > 1:
+        there = this_node(request.most_ranks) if nodes is None else nodes
+        for compute, (ranks, over) in product(request.computes, request.ranks):
+            check_gpus(compute, ranks, over, there)
     for loader, compute in parts:
         check_parts(loader, compute)
 
 
-def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> RunDirectory:
-    """Check the request, prepare the data and make the run directory."""
-    check_request(request)
+def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None:
+    """Raises BadValue for a data set that is too small to be shared by the ranks of a configuration."""
+    sets = {each.fingerprint: each for each in files}
+    for config in configs:
+        batch, there = config.compute.batch_size, sets[config.data]
+        least = min(MOST_IMAGES, images_of_rank(config.loader, batch)) if config.cache == "cold" else batch
+        if config.ranks > 1 and there.count < config.ranks * least:
+            raise BadValue(
+                f"the data set {there.label} has {there.count} images, and {config.title()} needs "
+                f"{config.ranks * least}: each rank reads {least} of its own",
+                hint="give more images, fewer ranks, or a smaller --batch-size or --workers",
+            )
+
+
+def start_sweep(
+    request: SweepRequest, *, processes: int, on_data: OnStage, nodes: Sequence[Node] | None = None
+) -> RunDirectory:
+    """Check the request, prepare the data and make the run directory. `nodes` as of `request_of`."""
+    check_request(request, nodes)
     files = _file_sets(request, processes, on_data)
     configs = tuple(
         RunConfig(
@@ -220,12 +289,16 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> R
             cache=cache,
             rounds=request.rounds,
             seed=request.seed,
+            ranks=ranks,
+            nodes=over,
         )
+        for ranks, over in request.ranks
         for compute in request.computes
         for cache in request.caches
         for file_set in files
         for loader in request.loaders
     )
+    check_images(files, configs)
     spec = SweepSpec(
         configs=configs,
         budget_s=request.budget_s,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,18 +13,21 @@ import typer
 
 from loaderprobe.cli import options
 from loaderprobe.cli.against import given_options, resume_against, sweep_against
-from loaderprobe.cli.border import command, show, stderr, width_and_color
+from loaderprobe.cli.border import command, report_error, show, stderr, width_and_color
 from loaderprobe.cli.panels import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting, sweeping
-from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
+from loaderprobe.cli.seats import in_ranks, shown_as
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue, LostRank
 from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
     from loaderprobe.api.sweep_request import SweepRequest
+    from loaderprobe.measure.lead import Lead
+    from loaderprobe.records.seats import Node
     from loaderprobe.store.run_directory import RunDirectory
 
 RESOLUTIONS = "256x256,500x375,1024x768"
-BESIDE_RESUME = frozenset({"resume", "json", "quiet"})
+BESIDE_RESUME = frozenset({"resume", "join", "json", "quiet"})
 """Options that have an effect on a resumed run; all others were fixed when it began."""
 
 
@@ -122,6 +127,22 @@ def sweep(
     cache: Annotated[
         str, typer.Option(help="State of the page cache: cold, warm, or cold,warm.", rich_help_panel=MEASURING)
     ] = "cold",
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            help="Processes that train in step, with commas; 4x8: on 4 nodes, 8 on each (explain ranks).",
+            show_default="1; under torchrun, all that it started",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None,
+    join: Annotated[
+        Literal["slurm", "mpi"] | None,
+        typer.Option(
+            help="srun or mpirun started these processes; torchrun's are known by themselves.",
+            show_default=False,
+            rich_help_panel=MEASURING,
+        ),
+    ] = None,
     rounds: Annotated[
         int,
         typer.Option(
@@ -191,54 +212,68 @@ def sweep(
     Each verdict comes from an experiment.
     """
     from loaderprobe.api.against_request import sides_in
-    from loaderprobe.api.stored import foreign_modules, open_to_resume
     from loaderprobe.api.sweep_request import request_of
 
+    silent = quiet or json
     if resume is not None:
         _refuse_ignored(context)
         if sides := sides_in(resume):
-            return resume_against(sides, as_json=json, quiet=quiet or json)
-        run = open_to_resume(resume)
-        for module in foreign_modules(run):
-            # Also with --quiet: the run names this code, not the command line.
-            text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
-            stderr().print(text, highlight=False, markup=False)
+            return resume_against(sides, as_json=json, quiet=silent)
     elif against is not None:
-        return sweep_against(given_options(context), as_json=json, quiet=quiet or json)
-    else:
-        request = request_of(
-            data=data,
-            data_dir=data_dir,
-            out=out,
-            resolutions=resolutions,
-            images=images,
-            workers=workers,
-            serial=not no_serial,
-            loader=loader,
-            prefetch_factor=prefetch_factor,
-            pipeline=pipeline,
-            decoder=decoder,
-            tensor=tensor,
-            pin_memory=not no_pin_memory,
-            gpu_decode=gpu_decode,
-            compute=compute,
-            batch_size=batch_size,
-            model=model,
-            precision=precision,
-            memory_format=memory_format,
-            compile=compiled,
-            side_stream=side_stream,
-            cache=cache,
-            thorough=thorough,
-            epochs=epochs,
-            rounds=rounds,
-            seed=seed,
-            budget_s=budget,
-            time_limit_s=time_limit,
-            command=("loaderprobe", *map(shlex.quote, sys.argv[1:])),
-        )
-        run = _start(request, quiet=quiet or json, auto="auto" in parse_list(compute, str))
-    return _measure_and_show(run, as_json=json, quiet=quiet or json)
+        return sweep_against(given_options(context), as_json=json, quiet=silent)
+    asked = partial(
+        request_of,
+        data=data,
+        data_dir=data_dir,
+        out=out,
+        resolutions=resolutions,
+        images=images,
+        workers=workers,
+        serial=not no_serial,
+        loader=loader,
+        prefetch_factor=prefetch_factor,
+        pipeline=pipeline,
+        decoder=decoder,
+        tensor=tensor,
+        pin_memory=not no_pin_memory,
+        gpu_decode=gpu_decode,
+        compute=compute,
+        batch_size=batch_size,
+        model=model,
+        precision=precision,
+        memory_format=memory_format,
+        compile=compiled,
+        side_stream=side_stream,
+        cache=cache,
+        ranks=ranks,
+        thorough=thorough,
+        epochs=epochs,
+        rounds=rounds,
+        seed=seed,
+        budget_s=budget,
+        time_limit_s=time_limit,
+        command=("loaderprobe", *map(shlex.quote, sys.argv[1:])),
+    )
+    auto = "auto" in parse_list(compute, str)
+
+    def run_of(nodes: Sequence[Node] | None) -> RunDirectory:
+        return _start(asked(nodes=nodes), nodes, silent, auto) if resume is None else _opened(resume)
+
+    return in_ranks(
+        run_of, lambda run, lead: _measure_and_show(run, lead, as_json=json, quiet=silent),
+        several=ranks is not None, join=join, options=shown_as(json=json, quiet=quiet),
+    )  # fmt: skip
+
+
+def _opened(resume: Path) -> RunDirectory:
+    from loaderprobe.api.stored import foreign_modules, open_to_resume
+
+    run = open_to_resume(resume)
+    for module in foreign_modules(run):
+        # Also with --quiet: the run names this code, not the command line.
+        text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
+        stderr().print(text, highlight=False, markup=False)
+    return run
 
 
 def _refuse_ignored(context: typer.Context) -> None:
@@ -254,12 +289,12 @@ def _refuse_ignored(context: typer.Context) -> None:
             )
 
 
-def _start(request: SweepRequest, *, quiet: bool, auto: bool) -> RunDirectory:
+def _start(request: SweepRequest, nodes: Sequence[Node] | None, quiet: bool, auto: bool) -> RunDirectory:
     """Check the request, say what is going to be trained and generated, and prepare it; `auto` was asked for."""
     from loaderprobe.api.sweep_request import check_request, data_to_make, start_sweep
     from loaderprobe.system.cpu import cores_available
 
-    check_request(request)
+    check_request(request, nodes)
     if auto and not any(compute.name == "cuda" for compute in request.computes):
         stderr().print(
             "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
@@ -270,23 +305,25 @@ def _start(request: SweepRequest, *, quiet: bool, auto: bool) -> RunDirectory:
         text = f"Data: about {format_bytes(size)} of images will be generated under {request.data_dir} and kept."
         stderr().print(text, highlight=False, markup=False)
     with counting(quiet) as on_data:
-        return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data)
+        return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data, nodes=nodes)
 
 
-def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
+def _measure_and_show(run: RunDirectory, lead: Lead | None, *, as_json: bool, quiet: bool) -> int:
     from loaderprobe.api.page import save_report
     from loaderprobe.api.report import judge_run
     from loaderprobe.api.sweep import measure, plan
 
-    interrupted = False
+    interrupted, lost = False, None
     if not quiet:
         for sentence in plan(run).sentences():
             stderr().print(sentence, highlight=False)
     try:
         with sweeping(quiet) as on_progress:
-            measure(run, on_progress)
+            measure(run, on_progress, *([lead] if lead else []))
     except KeyboardInterrupt:
         interrupted = True
+    except LostRank as error:
+        lost = error
     shown = judge_run(run)
     # Shown before it is saved: a full disk must not hide what was measured.
     _print(shown, as_json)
@@ -298,6 +335,8 @@ def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
             f"interrupted; the finished configurations are kept. Resume with: loaderprobe sweep --resume {run.path}"
         )
         return EXIT_INTERRUPTED
+    if lost:
+        return report_error(lost)
     failed = any(row.status == "failed" for row in shown.summary.configurations)
     return EXIT_SOME_FAILED if failed or shown.summary.run.damaged else EXIT_DONE
 

@@ -13,6 +13,8 @@ USUAL_SECONDS = 17.0
 # Starting CUDA and ten batches of 256 images take longer.
 USUAL_SECONDS_ON_GPU = 40.0
 COMPILE_SECONDS = 180.0
+# The segments that only several ranks have: alone, without one of them, without and with nothing but the exchange.
+RANKS_SECONDS = 30.0
 USUAL_ROUNDS = 3
 # Start of Python, torch and the workers: 4 s on two idle cores.
 START_SECONDS = 4.0
@@ -78,11 +80,16 @@ def usual_seconds(config: RunConfig) -> float:
     """What a configuration is given without a budget, in seconds; more for a GPU, for more rounds, for compiling."""
     on_gpu = config.compute.name.startswith("cuda")
     rounds_s = (USUAL_SECONDS_ON_GPU if on_gpu else USUAL_SECONDS) * max(1.0, config.rounds / USUAL_ROUNDS)
-    return rounds_s + (COMPILE_SECONDS if config.compute.compile else 0.0)
+    return rounds_s + (COMPILE_SECONDS if config.compute.compile else 0.0) + _of_ranks(config)
+
+
+def _of_ranks(config: RunConfig) -> float:
+    return RANKS_SECONDS * max(1.0, config.rounds / USUAL_ROUNDS) if config.ranks > 1 else 0.0
 
 
 def expected_seconds(spec: SweepSpec, config: RunConfig) -> float:
     """What it is expected to take without a budget, in seconds."""
     if not spec.thorough:
         return usual_seconds(config)
-    return START_SECONDS + config.rounds * (SCREENING_SEGMENTS + ABLATION_SEGMENTS) * SEGMENT_SECONDS
+    segments = config.rounds * (SCREENING_SEGMENTS + ABLATION_SEGMENTS)
+    return START_SECONDS + segments * SEGMENT_SECONDS + _of_ranks(config)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.config import RunConfig
+from loaderprobe.records.config import ComputeSpec, RunConfig
 from loaderprobe.records.place import Place
 from loaderprobe.records.seats import Launched, Layout, Node, SeatSeen
 
@@ -66,7 +66,8 @@ def check_seats(ranks: int, over: int, nodes: Sequence[Node]) -> None:
     there = sum(len(node.seats) for node in nodes)
     if ranks > there:
         raise BadValue(
-            f"{ranks} ranks are asked for, and the launcher started {there} processes", hint="start more, or ask for less"
+            f"{ranks} ranks are asked for, and the launcher started {there} processes",
+            hint="start more, or ask for less",
         )
     if over > len(nodes):
         raise BadValue(
@@ -87,13 +88,18 @@ def check_room(configs: Iterable[RunConfig], nodes: Sequence[Node]) -> None:
     """Raises BadValue where a configuration needs more processes than there are, MissingPart for more GPUs."""
     for config in configs:
         check_seats(config.ranks, config.nodes, nodes)
-        wanted = config.ranks // config.nodes
-        for node in nodes[: config.nodes] if config.compute.kind == "cuda" and config.ranks > 1 else ():
-            if 0 < node.gpus < wanted:
-                raise MissingPart(
-                    f"{wanted} ranks on cuda need a GPU each, and {node.host} has {node.gpus}",
-                    hint="ask for fewer ranks, or use --compute emulated:NAME",
-                )
+        check_gpus(config.compute, config.ranks, config.nodes, nodes)
+
+
+def check_gpus(compute: ComputeSpec, ranks: int, over: int, nodes: Sequence[Node]) -> None:
+    """Raises MissingPart for more ranks on a node than it has GPUs, where they are needed and can be listed."""
+    wanted = ranks // over
+    for node in nodes[:over] if compute.kind == "cuda" and ranks > 1 else ():
+        if 0 < node.gpus < wanted:
+            raise MissingPart(
+                f"{wanted} ranks on cuda need a GPU each, and {node.host} has {node.gpus}",
+                hint="ask for fewer ranks, or use --compute emulated:NAME",
+            )
 
 
 def place_of(here: Launched, ranks: int, over: int, nodes: Sequence[Node], prefix: str) -> Place | None:

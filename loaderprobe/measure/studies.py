@@ -50,7 +50,7 @@ def asks_for(spec: SweepSpec) -> dict[Study, list[RunConfig]]:
     A full buffer where several prefetch factors are compared, or all is measured; epochs where they are asked for,
     which begin cold.
     """
-    chosen = _with_most_workers(spec.configs)
+    chosen = _with_most_workers([config for config in spec.configs if config.ranks == 1])
     loading = [config for config in chosen if config.loader.workers]
     several = len({config.loader.prefetch_factor for config in loading}) > 1
     asked: dict[Study, list[RunConfig]] = {

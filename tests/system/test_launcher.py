@@ -34,7 +34,9 @@ def test_the_variables_of_torchrun_count_without_being_asked_for() -> None:
 
 def test_bare_variables_are_enough() -> None:
     """Without an agent, rank 0 holds the store."""
-    found = launched({name: TORCHRUN[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")})
+    found = launched(
+        {name: TORCHRUN[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")}
+    )
     assert found is not None and not found.agent_store and found.node == ""
 
 
