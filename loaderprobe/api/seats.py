@@ -44,7 +44,7 @@ def comes(here: Launched) -> Seat:
         rank=here.rank,
         host=host,
         node=here.node or host,
-        gpus=tuple(gpu.uuid for gpu in list_gpus()[0]),
+        gpus=tuple(gpu.uuid or gpu.name for gpu in list_gpus()[0]),
         version=version("loaderprobe"),
     )
     prefix = f"{PREFIX}/{here.attempt}"

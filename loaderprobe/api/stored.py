@@ -91,6 +91,11 @@ def open_to_resume(path: Path) -> RunDirectory:
     return run
 
 
+def file_sets(run: RunDirectory) -> tuple[FileSet, ...]:
+    """Those of a run that can be read."""
+    return beside_results(run, list(dict.fromkeys(config.data for config in run.record.spec.configs))).files
+
+
 def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
     """Modules outside loaderprobe that measuring the rest of a run imports: the run names them, not the command line.
 

@@ -82,8 +82,10 @@ def sweep(
     `report.html`; without `out`, in a directory named by the time. `progress(stage, done, total)` hears what is done.
 
     A configuration that fails is a row with its reason, and the sweep goes on. KeyboardInterrupt keeps what is
-    done, for `resume`. Several `ranks` train in step in processes of their own, on this machine. Raises BadValue for values that cannot be, MissingPart for a device or plug-in that is not
-    there, Refused and its kin when `out` or `data_dir` hold something else.
+    done, for `resume`. Several `ranks` train in step in processes of their own, on this machine.
+
+    Raises BadValue for values that cannot be, MissingPart for a device or plug-in that is not there, Refused and its
+    kin when `out` or `data_dir` hold something else.
     """
     options = {name: value for name, value in locals().items() if name != "progress"}
     request = request_of(**options, command=(written(options),))

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +13,35 @@ from loaderprobe.api.assembly import check_names, check_parts
 from loaderprobe.api.generate import make_sets
 from loaderprobe.api.image_data import image_sets
 from loaderprobe.api.origin import usual_out
-from loaderprobe.api.seats import this_node
+from loaderprobe.api.rank_request import (
+    COLD_BATCHES,
+    MOST_IMAGES,
+    check_alone,
+    check_devices,
+    check_images,
+    images_of_rank,
+    layouts_of,
+)
 from loaderprobe.api.values import PathLike, counts, listed
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.datasets.scan.folder import check_folder, generated_set
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.lead import Lead
 from loaderprobe.measure.prefilled import batches_read
-from loaderprobe.measure.seating import check_gpus, parse_layout, spread
+from loaderprobe.measure.seating import spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.seats import Layout, Node
+from loaderprobe.records.seats import Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
 from loaderprobe.units import Resolution, format_resolution, parse_resolution
 
-# A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
-COLD_BATCHES = 14
 LEAST_IMAGES = 512
-MOST_IMAGES = 20_000
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
-IN_RANKS = ("cuda", "cpu", "emulated")
-"""Devices that train in step with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,19 +77,7 @@ class SweepRequest:
         if self.epochs and "cold" not in self.caches:
             raise BadValue("the first of whole epochs is cold", hint="add cold to --cache, or leave --epochs out")
         if self.most_ranks > 1:
-            self._check_ranks()
-
-    def _check_ranks(self) -> None:
-        """Raises BadValue for what is measured with one rank only."""
-        several = f"--ranks {self.most_ranks}"
-        if self.epochs:
-            raise BadValue(
-                f"--epochs has no {several}: whole epochs are trained by one rank", hint="leave one of them out"
-            )
-        if any(loader.gpu_decode for loader in self.loaders):
-            raise BadValue(f"--gpu-decode has no {several}: it is measured with one rank", hint="leave one of them out")
-        if other := next((each for each in self.computes if each.kind not in IN_RANKS), None):
-            raise BadValue(f"--compute {other.name} does not train in step with other ranks", hint="use cuda or cpu")
+            check_alone(self.most_ranks, self.epochs, self.loaders, self.computes)
 
     @property
     def most_ranks(self) -> int:
@@ -112,11 +103,6 @@ class SweepRequest:
             return 0
         most = max(loader.workers for loader in self.loaders)
         return max(batches_read(loader) for loader in self.loaders if loader.workers == most)
-
-
-def images_of_rank(loader: LoaderSpec, batch_size: int) -> int:
-    """That one of several ranks reads in a cold segment; before it, ranks take what is loaded ahead in step."""
-    return (COLD_BATCHES + 2 * (loader.batches_ahead + loader.workers) + loader.batches_ahead) * batch_size
 
 
 def request_of(
@@ -156,18 +142,9 @@ def request_of(
         ),
         computes=compute_specs(compute_names(compute), **own(ComputeSpec)),
         caches=listed(cache, parse_cache),
-        ranks=tuple(dict.fromkeys(spread(layout, nodes) for layout in _layouts(ranks, nodes))),
+        ranks=tuple(dict.fromkeys(spread(layout, nodes) for layout in layouts_of(ranks, nodes))),
         **own(SweepRequest),
     )
-
-
-def _layouts(ranks: str | int | Iterable[int | str] | None, nodes: Sequence[Node] | None) -> tuple[Layout, ...]:
-    """As asked for; unless asked, all processes that a launcher started as evenly as they are, else one rank."""
-    if ranks is not None:
-        return listed(ranks, parse_layout)
-    each = min(len(node.seats) for node in nodes) if nodes else 1
-    count = len(nodes) if nodes else 1
-    return (Layout(ranks=count * each, nodes=count),)
 
 
 def worker_counts(workers: str | int | Iterable[int], serial: bool) -> tuple[int, ...]:
@@ -252,33 +229,14 @@ def check_request(request: SweepRequest, nodes: Sequence[Node] | None = None) ->
     if request.data is not None:
         check_folder(request.data)
     RunDirectory.check_new(request.out)
-    if request.most_ranks > 1:
-        there = this_node(request.most_ranks) if nodes is None else nodes
-        for compute, (ranks, over) in product(request.computes, request.ranks):
-            check_gpus(compute, ranks, over, there)
+    check_devices(request.computes, request.ranks, nodes)
     for loader, compute in parts:
         check_parts(loader, compute)
 
 
-def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None:
-    """Raises BadValue for a data set that is too small to be shared by the ranks of a configuration."""
-    sets = {each.fingerprint: each for each in files}
-    for config in configs:
-        batch, there = config.compute.batch_size, sets[config.data]
-        least = min(MOST_IMAGES, images_of_rank(config.loader, batch)) if config.cache == "cold" else batch
-        if config.ranks > 1 and there.count < config.ranks * least:
-            raise BadValue(
-                f"the data set {there.label} has {there.count} images, and {config.title()} needs "
-                f"{config.ranks * least}: each rank reads {least} of its own",
-                hint="give more images, fewer ranks, or a smaller --batch-size or --workers",
-            )
-
-
-def start_sweep(
-    request: SweepRequest, *, processes: int, on_data: OnStage, nodes: Sequence[Node] | None = None
-) -> RunDirectory:
-    """Check the request, prepare the data and make the run directory. `nodes` as of `request_of`."""
-    check_request(request, nodes)
+def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage, lead: Lead | None = None) -> RunDirectory:
+    """Check the request, prepare the data and make the run directory. `lead` has the processes of a launcher."""
+    check_request(request, lead.nodes if lead else None)
     files = _file_sets(request, processes, on_data)
     configs = tuple(
         RunConfig(
@@ -299,6 +257,8 @@ def start_sweep(
         for loader in request.loaders
     )
     check_images(files, configs)
+    if lead:
+        lead.admit(configs, files)
     spec = SweepSpec(
         configs=configs,
         budget_s=request.budget_s,

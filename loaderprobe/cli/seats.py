@@ -12,11 +12,11 @@ from loaderprobe.errors import EXIT_DONE, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.measure.lead import Lead
-    from loaderprobe.records.seats import Launched, Node
+    from loaderprobe.records.seats import Launched
     from loaderprobe.store.run_directory import RunDirectory
 
-RunOf = Callable[["Sequence[Node] | None"], "RunDirectory"]
-"""Makes or opens the run, for the nodes on which a launcher started processes; None without one."""
+RunOf = Callable[["Lead | None"], "RunDirectory"]
+"""Makes or opens the run, for the processes that a launcher started; None without one."""
 Measured = Callable[["RunDirectory", "Lead | None"], int]
 """Measures a run and shows it; returns the exit code."""
 
@@ -55,9 +55,7 @@ def _in_seat(here: Launched, run_of: RunOf, measured: Measured) -> int:
             follow(here)
             return EXIT_DONE
         with leading(here) as lead:
-            run = run_of(lead.nodes)
-            lead.admit(run.record.spec.configs, run.files)
-            return measured(run, lead)
+            return measured(run_of(lead), lead)
 
     with _ended_by_sigterm():
         return recorded(part)() or EXIT_DONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,7 +22,6 @@ from loaderprobe.units import format_bytes, parse_list
 if TYPE_CHECKING:
     from loaderprobe.api.sweep_request import SweepRequest
     from loaderprobe.measure.lead import Lead
-    from loaderprobe.records.seats import Node
     from loaderprobe.store.run_directory import RunDirectory
 
 RESOLUTIONS = "256x256,500x375,1024x768"
@@ -127,22 +125,8 @@ def sweep(
     cache: Annotated[
         str, typer.Option(help="State of the page cache: cold, warm, or cold,warm.", rich_help_panel=MEASURING)
     ] = "cold",
-    ranks: Annotated[
-        str | None,
-        typer.Option(
-            help="Processes that train in step, with commas; 4x8: on 4 nodes, 8 on each (explain ranks).",
-            show_default="1; under torchrun, all that it started",
-            rich_help_panel=MEASURING,
-        ),
-    ] = None,
-    join: Annotated[
-        Literal["slurm", "mpi"] | None,
-        typer.Option(
-            help="srun or mpirun started these processes; torchrun's are known by themselves.",
-            show_default=False,
-            rich_help_panel=MEASURING,
-        ),
-    ] = None,
+    ranks: options.Ranks = None,
+    join: options.Join = None,
     rounds: Annotated[
         int,
         typer.Option(
@@ -256,8 +240,10 @@ def sweep(
     )
     auto = "auto" in parse_list(compute, str)
 
-    def run_of(nodes: Sequence[Node] | None) -> RunDirectory:
-        return _start(asked(nodes=nodes), nodes, silent, auto) if resume is None else _opened(resume)
+    def run_of(lead: Lead | None) -> RunDirectory:
+        if resume is not None:
+            return _opened(resume, lead)
+        return _start(asked(nodes=lead.nodes if lead else None), lead, quiet=silent, auto=auto)
 
     return in_ranks(
         run_of, lambda run, lead: _measure_and_show(run, lead, as_json=json, quiet=silent),
@@ -265,10 +251,13 @@ def sweep(
     )  # fmt: skip
 
 
-def _opened(resume: Path) -> RunDirectory:
-    from loaderprobe.api.stored import foreign_modules, open_to_resume
+def _opened(resume: Path, lead: Lead | None) -> RunDirectory:
+    """A run to be completed, once the processes of a launcher are enough for it."""
+    from loaderprobe.api.stored import file_sets, foreign_modules, open_to_resume
 
     run = open_to_resume(resume)
+    if lead:
+        lead.admit(run.record.spec.configs, file_sets(run))
     for module in foreign_modules(run):
         # Also with --quiet: the run names this code, not the command line.
         text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
@@ -289,12 +278,12 @@ def _refuse_ignored(context: typer.Context) -> None:
             )
 
 
-def _start(request: SweepRequest, nodes: Sequence[Node] | None, quiet: bool, auto: bool) -> RunDirectory:
+def _start(request: SweepRequest, lead: Lead | None, *, quiet: bool, auto: bool) -> RunDirectory:
     """Check the request, say what is going to be trained and generated, and prepare it; `auto` was asked for."""
     from loaderprobe.api.sweep_request import check_request, data_to_make, start_sweep
     from loaderprobe.system.cpu import cores_available
 
-    check_request(request, nodes)
+    check_request(request, lead.nodes if lead else None)
     if auto and not any(compute.name == "cuda" for compute in request.computes):
         stderr().print(
             "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
@@ -305,7 +294,7 @@ def _start(request: SweepRequest, nodes: Sequence[Node] | None, quiet: bool, aut
         text = f"Data: about {format_bytes(size)} of images will be generated under {request.data_dir} and kept."
         stderr().print(text, highlight=False, markup=False)
     with counting(quiet) as on_data:
-        return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data, nodes=nodes)
+        return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data, lead=lead)
 
 
 def _measure_and_show(run: RunDirectory, lead: Lead | None, *, as_json: bool, quiet: bool) -> int:

@@ -26,7 +26,8 @@ def launch(parent: int, ranks: int, arguments: Sequence[str]) -> int:
     options = ["--standalone", "--nnodes", "1", "--nproc-per-node", str(ranks), "--local-addr", "127.0.0.1"]
     program = [sys.executable, "-P", "-m", "loaderprobe", *arguments]
     try:
-        run.run(run.parse_args([*options, "--no-python", *program]))
+        started = run.parse_args([*options, "--no-python", *program])  # type: ignore[no-untyped-call]
+        run.run(started)  # type: ignore[no-untyped-call]
     except ChildFailedError as error:
         _, first = error.get_first_failure()
         code = int(error.failures.get(0, first).exitcode)

@@ -27,7 +27,7 @@ class TorchStore:
         """`holds` makes the store itself, here. Raises LostRank where there is none."""
         try:
             # Not torch's env://, which under torchrun takes every process for a client of a store that none holds.
-            client = dist.TCPStore(
+            client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
                 address, port, None, is_master=holds, timeout=timedelta(seconds=COME_S), wait_for_workers=False
             )
         except (RuntimeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Rank 0 of the processes that a launcher started: it says what is next, and makes one record of how all ranks ended."""
+"""Rank 0 of the processes of a launcher: it says what is next, and makes one record of how all ranks ended."""
 
 from __future__ import annotations
 
@@ -60,25 +60,26 @@ class Lead:
             return found
         return failure_of(order, ends, started_utc=started_utc, wall_s=(clock.now_ns() - begin_ns) / 1e9)
 
-    def admit(self, configs: Sequence[RunConfig], files_of: Callable[[str], FileSet]) -> None:
+    def admit(self, configs: Sequence[RunConfig], sets: Iterable[FileSet]) -> None:
         """Raises what is wrong with configurations that these processes are going to measure, before they do."""
         check_room(configs, self.nodes)
-        spread = dict.fromkeys(config.data for config in configs if config.nodes > 1)
-        self.check_files(files_of(data) for data in spread)
+        for files in sets:
+            most = max((config.nodes for config in configs if config.data == files.fingerprint), default=1)
+            if most > 1:
+                self._check_files(files, most)
 
-    def check_files(self, sets: Iterable[FileSet]) -> None:
-        """Raises BadValue where a node does not see the same files, LostRank where one does not answer."""
-        for files in sets if len(self.nodes) > 1 else ():
-            put(self._seat.store, "files", files)
-            turn = Turn(kind="files", ranks=len(self.nodes), nodes=len(self.nodes))
-            number = self._begin(turn)
-            bad = next((each for each in self._ends(turn, number, FILES_S) if each.kind != "done"), None)
-            self._refuse_lost()
-            if bad:
-                raise BadValue(
-                    f"{bad.host} does not see the data set {files.label}: {bad.reason}",
-                    hint="put it on storage that all nodes mount at the same path",
-                )
+    def _check_files(self, files: FileSet, nodes: int) -> None:
+        """Raises BadValue where one of the nodes does not see the same files, LostRank where one does not answer."""
+        put(self._seat.store, "files", files)
+        turn = Turn(kind="files", ranks=nodes, nodes=nodes)
+        number = self._begin(turn)
+        bad = next((each for each in self._ends(turn, number, FILES_S) if each.kind != "done"), None)
+        self._refuse_lost()
+        if bad:
+            raise BadValue(
+                f"{bad.host} does not see the data set {files.label}: {bad.reason}",
+                hint="put it on storage that all nodes mount at the same path",
+            )
 
     def end(self) -> None:
         """Let all others go, and wait a little until they have heard it: this process may hold the store."""

@@ -6,7 +6,7 @@ import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.seats import Launched
-from loaderprobe.system.launcher import first_host, half_set, launched
+from loaderprobe.system.launcher import TORCH, first_host, half_set, launched
 
 TORCHRUN = {
     "RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "GROUP_RANK": "1", "MASTER_ADDR": "head", "MASTER_PORT": "4000",
@@ -34,9 +34,7 @@ def test_the_variables_of_torchrun_count_without_being_asked_for() -> None:
 
 def test_bare_variables_are_enough() -> None:
     """Without an agent, rank 0 holds the store."""
-    found = launched(
-        {name: TORCHRUN[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")}
-    )
+    found = launched({name: TORCHRUN[name] for name in TORCH})
     assert found is not None and not found.agent_store and found.node == ""
 
 
