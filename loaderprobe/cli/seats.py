@@ -21,24 +21,28 @@ Measured = Callable[["RunDirectory", "Lead | None"], int]
 """Measures a run and shows it; returns the exit code."""
 
 
-def in_ranks(
-    run_of: RunOf, measured: Measured, *, several: bool, join: Literal["slurm", "mpi"] | None, options: Sequence[str]
-) -> int:
-    """Measure a run in this process, or with others where it needs several ranks; returns the exit code.
-
-    `several` is true where ranks were asked for. `options` are those of a process that completes the run.
-    """
-    from loaderprobe.api.seats import most_ranks, start_ranks, wait_for
+def launched_here(join: Literal["slurm", "mpi"] | None, *, several: bool) -> Launched | None:
+    """This process among those of a launcher; None without one. `several` is true where ranks were asked for."""
     from loaderprobe.system.launcher import half_set, launched
 
     here = launched(os.environ, join)
-    if here is not None:
-        return _in_seat(here, run_of, measured)
-    if several and (missing := half_set(os.environ)):
+    if here is None and several and (missing := half_set(os.environ)):
         raise BadValue(
             f"a launcher set the variables of a process among several, but not {missing}",
             hint=f"start it through torchrun, or set {missing} too",
         )
+    return here
+
+
+def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, options: Sequence[str]) -> int:
+    """Measure a run in this process, or with others where it needs several ranks; returns the exit code.
+
+    `options` are those of a process that completes the run.
+    """
+    from loaderprobe.api.seats import most_ranks, start_ranks, wait_for
+
+    if here is not None:
+        return _in_seat(here, run_of, measured)
     run = run_of(None)
     if most_ranks(run.record.spec.configs) == 1:
         return measured(run, None)

@@ -15,7 +15,7 @@ from loaderprobe.cli.against import given_options, resume_against, sweep_against
 from loaderprobe.cli.border import command, report_error, show, stderr, width_and_color
 from loaderprobe.cli.panels import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting, sweeping
-from loaderprobe.cli.seats import in_ranks, shown_as
+from loaderprobe.cli.seats import in_ranks, launched_here, shown_as
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue, LostRank
 from loaderprobe.units import format_bytes, parse_list
 
@@ -198,12 +198,14 @@ def sweep(
     from loaderprobe.api.against_request import sides_in
     from loaderprobe.api.sweep_request import request_of
 
-    silent = quiet or json
+    silent, here = quiet or json, launched_here(join, several=ranks is not None)
     if resume is not None:
         _refuse_ignored(context)
-        if sides := sides_in(resume):
+        if here is None and (sides := sides_in(resume)):
             return resume_against(sides, as_json=json, quiet=silent)
     elif against is not None:
+        if here:
+            raise BadValue("--against measures in one process", hint="start it without a launcher")
         return sweep_against(given_options(context), as_json=json, quiet=silent)
     asked = partial(
         request_of,
@@ -245,10 +247,10 @@ def sweep(
             return _opened(resume, lead)
         return _start(asked(nodes=lead.nodes if lead else None), lead, quiet=silent, auto=auto)
 
-    return in_ranks(
-        run_of, lambda run, lead: _measure_and_show(run, lead, as_json=json, quiet=silent),
-        several=ranks is not None, join=join, options=shown_as(json=json, quiet=quiet),
-    )  # fmt: skip
+    def measured(run: RunDirectory, lead: Lead | None) -> int:
+        return _measure_and_show(run, lead, as_json=json, quiet=silent)
+
+    return in_ranks(here, run_of, measured, options=shown_as(json=json, quiet=quiet))
 
 
 def _opened(resume: Path, lead: Lead | None) -> RunDirectory:

@@ -23,7 +23,11 @@ LOST = (
     "communicator was aborted",
 )
 """In the words of gloo, NCCL and ourselves: a rank that fails so has lost another."""
-_MISSING = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
+_MISSING = re.compile(
+    r"[Rr]anks? (\d[\d, and]*) failed to pass monitoredBarrier|does not answer: ranks? (\d[\d, and]*) \("
+)
+    r"[Rr]anks? (\d[\d, and]*) failed to pass monitoredBarrier|does not answer: ranks? (\d[\d, and]*) \("
+)
 
 
 def is_consequence(reason: str) -> bool:
@@ -86,7 +90,7 @@ def _behind(silent: Sequence[SeatEnd], ends: Sequence[SeatEnd]) -> SeatEnd | Non
 def _missing(ends: Sequence[SeatEnd]) -> set[int]:
     """Ranks that did not come to a meeting, by the words of those that waited there."""
     texts = [text for each in ends for text in (each.reason, *each.log)]
-    found = [match[1] for text in texts for match in _MISSING.finditer(text)]
+    found = [match[1] or match[2] for text in texts for match in _MISSING.finditer(text)]
     return {int(rank) for ranks in found for rank in re.findall(r"\d+", ranks)}
 
 

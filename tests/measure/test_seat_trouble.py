@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from loaderprobe.measure.order import Order
@@ -69,6 +70,9 @@ def test_the_ranks_that_wait_name_the_one_that_is_missing() -> None:
     """It comes before what any other says."""
     waits = end(0, "failed", consequence=True, reason="it failed", log=("x", BARRIER), first=True)
     assert failure(waits, end(1), end(2)).rank == 2
+    says = "another rank has gone, or does not answer: {} (Connection closed by peer)"
+    assert failure(replace(waits, log=(), reason=says.format("rank 2")), end(1), end(2)).rank == 2
+    assert failure(replace(waits, log=(), reason=says.format("ranks 1 and 2")), end(1, events=1), end(2)).rank == 1
     late = failure(waits, end(1), lost(2))
     assert (late.rank, late.reason) == (2, "did not come in time: it failed")
 
