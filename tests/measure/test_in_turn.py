@@ -215,11 +215,11 @@ def test_the_budget_is_for_both_sides(tmp_path: Path) -> None:
 
 
 def test_the_plan_is_of_what_is_left(tmp_path: Path) -> None:
-    """Of both sides, with the least that their pairs take; nothing of what is there already."""
+    """Of both sides, with the least that their pairs take: three that decide, one that trains."""
     sides = made(tmp_path, budget_s=30.0)
     plan = plan_in_turn(*sides)
     assert (plan.configurations, plan.pairs, plan.rounds, plan.budget_s) == (2, 8, 4, 30.0)
-    assert plan.least_s == pytest.approx(2 * 8 * 3.25) and plan.fitting == 2 and plan.expected_s > plan.least_s
+    assert plan.least_s == pytest.approx(2 * 2 * (3 * 7.0 + 3.25)) and plan.fitting == 1 and plan.expected_s > plan.least_s
     measure(made(tmp_path / "whole"), Children(FakeClock()))
     whole = RunDirectory.open(tmp_path / "whole" / "a"), RunDirectory.open(tmp_path / "whole" / "b")
     assert plan_in_turn(*whole).pairs == plan_in_turn(*whole).expected_s == 0
