@@ -32,6 +32,11 @@ class Row:
     resumes: Given | None = None
     """The same once these are there."""
     folder: Callable[[Data], Path] = lambda data: data.classes() / "train"
+    """Of the files that it reads."""
+    least: int = 500
+    """Samples of the loader that trains, where others have fewer."""
+    digits: tuple[str, ...] = ()
+    """Where it looks for MNIST; the script itself is copied to where it then runs."""
     environment: Callable[[Data], Mapping[str, str]] = field(default=lambda data: {})
     fastai: bool = False
 
@@ -106,12 +111,16 @@ def _torchvision(model: str, side: int, batch: int, workers: int, *more: str, co
     return words
 
 
-def _accelerate(count: int = 0) -> Given:
-    return lambda data, folder: ("--cpu", "--data_dir", str(data.flat(count) if count else data.flat()))
+def _accelerate(*more: str) -> Given:
+    return lambda data, folder: ("--cpu", "--data_dir", str(data.flat()), *more)
 
 
 def _fastai(side: int, batch: int) -> Given:
     words = ("--size", str(side), "--bs", str(batch), "--arch", "xresnet18", "--workers", "1", "--epochs", "400")
+    return lambda data, folder: words
+
+
+def _words(*words: str) -> Given:
     return lambda data, folder: words
 
 
@@ -162,6 +171,28 @@ ROWS = (
         light=_lightning("mobilenet_v3_small", 2, 1),
         saves=_lightning("shufflenet_v2_x0_5", 8, 1, "--trainer.max_epochs=1", count=FEW),
         resumes=_lightning("shufflenet_v2_x0_5", 8, 1, count=FEW),
+    ),
+    Row(
+        name="lightning-cli",
+        source="Lightning-AI/pytorch-lightning, the same path",
+        script="examples/pytorch/basics/backbone_image_classifier.py",
+        packages=("lightning", "jsonargparse"),
+        timed=_words("--trainer.accelerator=cpu", "--trainer.max_epochs=400"),
+        light=_words("--trainer.accelerator=cpu", "--trainer.max_epochs=400"),
+        folder=lambda data: data.digits(),
+        least=20_000,
+        digits=("data", "examples/Datasets"),
+    ),
+    Row(
+        name="fabric",
+        source="Lightning-AI/pytorch-lightning, the same path",
+        script="examples/fabric/image_classifier/train_fabric.py",
+        packages=("lightning", "torchmetrics"),
+        timed=_words("--epochs", "400", "--log-interval", "1000"),
+        light=_words("--epochs", "400", "--log-interval", "1000", "--batch-size", "4"),
+        folder=lambda data: data.digits(),
+        least=20_000,
+        digits=("Datasets",),
     ),
     Row(
         name="transformers",

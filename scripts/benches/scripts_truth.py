@@ -25,6 +25,8 @@ from torch.utils.data import DataLoader, get_worker_info
 WAYS = ("training", "loader", "resident", "warm", "cached", "more")
 SETTLE, SETTLE_WORKER = 6, 3
 """Batches of each epoch that do not count, and so many more for each worker: made ahead. At most a third."""
+PREFETCHED = 2
+"""Batches a worker makes ahead, where a loader without workers says nothing."""
 KEPT = 32
 """Samples that are made once, for `cached`."""
 
@@ -85,6 +87,7 @@ class ByHand:
                 path.read_bytes()
         if self.way == "more":
             loader.__dict__["num_workers"] += 1
+            loader.__dict__["prefetch_factor"] = loader.prefetch_factor or PREFETCHED
         if self.way == "cached" and fastai:
             samples = [loader.d.do_item(number) for number in range(KEPT)]
             loader.d.do_item = lambda index: samples[index % KEPT]
