@@ -28,7 +28,6 @@ ROOT = HERE.parents[1]
 LIMIT_S = 400.0
 """Of any process: then it is killed, and has not ended cleanly."""
 MOST_ENDING_S = 5.0
-STEPS = 200
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """Of the step, so that workers have cores of their own."""
 SAYS = re.compile(r"loaderprobe: (.*)$", re.MULTILINE)
@@ -147,7 +146,7 @@ def watched(row: Row, place: Place, pairs: int) -> dict[str, list[dict[str, Any]
     def log(watch: bool) -> dict[str, Any]:
         out = place.folder / "losses.json"
         out.unlink(missing_ok=True)
-        script = (sys.executable, str(HERE / "scripts_losses.py"), "--out", str(out), "--steps", str(STEPS), "--")
+        script = (sys.executable, str(HERE / "scripts_losses.py"), "--out", str(out), "--steps", str(row.steps), "--")
         kept = Path(tempfile.mkdtemp(dir=place.folder, prefix="watched-"))
         around = (sys.executable, "-m", "loaderprobe", "run", "--watch", "--out", str(kept), "--") if watch else ()
         done = ended([*around, *script, *place.script(row, row.light)], row, place)

@@ -35,6 +35,8 @@ class Row:
     """Of the files that it reads."""
     least: int = 500
     """Samples of the loader that trains, where others have fewer."""
+    steps: int = 200
+    """Of which losses and CPU time are compared."""
     digits: tuple[str, ...] = ()
     """Where it looks for MNIST; the script itself is copied to where it then runs."""
     environment: Callable[[Data], Mapping[str, str]] = field(default=lambda data: {})
@@ -210,8 +212,9 @@ ROWS = (
         source="huggingface/accelerate, examples/cv_example.py",
         script="accelerate/cv_example.py",
         packages=("accelerate", "timm"),
-        timed=_accelerate(),
-        light=_accelerate(),
+        timed=_accelerate("--mixed_precision", "bf16"),
+        light=_accelerate("--mixed_precision", "bf16"),
+        steps=24,
         folder=lambda data: data.flat(),
         environment=lambda data: {**_offline(data), "HF_HOME": str(data.hub("resnet50d"))},
     ),
