@@ -65,6 +65,7 @@ class ByHand:
         self.images = self.steps = 0
         self.spent_s = 0.0
         self.begun = False
+        self.batch: Any = None
 
     def iterate(self, loader: Any, original: Callable[[Any], Any]) -> Any:
         """What the script iterates."""
@@ -99,14 +100,15 @@ class ByHand:
         if self.way in ("training", "loader", "more"):
             for path in self.files:
                 evict(path)
-        real = original(loader)
         if self.way != "resident":
-            yield from real
+            yield from original(loader)
             return
-        batch = next(real)
-        getattr(real, "_shutdown_workers", lambda: None)()
+        if self.batch is None:
+            real = original(loader)
+            self.batch = next(real)
+            getattr(real, "_shutdown_workers", lambda: None)()
         count = len(loader.d if hasattr(loader, "d") else loader)
-        yield from (batch for _ in range(count))
+        yield from (self.batch for _ in range(count))
 
     def timed(self, loader: Any, original: Callable[[Any], Any]) -> Iterator[Any]:
         """The same, until it has seen enough."""
