@@ -81,7 +81,7 @@ class EpochsStudy:
         loader, compute, clock = self.parts.loader, self.parts.compute, self.parts.clock
         self.on_stage("first batch", 0, self.epochs)
         batches = loader.batches()
-        warm_up(next(batches), self.config, compute, clock)
+        warm_up([compute.copy(next(batches))], self.config, compute, clock)
         memory = [self.memory()]
         # Those were loaded while the device was being made; an epoch begins with an empty buffer.
         early = self.config.loader.batches_begun

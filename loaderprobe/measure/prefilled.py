@@ -86,7 +86,7 @@ class PrefilledStudy:
         self._batches = self.parts.loader.batches()
         first = next(self._batches)
         self._taken = 1
-        warm_up(first, self.config, self.parts.compute, self.parts.clock)
+        warm_up([self.parts.compute.copy(first)], self.config, self.parts.compute, self.parts.clock)
 
     def _steady(self) -> Segment:
         """As a session times training: after a flush, from an empty buffer."""
