@@ -40,7 +40,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             forecasts of cached_share are of page_cache_share, with fewer hits than that share, and of pinned_share;
 #             advice files_in_memory means the page cache, beside files_pinned;
 #             buffer: how much too fast a short benchmark is; epochs: rate and cold share of whole epochs
-SUMMARY_VERSION = 9
+# 10 2026-11  the reason of a buffer and of epochs is a code with facts and a sentence, null where there is none
+SUMMARY_VERSION = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,11 @@ StorageCode = Literal[
     "filesystem_not_counted",
 ]  # fmt: skip
 """Why the page cache does not show what it holds, or a phase of a probe was not measured."""
-UnavailableCode = Literal[FigureCode, CounterCode, StorageCode, "reported"]
+StudyCode = Literal[
+    "buffer_not_told", "buffer_not_filled", "too_few_for_buffer", "too_few_for_epoch", "epochs_too_long", "study_left",
+]  # fmt: skip
+"""Why training from a full buffer, or whole epochs, were not measured beside the verdicts."""
+UnavailableCode = Literal[FigureCode, CounterCode, StorageCode, StudyCode, "reported"]
 """What is in the way of a figure. The last is what another program, or an error, said itself."""
 
 

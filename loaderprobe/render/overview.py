@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
+from loaderprobe.records.note import each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.figures import reason_words, reasons, words_of
 from loaderprobe.render.groups import detail_of, full_label, groups, measured
@@ -140,13 +141,13 @@ def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
 
 def notes(report: Report) -> list[tuple[str, str]]:
     """(where, note) for each different note that a measurement left."""
-    found: dict[str, list[ConfigurationRow]] = {}
     rows = measured(report.summary.configurations)
-    for row in rows:
-        detail = detail_of(report, row)
-        for note in detail.notes if detail else ():
-            found.setdefault(note_words(note), []).append(row)
-    return [(_where(some, rows, report), note) for note, some in found.items()]
+    left = [(note, row) for row in rows if (detail := detail_of(report, row)) for note in each_once(detail.notes)]
+    found: dict[Hashable, list[ConfigurationRow]] = {}
+    for note, row in left:
+        found.setdefault(subject_of(note), []).append(row)
+    said = each_once(note for note, _ in left)
+    return [(_where(found[subject_of(note)], rows, report), note_words(note)) for note in said]
 
 
 def skipped_files(report: Report) -> list[str]:
