@@ -81,6 +81,13 @@ _TEXTS: dict[UnavailableCode, str] = {
     "not_read": "nothing was read in so short a time",
     "file_damaged": "{file} {error}",
     "peak_unreadable": "the peak of memory cannot be read here",
+    "bytes_on_a_rank": (
+        "on rank {rank} ({host}), {share} of the bytes came from storage in segments meant to be {files}"
+    ),
+    "one_rank": "one rank waits for no other",
+    "ranks_not_apart": "the ranks were measured in step only, none by itself",
+    "exchange_not_measured": "the exchange of gradients was not measured apart",
+    "ceiling_of_one_node": "the ceiling was measured from one node, and several read",
     "reported": "{reason}",
     **COUNTERS,
     **STORAGE,
