@@ -262,7 +262,7 @@ def _limits(
     measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
 ) -> estimate.Limits:
     workers = measurement.config.loader.workers
-    phase, _ = ceiling_phase(measurement, ceiling, max(workers, 1))
+    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
     cost = worker_cost(measurement.worker_batches, made)
