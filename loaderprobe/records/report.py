@@ -15,6 +15,7 @@ from loaderprobe.records.gaps import GpuWindow, TimelineView
 from loaderprobe.records.note import Note
 from loaderprobe.records.outlook import Outlook
 from loaderprobe.records.prefilled import BufferEffect
+from loaderprobe.records.ranks_view import RanksView
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, Interval, Verdict
 
@@ -147,6 +148,8 @@ class Detail:
     """The profiler window, to be drawn."""
     steps: TimelineView | None = None
     """The steps of the last round on the clocks of device and training thread, to be drawn where there is no window."""
+    ranks: RanksView | None = None
+    """Of a configuration with several."""
     then: Mapping[str, Bottleneck] = field(default_factory=dict)
     """By resource: what limits training once that is free."""
 

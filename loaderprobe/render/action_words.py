@@ -54,16 +54,13 @@ def action_words(action: Action, *, sample: str = "image") -> str:
     return _TEXTS[action.code].format(**words, sample=sample)
 
 
+_FORMS = {"subject": " ({})", "name": " ({}, specified)", "host": " on {}", "ranks": "{:.0f} accelerators, each"}
+
+
 def _shown(name: str, value: float | str) -> str:
     match name:
-        case "subject":
-            return f" ({value})"
-        case "host":
-            return f" on {value}" if value else ""
-        case "ranks":
-            return f"{value:.0f} accelerators, each"
-        case "name":
-            return f" ({value}, specified)"
+        case "subject" | "name" | "host" | "ranks":
+            return _FORMS[name].format(value)
         case "decoder":
             return _LIBRARY[str(value)]
         case "bytes_per_s":

@@ -108,6 +108,8 @@ def because_words(*facts: Mapping[str, float | str]) -> str:
 
 def _worded(code: UnavailableCode, facts: Sequence[Mapping[str, float | str]]) -> str:
     text = _TEXTS[code] + (_ENDED if "ended_after_s" in facts[0] else "")
+    if code == "failed" and "rank" in facts[0]:
+        text = text.replace("{stage}", "{stage}, rank {rank}" + (" on {host}" if facts[0].get("host") else ""))
     names = [field for _, field, _, _ in Formatter().parse(text) if field]
     return text.format(**{name: _range(name, [each[name] for each in facts]) for name in names})
 
