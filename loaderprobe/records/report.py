@@ -41,7 +41,9 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             forecasts of cached_share are of page_cache_share, with fewer hits than that share, and of pinned_share;
 #             advice files_in_memory means the page cache, beside files_pinned;
 #             buffer: how much too fast a short benchmark is; epochs: rate and cold share of whole epochs
-SUMMARY_VERSION = 9
+# 10 2026-11  options ranks and nodes; causes imbalance and gradients with their speed-ups, and straggler; a verdict has
+#             the rank and the host of an imbalance; with several ranks rates, batches and bytes are those of all
+SUMMARY_VERSION = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

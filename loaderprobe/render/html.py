@@ -30,18 +30,8 @@ from loaderprobe.render.note_words import note_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
 SECTIONS = (
-    "first",
-    "rates",
-    "workers",
-    "reads",
-    "ranks",
-    "epochs",
-    "short_runs",
-    "timelines",
-    "plan",
-    "evidence",
-    "machine",
-)
+    "first", "rates", "workers", "reads", "ranks", "epochs", "short_runs", "timelines", "plan", "evidence", "machine",
+)  # fmt: skip
 """The order of the page; each is a template, `report_NAME.html.jinja`."""
 
 

@@ -19,7 +19,8 @@ STEP_COLUMNS = (
     "wait_s", "copy_s", "submit_s", "iteration_s", "device_begin_at_s", "device_end_at_s",
 )  # fmt: skip
 """`wait_s` is spent in `next()`, `copy_s` submitting the copy to the device, `submit_s` submitting the step,
-`iteration_s` from one `next()` to the next. `without_rank` took no input; NaN where all did. `batch` counts from the start of the loader; NaN without a loader."""
+`iteration_s` from one `next()` to the next. `batch` counts from the start of the loader; NaN without a loader.
+`without_rank` took no input; NaN where all ranks did."""
 
 BATCH_COLUMNS = (
     "key", "configuration", "round", "mode", "activity", "without_rank", "batch", "worker", "images", "begin_at_s",

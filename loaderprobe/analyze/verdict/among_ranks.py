@@ -1,8 +1,8 @@
 """What several ranks lose to each other: to a slow one, to slow batches, and to the exchange of gradients.
 
 Waiting names the wrong rank: on a shared disk equal ranks wait unequally, and the same one in every round. So the
-slowest rank's input is taken away, and in turn that of a middle one. On shared storage either leaves more for the
-others; only the difference is the slowest rank's.
+slowest rank goes without input, and in turn a middle one. On shared storage either leaves more for the others; only
+the difference is the slowest rank's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AmongRanks:
     compute: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if compute were free, while gradients are exchanged; empty where that is not known."""
     slowest: RankSeen | None = None
-    """The rank whose input was taken away first."""
+    """The rank that goes without input first."""
     slowest_alone: float = 0.0
     """Images/s of its loader by itself."""
     middle_alone: float = 0.0
@@ -100,7 +100,7 @@ def _own_rate(measurement: Measurement, rank: RankSeen, place: int) -> float:
 
 
 def _pair(measurement: Measurement) -> tuple[int, int] | None:
-    """(the slower, the other) of the ranks whose input was taken away; None without two of them."""
+    """(the slower, the other) of the ranks that go without input in turn; None without two of them."""
     alone = rates_alone(measurement)
     taken = sorted(
         {s.without for s in measurement.segments if s.without is not None}, key=lambda rank: alone.get(rank, 0.0)
