@@ -15,7 +15,8 @@ FigureCode = Literal[
     "blocks_unknown", "window_empty", "kernels_not_seen", "no_kernel_launched", "launches_lost", "steps_not_timed",
     "profiler_slows", "clock_moved", "gaps_not_checked", "gaps_disagree", "window_too_short",
     "slower_without_profiler", "interrupted", "not_measured", "failed", "result_damaged", "not_read",
-    "file_damaged", "peak_unreadable",
+    "file_damaged", "peak_unreadable", "bytes_on_a_rank", "one_rank", "ranks_not_apart", "exchange_not_measured",
+    "ceiling_of_one_node",
 ]  # fmt: skip
 """What the rounds, the counters and the profiler window lack."""
 CounterCode = Literal[

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from loaderprobe.records.note import each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.render.figures import reason_words, reasons, words_of
 from loaderprobe.render.groups import detail_of, full_label, groups, measured
 from loaderprobe.render.note_words import note_words
@@ -32,6 +33,8 @@ HOW_TO_READ = (
 EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
 CPU_NOTE = "Training ran on a CPU: nothing follows for a GPU."
 
+_ONE_RANK = unavailable_words(Unavailable(code="one_rank"))
+"""No reader misses what one rank loses to others."""
 _MOST_SKIPPED = 3
 """Of the skipped files of a data set, so many are named beside the answer."""
 _SIDES = (
@@ -106,7 +109,7 @@ def missing(report: Report, only: Sequence[str] = ()) -> list[tuple[str, str]]:
     rows = measured(report.summary.configurations)
     for row in rows:
         for at, reason in reasons(row).items():
-            if not only or at in only:
+            if reason != _ONE_RANK and (not only or at in only):
                 found.setdefault(reason, {}).setdefault(words_of(at), []).append(row)
     out = []
     for reason, fields in found.items():

@@ -87,6 +87,13 @@ _TEXTS: dict[UnavailableCode, str] = {
     "too_few_for_epoch": "{images} images are too few for an epoch: {least} are needed",
     "epochs_too_long": "{epochs} epochs of {images} images take about {take_s}, more than --time-limit: {timeout_s}",
     "study_left": "not yet; --resume continues",
+    "bytes_on_a_rank": (
+        "on rank {rank} ({host}), {share} of the bytes came from storage in segments meant to be {files}"
+    ),
+    "one_rank": "one rank waits for no other",
+    "ranks_not_apart": "the ranks were measured in step only, none by itself",
+    "exchange_not_measured": "the exchange of gradients was not measured apart",
+    "ceiling_of_one_node": "the ceiling was measured from one node, and several read",
     "reported": "{reason}",
     **COUNTERS,
     **STORAGE,
@@ -107,6 +114,8 @@ def because_words(*facts: Mapping[str, float | str]) -> str:
 
 def _worded(code: UnavailableCode, facts: Sequence[Mapping[str, float | str]]) -> str:
     text = _TEXTS[code] + (_ENDED if "ended_after_s" in facts[0] else "")
+    if code == "failed" and "rank" in facts[0]:
+        text = text.replace("{stage}", "{stage}, rank {rank}" + (" on {host}" if facts[0].get("host") else ""))
     names = [field for _, field, _, _ in Formatter().parse(text) if field]
     return text.format(**{name: _range(name, [each[name] for each in facts]) for name in names})
 
