@@ -42,7 +42,7 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             advice files_in_memory means the page cache, beside files_pinned;
 #             buffer: how much too fast a short benchmark is; epochs: rate and cold share of whole epochs
 # 10 2026-11  the reason of a buffer and of epochs is a code with facts and a sentence, null where there is none;
-# 10 2026-11  options ranks and nodes; causes imbalance and gradients with their speed-ups, and straggler; a verdict has
+#             options ranks and nodes; causes imbalance and gradients with their speed-ups, and straggler; a verdict has
 #             the rank and the host of an imbalance; with several ranks rates, batches and bytes are those of all
 SUMMARY_VERSION = 10
 
