@@ -40,7 +40,7 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
         most=most,
         enough=enough(free, most),
         noise=(max(rates) - min(rates)) / 2 / steady,
-        reason=study.reason if study else "",
+        reason=study.reason if study else None,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from itertools import chain
 from typing import TypeVar
 
 from loaderprobe.analyze.verdict.rates import segments_of, worker_cost
@@ -50,8 +51,11 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
 
 
 def cores(ranks: Iterable[RankMeasurement]) -> float:
-    """Of all hosts together: those that several ranks may run on count once."""
-    return sum({(each.host, each.affinity): each.cores for each in ranks}.values())
+    """Of all hosts together: those that several ranks may run on count once. A rank's quota may allow it fewer."""
+    hosts: dict[str, dict[tuple[int, ...], float]] = {}
+    for each in ranks:
+        hosts.setdefault(each.host, {})[each.affinity] = each.cores
+    return sum(min(sum(host.values()), len(set(chain(*host)))) for host in hosts.values())
 
 
 def _check_in_step(ranks: Sequence[RankMeasurement]) -> None:

@@ -25,15 +25,16 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.lead import Lead
 from loaderprobe.measure.order import Order
-from loaderprobe.measure.plan import Plan, plan_sweep
+from loaderprobe.measure.plan import plan_sweep
 from loaderprobe.measure.runner import run_configuration, run_order
 from loaderprobe.measure.session import OnStage
-from loaderprobe.measure.studies import study_all, study_sentences
+from loaderprobe.measure.studies import plan_studies, study_all
 from loaderprobe.measure.sweep import OnProgress, Progress, pending
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, TensorType
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.sweep_plan import SweepPlan
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.cpu import cores_available
 
@@ -143,9 +144,9 @@ def is_open(measured: Measurement) -> bool:
         return True  # no complete round
 
 
-def plan(run: RunDirectory) -> Plan:
+def plan(run: RunDirectory) -> SweepPlan:
     """What a sweep of the run would measure now, and how long that takes."""
-    return plan_sweep(run.record.spec, pending(run), study_sentences(run))
+    return plan_sweep(run.record.spec, pending(run), plan_studies(run))
 
 
 def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None) -> None:

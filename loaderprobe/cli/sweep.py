@@ -303,10 +303,11 @@ def _measure_and_show(run: RunDirectory, lead: Lead | None, *, as_json: bool, qu
     from loaderprobe.api.page import save_report
     from loaderprobe.api.report import judge_run
     from loaderprobe.api.sweep import measure, plan
+    from loaderprobe.render.sweep_plan_words import sweep_plan_words
 
     interrupted, lost = False, None
     if not quiet:
-        for sentence in plan(run).sentences():
+        for sentence in sweep_plan_words(plan(run)):
             stderr().print(sentence, highlight=False)
     try:
         with sweeping(quiet) as on_progress:

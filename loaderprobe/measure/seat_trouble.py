@@ -26,8 +26,6 @@ LOST = (
 _MISSING = re.compile(
     r"[Rr]anks? (\d[\d, and]*) failed to pass monitoredBarrier|does not answer: ranks? (\d[\d, and]*) \("
 )
-    r"[Rr]anks? (\d[\d, and]*) failed to pass monitoredBarrier|does not answer: ranks? (\d[\d, and]*) \("
-)
 
 
 def is_consequence(reason: str) -> bool:

@@ -13,6 +13,7 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.readiness import Readiness
 from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.segments import Steps, blocked_share, flush, load_only, train, train_resident
+from loaderprobe.measure.warm_up import WARM_UP, warm_up
 from loaderprobe.measure.window import WINDOW_WARM_UP, record_window, seconds_wanted
 from loaderprobe.protocols import Files, Switched
 from loaderprobe.records.config import RunConfig
@@ -20,8 +21,6 @@ from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import Activity, Measurement, Missing, Mode, Segment, Series
 from loaderprobe.records.note import Note
 
-# The first half dozen steps of a CPU took 1.4 times as long as those after them.
-WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
 # Not timed: a device is slow in its first step after idling, and after a flush the loader has no batch ready. One wait
 # of 200 ms made training of 8 steps of 150 ms look 14 % slower than it is.
 FIRST_STEP = Pace(max_batches=1)
@@ -181,10 +180,7 @@ class Session:
         if self.parts.compute.info().specified_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
             self._resident = [self.parts.compute.copy(batch) for batch in held]
-            if self.config.compute.compile:
-                # The first step compiles, for minutes.
-                train_resident(self._resident, self.parts.compute, clock, Pace(max_batches=1))
-            train_resident(self._resident, self.parts.compute, clock, self._agreed(WARM_UP))
+            warm_up(self._resident, self.config, self.parts.compute, clock, self._agreed(WARM_UP))
 
     def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
         if mode == "resident":
