@@ -1,0 +1,84 @@
+"""A process of a launcher whose sweep is real, with scripts as children: `seat_program RUN MEASURED [JOIN]`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.api import seats, sweep
+from loaderprobe.api.report import judge_run
+from loaderprobe.cli.seats import in_ranks, launched_here
+from loaderprobe.measure.forkserver import Child
+from loaderprobe.measure.lead import Lead
+from loaderprobe.measure.order import Order
+from loaderprobe.records.config import SweepSpec
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.render.json import summary_json
+from loaderprobe.store.codec import decode
+from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.testing import example_environment, example_files
+
+RUN, MEASURED, *JOIN = sys.argv[1:]
+
+
+class Scripted:
+    """A forkserver whose children return MEASURED; where the sweep has three workers, that of rank 1 is killed."""
+
+    def start(self, order: Path, result: Path, log: Path) -> Child:
+        asked = decode("order", order.read_bytes(), Order, "order")
+        assert asked.place is not None
+        fails = asked.config.loader.workers == 3
+        script = (
+            "kill -9 $$" if fails and asked.place.rank else "exec sleep 1000" if fails else f"cp {MEASURED} {result}"
+        )
+        with log.open("wb") as log_file:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
+            )
+
+
+@contextmanager
+def scripted() -> Iterator[Scripted]:
+    """In place of the forkserver."""
+    yield Scripted()
+
+
+def run_of(lead: Lead | None) -> RunDirectory:
+    """Two configurations of two ranks."""
+    assert lead is not None
+    config = decode("measurement", Path(MEASURED).read_bytes(), Measurement, MEASURED).config
+    failing = replace(config, loader=replace(config.loader, workers=3))
+    record = RunRecord(
+        created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=(failing, config)),
+        environment=example_environment(),
+    )  # fmt: skip
+    lead.admit((config,), ())
+    return RunDirectory.create(Path(RUN), record, [example_files(16)])
+
+
+def measured(run: RunDirectory, lead: Lead | None) -> int:
+    """Print the summary, with the nodes that took part."""
+    assert lead is not None
+    sweep.measure(run, lambda _: None, lead)
+    shown = {"nodes": [node.seats for node in lead.nodes], "summary": summary_json(judge_run(run))}
+    sys.stdout.write(json.dumps(shown) + "\n")
+    return 4
+
+
+def main() -> int:
+    """The exit code of this process."""
+    changed: Any = {"forkserver": scripted}
+    vars(seats).update(changed)
+    vars(sweep).update(changed)
+    join: Any = JOIN[0] if JOIN else None
+    return in_ranks(launched_here(join, several=True), run_of, measured, options=())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

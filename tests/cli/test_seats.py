@@ -1,0 +1,119 @@
+"""The same sweep of two ranks, started in each of the ways in which training is started, over torch's own store."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaderprobe.cli.seats import launched_here
+from loaderprobe.errors import BadValue
+from loaderprobe.store.codec import encode
+from loaderprobe.testing import example_files
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+
+ROOT = Path(__file__).parent.parent.parent
+PROGRAM = "tests.cli.seat_program"
+
+
+def free_port() -> str:
+    """One that nothing listens on."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return str(held.getsockname()[1])
+
+
+def torchrun(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
+    """Two agents on one host stand for two nodes."""
+    options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "7"]
+    meeting = ["--rdzv-endpoint", f"127.0.0.1:{port}", "--local-addr", "127.0.0.1"]
+    return ["-m", "torch.distributed.run", *options, *meeting, "-m"], {}
+
+
+def bare(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
+    """What an operator of Kubernetes sets."""
+    variables = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    return ["-m"], {**variables, "MASTER_PORT": port}
+
+
+def slurm(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
+    """What srun sets, on two nodes."""
+    variables = {"SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2", "SLURM_NODEID": str(rank)}
+    return ["-m"], {**variables, "SLURM_STEP_NODELIST": "127.0.0.1", "MASTER_PORT": port}
+
+
+def started(way: Any, place: Path, join: Sequence[str]) -> dict[str, Any]:
+    """What rank 0 printed, of both processes."""
+    place.mkdir()
+    files = example_files(16)
+    given = measured(Truth(compute=1000.0), 2)
+    config = replace(given.config, data=files.fingerprint, ranks=2, cache="warm")
+    (place / "measured.json").write_bytes(encode("measurement", replace(given, config=config)))
+    port, clean = free_port(), _without_launchers(os.environ)
+    running = []
+    for rank in range(2):
+        before, variables = way(port, rank)
+        command = [sys.executable, *before, PROGRAM, str(place / "run"), str(place / "measured.json"), *join]
+        running.append(
+            subprocess.Popen(
+                command, cwd=ROOT, env={**clean, "OMP_NUM_THREADS": "1", **variables}, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+        )  # fmt: skip
+    ended = [each.communicate(timeout=120) for each in running]
+    printed = [line for out, _ in ended for line in out.splitlines() if line.startswith("{")]
+    assert len(printed) == 1, ended
+    # torchrun shows the exit code of a process as 1.
+    assert max(each.returncode for each in running) == (1 if "torch.distributed.run" in running[0].args else 4), ended
+    found: dict[str, Any] = json.loads(printed[0])
+    return {"nodes": found["nodes"], "rows": json.loads(found["summary"])["configurations"]}
+
+
+def _without_launchers(variables: Mapping[str, str]) -> dict[str, str]:
+    prefixes = ("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_", "PET_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "GROUP_")
+    return {name: value for name, value in variables.items() if not name.startswith(prefixes)}
+
+
+@pytest.mark.parametrize(
+    ("way", "join", "nodes"), [(torchrun, (), [[0], [1]]), (bare, (), [[0, 1]]), (slurm, ("slurm",), [[0], [1]])]
+)
+def test_every_way_to_start_gives_the_same_summary(
+    way: Any, join: Sequence[str], nodes: list[list[int]], tmp_path: Path
+) -> None:
+    """One configuration is measured; of the other, a rank is killed and named. One process prints."""
+    found = started(way, tmp_path / "way", join)
+    assert found["nodes"] == nodes
+    failed, row = found["rows"]
+    assert (row["status"], row["ranks"], failed["status"]) == ("measured", 2, "failed")
+    assert row["images_per_s"]["value"] == pytest.approx(740, abs=400)
+    assert "killed by SIGKILL" in failed["reason"] and "rank 1" in failed["reason"]
+
+
+def test_the_processes_of_this_host_end_with_the_code_of_rank_0() -> None:
+    """Without torchrun's own words about it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "loaderprobe.compute.seats", str(os.getpid()), "2", "explain", "nonsense"],
+        cwd=ROOT, env={**_without_launchers(os.environ), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "error:" in done.stderr and "Traceback" not in done.stderr and "torch" not in done.stderr
+
+
+def test_variables_of_which_one_is_missing_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where ranks are asked for: each process would start all of them."""
+    for name, value in {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "head", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert launched_here(None, several=False) is None
+    with pytest.raises(BadValue, match="but not LOCAL_RANK"):
+        launched_here(None, several=True)
