@@ -1,0 +1,148 @@
+"""Ranks of one configuration, on threads with clocks of their own: equal steps, no deadlock, what only they have."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loaderprobe.analyze.verdict.rounds import next_round
+from loaderprobe.api.assembly import make_compute
+from loaderprobe.api.gathering import Gathering
+from loaderprobe.measure.in_step import Agreement
+from loaderprobe.measure.rank_session import RankSession
+from loaderprobe.measure.recorder import Recorder
+from loaderprobe.protocols import Peers
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.testing import FakeClock, FakeCrew, FakePageCache, FakeStore, Service, example_config, example_files
+from tests.measure.conftest import scripted_parts
+
+
+class Rank:
+    """One rank in a thread of its own, with a fake clock of its own, which began at another time."""
+
+    def __init__(
+        self, crew: FakeCrew, device: FakeCrew, service: Service, files: FileSet, config: RunConfig,
+        budget_s: float | None, earlier: Measurement | None,
+    ) -> None:  # fmt: skip
+        self._crew, self._service, self._config, self._budget_s = crew, service, config, budget_s
+        self._files, self._earlier = files.shard(crew.rank, crew.size), earlier
+        self._peers = Peers(crew=device, local_rank=crew.rank, cores=1.0, store=FakeStore(), timeout_s=1.0)
+        self.own: Measurement | None = None
+        self.all: Measurement | None = None
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """To the end."""
+        try:
+            self._run()
+        except Exception as error:  # noqa: BLE001  # the test raises it
+            self.error = error
+            self._crew.leave()
+
+    def _run(self) -> None:
+        clock, config = FakeClock(), self._config
+        clock.sleep(1.7 * self._crew.rank)
+        compute = make_compute(config, clock, self._peers)
+        gathering = Gathering(self._crew, next_round, earlier=self._earlier)
+        parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
+        session = RankSession(
+            recorder=Recorder(config, earlier=self._earlier, joins=False), files=self._files,
+            parts=replace(parts, next_round=gathering.next_round), on_stage=lambda *_: None,
+            meeting=Agreement(self._crew), budget_s=self._budget_s,
+        )  # fmt: skip
+        session.run()
+        session.profile()
+        self.own = session.measurement((), ())
+        gathering.gather(self.own)
+        self.all = gathering.together() if gathering.seen else None
+
+
+def ran(
+    *services: Service, files: FileSet | None = None, budgets_s: tuple[float | None, ...] | None = None,
+    earlier: Measurement | None = None, **changes: Any,
+) -> list[Rank]:  # fmt: skip
+    """All ranks, to their ends."""
+    size, files = len(services), files or example_files()
+    config = replace(example_config(data=files.fingerprint, **changes), ranks=size)
+    ranks = [
+        Rank(crew, device, service, files, config, budget_s, earlier)
+        for crew, device, service, budget_s in zip(
+            FakeCrew.of(size), FakeCrew.of(size), services, budgets_s or (None,) * size, strict=True
+        )
+    ]
+    threads = [threading.Thread(target=each.run) for each in ranks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for each in ranks:
+        if each.error:
+            raise each.error
+    return ranks
+
+
+def together(ranks: list[Rank]) -> Measurement:
+    assert ranks[0].all is not None
+    return ranks[0].all
+
+
+def test_ranks_take_equal_steps_in_every_segment_but_those_alone() -> None:
+    """Although their clocks and their speeds differ; and one measurement comes of it, of the configuration as asked."""
+    ranks = ran(Service(cpu_s=0.002), Service(cpu_s=0.006), compute="emulated:100000")
+    steps = [
+        [(s.mode, s.activity, s.without, s.steps) for s in each.own.segments if s.activity != "alone"]
+        for each in ranks
+        if each.own
+    ]
+    assert steps[0] == steps[1]
+    found = together(ranks)
+    assert found.ranks == 2 and found.config.ranks == 2 and found.config.compute.batch_size == 16
+    assert {each.batch_size for each in found.segments} == {32}
+    kinds = {(s.mode, s.activity, s.without) for s in found.segments if s.round == 0}
+    assert {("baseline", "alone", None), ("baseline", "loader_only", 0), ("baseline", "loader_only", 1)} <= kinds
+
+
+@settings(max_examples=12)
+@given(data=st.data())
+def test_no_deadlock(data: st.DataObject) -> None:
+    """Whatever the shards, budgets, speeds and workers: all come to the end, after the same steps."""
+    size = data.draw(st.integers(2, 4))
+    services = [
+        Service(cpu_s=data.draw(st.floats(0.002, 0.02)), blocked_s=data.draw(st.sampled_from((0.0, 0.01))))
+        for _ in range(size)
+    ]
+    ranks = ran(
+        *services,
+        files=example_files(data.draw(st.integers(12 * size, 3000))),
+        budgets_s=tuple(data.draw(st.sampled_from((None, 3.0, 9.0, 40.0))) for _ in range(size)),
+        workers=data.draw(st.sampled_from((0, 1, 3))),
+        batch_size=4,
+        compute=data.draw(st.sampled_from(("emulated:100", "emulated:2000", "emulated-sync:200"))),
+        cache=data.draw(st.sampled_from(("cold", "warm"))),
+        rounds=2,
+    )
+    steps = [
+        [(s.mode, s.activity, s.without, s.steps) for s in each.own.segments if s.activity != "alone"]
+        for each in ranks
+        if each.own
+    ]
+    assert all(each == steps[0] for each in steps)
+    assert together(ranks).ranks == size
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_an_emulated_group_reaches_its_rate_with_free_input(size: int) -> None:
+    """99.5 % of what is specified: neither the meeting nor anything else of ranks is in the rate."""
+    ranks = ran(*[Service(cpu_s=1e-5)] * size, compute="emulated:400", workers=1, cache="warm")
+    for segment in together(ranks).segments:
+        if segment.activity == "training":
+            ends = segment.finished_ns
+            rate = segment.batch_size * (len(ends) - 1) * 1e9 / (ends[-1] - ends[0])
+            assert 0.995 <= rate / (400 * size) <= 1.0001
