@@ -189,9 +189,9 @@ def _lost(error: Exception, missing: Sequence[int] = ()) -> LostRank:
     # Of gloo's words, without the line of its source before them and its advice after.
     first = str(error).strip().partition("\n")[0].partition(". ")[0]
     words = re.sub(r"^\[[^]]*\] *", "", first)
-    who = f"rank{'s' * (len(missing) > 1)} {join_words([str(each) for each in missing])}" if missing else "another rank"
-    have, do = ("have", "do") if len(missing) > 1 else ("has", "does")
-    return LostRank(f"{who} {have} gone, or {do} not answer ({words})", hint="see what that rank printed")
+    numbers = join_words([str(each) for each in missing])
+    who = f": rank{'s' * (len(missing) > 1)} {numbers}" if missing else ""
+    return LostRank(f"another rank has gone, or does not answer{who} ({words})", hint="see what that rank printed")
 
 
 def _packed(value: bytes, longest: int) -> torch.Tensor:
