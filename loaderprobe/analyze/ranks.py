@@ -22,6 +22,7 @@ from loaderprobe.records.together import RankMeasurement
 from loaderprobe.stats import mean
 
 Note = TypeVar("Note")
+LEAST_SERVICES = 32
 _OF_LAP = ("images", "read_bytes", "called_bytes", "again_read_bytes")
 
 
@@ -131,7 +132,8 @@ def _seen(rank: RankMeasurement) -> RankSeen:
     row = {number: place for place, number in enumerate(records.batch)}
     made = [[row[n] for n in _numbers(each) if n in row] for each in segments]
     alone = [rows for each, rows in zip(segments, made, strict=True) if each.activity == "alone"]
-    counted = measured.storage_counts_reads
+    # What is kept of a rank is at most 4 kB: the more segments, the fewer batches.
+    kept, counted = max(LEAST_SERVICES, MOST_SERVICES - len(segments)), measured.storage_counts_reads
     return RankSeen(
         rank=rank.rank,
         node=rank.node,
@@ -146,9 +148,7 @@ def _seen(rank: RankMeasurement) -> RankSeen:
         steps=tuple(each.steps for each in segments),
         delivered_bytes=tuple(each.delivered_bytes for each in segments),
         disk_bytes=tuple(each.disk_bytes for each in segments),
-        service_ns=tuple(
-            records.wall_ns[place] for rows in alone for place in rows[: MOST_SERVICES // max(1, len(alone))]
-        ),
+        service_ns=tuple(records.wall_ns[place] for rows in alone for place in rows[: kept // len(alone)]),
         read_bytes=tuple(sum(records.read_bytes[place] for place in rows) if counted else None for rows in made),
     )
 

@@ -14,7 +14,8 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.api.gathering import Gathering
 from loaderprobe.measure.in_step import Agreement
-from loaderprobe.measure.rank_session import RankSession
+from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.rank_session import PaceAhead, RankSession
 from loaderprobe.measure.recorder import Recorder
 from loaderprobe.protocols import Peers
 from loaderprobe.records.config import RunConfig
@@ -137,12 +138,69 @@ def test_no_deadlock(data: st.DataObject) -> None:
     assert together(ranks).ranks == size
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+def stepped(finished: tuple[int, ...]) -> float:
+    """Steps/s of a device, from the end of its first to that of its last."""
+    return (len(finished) - 1) * 1e9 / (finished[-1] - finished[0])
+
+
+@pytest.mark.parametrize("size", [2, 4])
 def test_an_emulated_group_reaches_its_rate_with_free_input(size: int) -> None:
     """99.5 % of what is specified: neither the meeting nor anything else of ranks is in the rate."""
-    ranks = ran(*[Service(cpu_s=1e-5)] * size, compute="emulated:400", workers=1, cache="warm")
-    for segment in together(ranks).segments:
-        if segment.activity == "training":
-            ends = segment.finished_ns
-            rate = segment.batch_size * (len(ends) - 1) * 1e9 / (ends[-1] - ends[0])
-            assert 0.995 <= rate / (400 * size) <= 1.0001
+    ranks = ran(*[Service(cpu_s=1e-3)] * size, compute="emulated:400", workers=1, cache="warm", rounds=1)
+    trained = [each for each in together(ranks).segments if each.activity == "training"]
+    for segment in trained:
+        assert 0.995 <= stepped(segment.finished_ns) * segment.batch_size / (400 * size) <= 1.0001
+    assert trained
+
+
+def test_each_step_of_an_emulated_group_lasts_as_long_as_the_slowest_ranks() -> None:
+    """Ranks of which one gets a batch every 40 ms and one every 10 ms end a step of 1 ms every 40 ms, both."""
+    ranks = ran(Service(cpu_s=0.01), Service(cpu_s=0.0025), compute="emulated:4000", workers=1, batch_size=4, rounds=1)
+    for rank in ranks:
+        (segment, *_) = [each for each in rank.own.segments if each.activity == "training"] if rank.own else []
+        assert stepped(segment.finished_ns) == pytest.approx(25, rel=0.01)
+
+
+def test_only_the_slow_rank_of_two_is_waited_for() -> None:
+    """Without its input the other is as fast as alone; each knows how long it waited, with a batch in hand."""
+    found = together(ran(Service(cpu_s=0.01), Service(cpu_s=0.0025), compute="emulated:1e6", workers=1, batch_size=4))
+    rates: dict[int | None, float] = {}
+    for place, each in enumerate(found.segments):
+        if (each.mode, each.activity, each.round) == ("baseline", "loader_only", 0):
+            rates[each.without] = each.batch_size * each.steps * 1e9 / found.by_rank[0].span_ns[place]
+            waited = [seen.meet_ns[place] for seen in found.by_rank]
+            if each.without is None:
+                assert waited[0] < 1e6 and waited[1] > 20e6
+    assert rates[0] / rates[1] == pytest.approx(4, rel=0.05)
+    assert rates[1] == pytest.approx(rates[None], rel=0.05)
+
+
+def test_further_rounds_are_added_to_those_of_all_ranks_before() -> None:
+    """Rank 0 knows who was slowest; rounds are numbered on, and what each rank saw has an entry a segment."""
+    services = Service(cpu_s=0.002), Service(cpu_s=0.004, blocked_s=0.002)
+    earlier = together(ran(*services, compute="emulated:1000", rounds=1, budgets_s=(4.0, 4.0)))
+    found = together(ran(*services, compute="emulated:1000", rounds=1, earlier=earlier))
+    before = len(earlier.segments)
+    assert found.segments[:before] == earlier.segments and len(found.segments) > before
+    assert min(each.round for each in found.segments[before:]) == 1 + max(each.round for each in earlier.segments)
+    assert {len(each.steps) for each in found.by_rank} == {len(found.segments)}
+    removed = [{s.without for s in segments} for segments in (earlier.segments, found.segments[before:])]
+    assert removed[0] == removed[1] == {None, 0, 1}
+
+
+def test_a_pace_ahead_agrees_seldom_and_ends_where_any_pace_would() -> None:
+    """Some ten meetings for a hundred steps, a whole multiple of the workers, and never more than the files allow."""
+    for most in (None, 90):
+        agreed: list[int] = []
+
+        def told(value: int, agreed: list[int] = agreed) -> int:
+            agreed.append(value)
+            return value
+
+        pace = Pace(min_s=0.7, multiple=3, max_batches=most)
+        ahead, steps = PaceAhead.of(pace, told), 0
+        while not ahead.enough(steps, steps * 0.005):
+            steps += 1
+        assert pace.enough(steps, steps * 0.005)
+        assert steps == (141 if most is None else most)
+        assert len(agreed) <= 10
