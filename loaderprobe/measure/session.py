@@ -159,7 +159,9 @@ class Session:
     def _affordable(self, plan: list[Part]) -> list[Part]:
         """As much of the next round as the budget has time for, at durations so far; the very first always fits."""
         segments = self.recorder.segments
-        if self.budget_s is None or not plan or not (segments or self.recorder.earlier):
+        # Ranks begin the first round alone.
+        begun = self.recorder.earlier or any(each.activity != "alone" for each in segments)
+        if self.budget_s is None or not plan or not begun:
             return plan
         window_s = seconds_wanted(self.parts.compute, self.config, segments, self._to_flush)
         fitting = self._durations.fitting(plan, self.budget_s - self._spent_s() - window_s)
