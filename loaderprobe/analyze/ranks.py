@@ -113,7 +113,7 @@ def _together(slowest: RankMeasurement, number: int, ranks: Sequence[RankMeasure
     all_ = [each.measurement.segments[number] for each in ranks]
     own = slowest.measurement.segments[number]
     fed = [each for rank, each in zip(ranks, all_, strict=True) if rank.rank != own.without]
-    hosts = {each.host: segment for each, segment in reversed(list(zip(ranks, all_, strict=True)))}
+    hosts = {(each.node, each.host): segment for each, segment in reversed(list(zip(ranks, all_, strict=True)))}
     resident = [each.resident_before for each in fed if each.resident_before is not None]
     return replace(
         own,
