@@ -42,9 +42,10 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     files = order.files if place is None else order.files.shard(place.rank, place.size)
     location = locate(Path(files.root))
     others = order.earlier.alternatives if order.earlier else ()
-    if order.earlier is None and (place is None or place.rank == 0):
+    if order.earlier is None:
+        # All ranks report the same stages: who is behind the others is known by that.
         on_stage("alternative decoders", 0, 0)
-        others = alternatives(config, files)
+        others = alternatives(config, files) if place is None or place.rank == 0 else ()
     on_stage("starting the loader", 0, 0)
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
