@@ -22,13 +22,8 @@ FILES: dict[str, Any] = {"files_were": "partly warm", "cold_reads_known_by": "wa
 
 
 def bound(cause: Cause, code: ReasonCode, candidates: tuple[str, ...] = (), **facts: float | str) -> Bound:
-    side: Any = (
-        cause
-        if cause in ("compute", "balanced", "inconclusive")
-        else "compute"
-        if cause in ("host", "gradients")
-        else "input"
-    )
+    side: Any = cause if cause in ("compute", "balanced", "inconclusive") else "input"
+    side = "compute" if cause in ("host", "gradients") else side
     reason = Reason(code=code, facts={**RATES, **facts})
     return Bound(side=side, cause=cause, candidates=candidates, reason=reason, evidence=())
 
