@@ -109,7 +109,7 @@ def test_sentences_are_short_and_whole(each: Bound) -> None:
         (
             bound("imbalance", "slow_rank", **SLOW),
             "Input-bound by rank 1 (node7): all wait for its preprocessing; with a middle rank's input training would "
-            "be 3.18 times as fast. By itself, rank 1 loads 37 images/s, another rank 114. Training reaches 12 % of "
+            "be 3.18 times as fast. By itself, rank 1 loads 37.0 images/s, another rank 114. Training reaches 12 % of "
             "the emulated accelerator.",
         ),
         (

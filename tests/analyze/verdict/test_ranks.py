@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.among_ranks import slowest_and_middle
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.measurement import Measurement
@@ -164,9 +163,3 @@ def test_ranks_are_measured_without_each_resource() -> None:
     """Idle workers of a rank that waits for another show no estimate: every mode is run."""
     first = next_round(rank_run(LIMITED_DISK[:1], Cost(blocked_s=0.05)), thorough=False)
     assert {mode for mode, _ in first} == {"baseline", "warm", "cached_samples", "no_transport"}
-
-
-def test_the_middle_of_two_ranks_is_the_other() -> None:
-    """Of more, the one whose rate is in the middle."""
-    assert slowest_and_middle([114.0, 37.0]) == (1, 0)
-    assert slowest_and_middle([5.0, 9.0, 1.0, 7.0]) == (2, 3)
