@@ -64,7 +64,8 @@ def _outlook(
         workload = workload_of(measurement, row.verdict, files, ceiling, other)
     except BadValue:
         return None
-    one, specified = demand(workload, UTILIZATION), workload.rate.label == "given"
+    one = demand(workload, UTILIZATION)
+    specified = other is not None or measurement.compute.specified_images_per_s is not None
     cores = cores_of(workload, UTILIZATION)
     supply = _supply(workload)
     return Outlook(
