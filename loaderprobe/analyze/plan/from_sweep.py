@@ -55,18 +55,11 @@ def workload_of(
 
 
 def of_one_rank(together: Workload, ranks: int, *, own: bool) -> Workload:
-    """From rates of all ranks, and worker times in which all of them made that many images. `own`: as they trained."""
-
-    def times(quantity: Quantity | None) -> Quantity | None:
-        return None if quantity is None else scaled(quantity, ranks, f"time of all ranks' images x {ranks} ranks")
-
-    found = replace(
-        together, cpu_s=times(together.cpu_s), other_s=times(together.other_s), wait_s=times(together.wait_s)
-    )
+    """From rates of all ranks. `own`: of the device that they trained on."""
     if not own:
-        return found
+        return together
     return replace(
-        found,
+        together,
         rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
         stalls=None,
         refused={**together.refused, "stragglers": PlanReason(code="steps_of_ranks")},
@@ -165,7 +158,7 @@ def _worker_times(
     if times is None or not loader:
         return PlanReason(code="no_worker_times")
     source = measurement.config.title()
-    spent = max(measurement.config.loader.workers, 1) / loader
+    spent = max(measurement.config.loader.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
     return (
         known(times.cpu_s, "s", "measured", source),
