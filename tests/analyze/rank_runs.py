@@ -46,7 +46,7 @@ def rank_run(
             read_bytes=tuple(count * ranks for count in records.read_bytes),
         ),
         ranks=ranks,
-        by_rank=tuple(_seen(rank, segments, ranks, nodes, alone, cold) for rank in range(ranks)),
+        by_rank=tuple(_seen(rank, segments, ranks, nodes, alone, cold) for rank in range(ranks)) if ranks > 1 else (),
     )
 
 
