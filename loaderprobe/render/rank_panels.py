@@ -97,8 +97,9 @@ def _strip(words: str, values: Sequence[float], top: float, color: str) -> list[
     most, floor = max(values) or 1.0, top + _STRIP
     slot = (RIGHT - LEFT) / len(values)
     width = min(_WIDEST, max(_LEAST_BAR, slot * 0.8))
+    first = LEFT + (slot - width) / 2
     bars = "".join(
-        f"M{LEFT + slot * (place + 0.5) - width / 2:.1f} {floor:.1f}v-{_STRIP * value / most:.1f}h{width:.1f}V{floor:.1f}z"
+        f"M{first + slot * place:.1f} {floor:.1f}v-{_STRIP * value / most:.1f}h{width:.1f}V{floor:.1f}z"
         for place, value in enumerate(values)
     )
     return [
