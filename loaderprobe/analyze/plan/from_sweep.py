@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.lock_step.batches import batches_of
+from loaderprobe.analyze.plan.quantities import known, scaled
 from loaderprobe.analyze.plan.storage import storage_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Stalls, Workload, requests
 from loaderprobe.analyze.verdict.disk import NEAR_CEILING
@@ -87,8 +88,11 @@ def measured_workload(
     stalls = _stalls(measurement, rate.value)
     if other:
         refused["stragglers"] = PlanReason(code="steps_of_another")
+    batches = batches_of(measurement, verdict)
+    if isinstance(batches, PlanReason):
+        refused["lock_step"] = batches
     emulated = measurement.compute.specified_images_per_s is not None
-    return Workload(
+    found = Workload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
         compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
         rate=rate,
@@ -100,8 +104,29 @@ def measured_workload(
         other_s=other_s,
         wait_s=wait_s,
         stalls=None if other else stalls,
+        batches=None if isinstance(batches, PlanReason) else batches,
         storage=own,
         refused=refused,
+    )
+    return found if measurement.ranks == 1 else _of_one_rank(found, measurement.ranks, own=other is None)
+
+
+def _of_one_rank(together: Workload, ranks: int, *, own: bool) -> Workload:
+    """From rates of all ranks, and worker times in which all of them made that many images."""
+
+    def times(quantity: Quantity | None) -> Quantity | None:
+        return None if quantity is None else scaled(quantity, ranks, f"time of all ranks' images x {ranks} ranks")
+
+    found = replace(
+        together, cpu_s=times(together.cpu_s), other_s=times(together.other_s), wait_s=times(together.wait_s)
+    )
+    if not own:
+        return found
+    return replace(
+        found,
+        rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
+        stalls=None,
+        refused={**together.refused, "stragglers": PlanReason(code="steps_of_ranks")},
     )
 
 
