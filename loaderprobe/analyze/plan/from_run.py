@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loaderprobe.analyze.plan.from_sweep import FilesRead, amplification_of, measured_workload, of_one_rank
+from loaderprobe.analyze.plan.from_sweep import FilesRead, amplification_of, measured_workload
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import Workload, requests
 from loaderprobe.analyze.verdict.rates import interval, segments_of, worker_cost
@@ -39,8 +39,6 @@ def workload_of_run(
         images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
     )
     found = measured_workload(measurement, verdict, read, ceiling, other)
-    if measurement.ranks > 1:
-        found = of_one_rank(found, measurement.ranks, own=other is None)
     codes: dict[PlanNote, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
     notes = [Note(code=code) for code, holds in codes.items() if holds]
     return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))

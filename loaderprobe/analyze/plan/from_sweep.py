@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from loaderprobe.analyze.lock_step.batches import batches_of
 from loaderprobe.analyze.plan.quantities import known, scaled
 from loaderprobe.analyze.plan.storage import storage_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Stalls, Workload, requests
@@ -50,20 +51,7 @@ def workload_of(
         amplification=amplification_of(verdict),
         images=known(files.images_found, "images", "measured", "files found"),
     )
-    found = measured_workload(measurement, verdict, read, ceiling, other)
-    return found if measurement.ranks == 1 else of_one_rank(found, measurement.ranks, own=other is None)
-
-
-def of_one_rank(together: Workload, ranks: int, *, own: bool) -> Workload:
-    """From rates of all ranks. `own`: of the device that they trained on."""
-    if not own:
-        return together
-    return replace(
-        together,
-        rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
-        stalls=None,
-        refused={**together.refused, "stragglers": PlanReason(code="steps_of_ranks")},
-    )
+    return measured_workload(measurement, verdict, read, ceiling, other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +88,11 @@ def measured_workload(
     stalls = _stalls(measurement, rate.value)
     if other:
         refused["stragglers"] = PlanReason(code="steps_of_another")
+    batches = batches_of(measurement, verdict)
+    if isinstance(batches, PlanReason):
+        refused["lock_step"] = batches
     emulated = measurement.compute.specified_images_per_s is not None
-    return Workload(
+    found = Workload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
         compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
         rate=rate,
@@ -113,8 +104,22 @@ def measured_workload(
         other_s=other_s,
         wait_s=wait_s,
         stalls=None if other else stalls,
+        batches=None if isinstance(batches, PlanReason) else batches,
         storage=own,
         refused=refused,
+    )
+    return found if measurement.ranks == 1 else _of_one_rank(found, measurement.ranks, own=other is None)
+
+
+def _of_one_rank(together: Workload, ranks: int, *, own: bool) -> Workload:
+    """From rates of all ranks. `own`: of the device that they trained on."""
+    if not own:
+        return together
+    return replace(
+        together,
+        rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
+        stalls=None,
+        refused={**together.refused, "stragglers": PlanReason(code="steps_of_ranks")},
     )
 
 
