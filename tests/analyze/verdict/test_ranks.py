@@ -19,7 +19,13 @@ ALIKE: dict[str, Any] = {"alone": (90.0, 91.0), "without": {0: 340.0, 1: 343.0}}
 LIMITED_DISK = alike(training=180.0, baseline=176.0, warm=338.0, cached_samples=185.0, no_transport=181.0)
 SLEEPING = alike(training=88.0, baseline=86.0, warm=90.0, cached_samples=868.0, no_transport=88.0)
 SLOW: dict[str, Any] = {"alone": (114.0, 37.0), "without": {1: 229.0, 0: 72.0}}
-STEPS: dict[str, Any] = {"training": 54.0, "baseline": 256.0, "warm": 256.0, "cached_samples": 258.0, "no_transport": 257.0}
+STEPS: dict[str, Any] = {
+    "training": 54.0,
+    "baseline": 256.0,
+    "warm": 256.0,
+    "cached_samples": 258.0,
+    "no_transport": 257.0,
+}
 DECODING = alike(training=75.0, baseline=73.0, warm=88.0, cached_samples=624.0, no_transport=85.0)
 
 
