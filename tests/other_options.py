@@ -43,6 +43,8 @@ def with_another(config: RunConfig, path: Path, kind: Any) -> RunConfig:
         found = getattr(record, first)
         return replace(record, **{first: changed(found, tuple(rest)) if rest else _another(kind, found)})
 
+    if path == ("nodes",):
+        config = replace(config, ranks=2)  # they are spread over the nodes evenly
     made: RunConfig = changed(config, path)
     return made
 

@@ -1,4 +1,4 @@
-"""Records and judgements hold codes and facts: the words that people read are made in render/."""
+"""Records, judgements and what measures hold codes and facts: the words that people read are made in render/."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from loaderprobe import errors
+
 ROOT = Path(__file__).parent.parent / "loaderprobe"
-COVERED = ("records", "analyze", "samplers")
+COVERED = ("records", "analyze", "samplers", "measure", "api")
 LEAST_WORDS = 4
 
 # (file, begin of the string): why it stays.
@@ -23,6 +25,24 @@ KEPT = {
     ("analyze/plan/from_sweep.py", ""): "where quantities come from",
     ("analyze/plan/from_run.py", ""): "where quantities come from, and the message of an error",
     ("analyze/plan/from_bandwidth.py", ""): "where quantities come from",
+    ("api/against.py", "what was measured is kept"): "added to an interrupt, as errors have a hint",
+    ("api/batch_size.py", ""): "an error and its hint",
+    ("api/compare_source.py", ""): "of errors",
+    ("api/devices.py", "write cpu, 2xcpu"): "the hint of errors",
+    ("api/page.py", "loaderprobe plan"): "commands",
+    ("api/plan_source.py", "as in ImageNet"): "where a quantity comes from",
+    ("api/stored.py", "holds two runs"): "of an error",
+    ("api/study_child.py", "making the files cold"): "a stage of the progress bar",
+    ("api/sweep.py", "what was measured is kept"): "added to an interrupt, as errors have a hint",
+    ("api/tune_workers.py", ""): "messages of libraries, by which an error is known",
+    ("api/user_loader.py", ""): "an error, and stages of the progress bar",
+    ("measure/forkserver.py", "the forkserver"): "the message of an error",
+    ("measure/in_step.py", "rank {} was busy"): "why steps do not count",
+    ("measure/observed.py", "the script's own steps"): "where a rate comes from",
+    ("measure/runner.py", ""): "the message of a failure, and its hint",
+    ("measure/session.py", "warming up the device"): "a stage of the progress bar",
+    ("measure/sweep.py", "measure its data again"): "the hint of a failure",
+    ("measure/trouble.py", ""): "messages of failures, their hints, and the messages of libraries that name them",
     ("samplers/cores.py", ""): "where readings come from",
     ("samplers/gpm.py", ""): "where readings come from",
     ("samplers/nvml.py", ""): "where readings come from",
@@ -38,12 +58,16 @@ def _plain(node: ast.AST) -> str:
     return ""
 
 
+def _is_error(made: ast.expr) -> bool:
+    return isinstance(made, ast.Name) and isinstance(getattr(errors, made.id, None), type)
+
+
 def sentences(path: Path) -> Iterator[str]:
-    """The strings of several words that are neither docstrings nor raised."""
+    """The strings of several words that are neither docstrings nor those of errors."""
     tree = ast.parse(path.read_text())
     passed: set[ast.AST] = {each.value for each in ast.walk(tree) if isinstance(each, ast.Expr)}
     for each in ast.walk(tree):
-        if isinstance(each, ast.Raise):
+        if isinstance(each, ast.Raise) or (isinstance(each, ast.Call) and _is_error(each.func)):
             passed |= set(ast.walk(each))
         elif isinstance(each, ast.JoinedStr):
             passed |= set(each.values)
@@ -74,6 +98,8 @@ def test_what_is_raised_or_explained_is_no_sentence(tmp_path: Path) -> None:
         "def why(count):\n"
         "    if not count:\n"
         "        raise ValueError('no step of it was measured')\n"
+        "    if count < 0:\n"
+        "        return BadValue('there are fewer than none of them')\n"
         "    return f'only {count} of them were measured'\n"
     )
     assert list(sentences(module)) == ["only {} of them were measured"]

@@ -14,6 +14,7 @@ from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
 from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.rank_rule import with_ranks
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, step_time, training_interval
 from loaderprobe.analyze.verdict.rule import Judgement, judge, prediction_error_of, with_gaps
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
@@ -50,10 +51,11 @@ def verdict(
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     gpu = gpu_figures(measurement, trained)
+    speedups = found.among.speedups() | found.speedups
     return Verdict(
         images_per_s=images_per_s,
         rates_images_per_s=rates,
-        speedups=Speedups(**{field.name: found.speedups.get(field.name) for field in fields(Speedups)}),
+        speedups=Speedups(**{field.name: speedups.get(field.name) for field in fields(Speedups)}),
         predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,
         prediction_error=prediction_error_of(found)[0],
         input_wait_fraction=wait,
@@ -70,7 +72,7 @@ def verdict(
         ),
         advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
         step_time=step_time(trained, images_per_s.value),
-        worker_time=found.cost.per_image() if found.cost else None,
+        worker_time=found.cost.per_image(measurement.ranks) if found.cost else None,
         files_were=files_were(measurement),
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
         unavailable=_unavailable(found, rates, disk)
@@ -85,16 +87,19 @@ def _bound(
 ) -> Bound:
     by_rule = judge(found, workers=measurement.config.loader.workers, cores_available=measurement.cores_available)
     by_rates = with_certainty(by_rule, found)
-    judgement = with_gaps(by_rates, window)
+    judgement = with_ranks(with_gaps(by_rates, window), found)
     facts = judgement.reason.facts | _rate_facts(measurement, found) | _file_facts(measurement, found, judgement)
     if judgement.cause == "storage":
         facts |= disk.facts()
+    slowest = found.among.slowest if judgement.cause == "imbalance" else None
     return Bound(
         side=judgement.side,
         cause=judgement.cause,
         candidates=judgement.candidates,
         reason=Reason(code=judgement.reason.code, facts=facts),
         evidence=(*judgement.evidence, *shares, *disk.evidence()),
+        rank=slowest.rank if slowest else None,
+        host=slowest.host if slowest else "",
     )
 
 
@@ -184,6 +189,7 @@ def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, U
     for resource, reason in found.missing.items():
         reasons[f"speedups.{resource}"] = reason
         reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
+    reasons |= {f"speedups.{name}": reason for name, reason in found.among.missing.items()}
     for resource in found.without:
         if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:
             reasons[f"rates_images_per_s.loader_without_{resource}"] = Unavailable(code="nothing_else_takes_time")

@@ -15,6 +15,7 @@ from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates,
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.outlook import outlooks
 from loaderprobe.analyze.prefilled import buffer_effect
+from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.steps_view import steps_view
 from loaderprobe.analyze.then import next_limits
 from loaderprobe.analyze.verdict.rounds import ablations
@@ -211,6 +212,8 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
         reason = Unavailable(code="result_damaged", facts={"file": failure.file, "error": failure.reason})
     elif failure is not None:
         facts: dict[str, float | str] = {"error": failure.reason, "stage": failure.stage, "hint": failure.hint}
+        if failure.rank is not None:
+            facts |= {"rank": str(failure.rank), "host": failure.host}
         reason = Unavailable(code="failed", facts=facts)
     emulated = config.compute.name.startswith("emulated")
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
@@ -226,5 +229,6 @@ def _detail(measurement: Measurement, judged: Verdict, reading: WindowReading) -
         ablations=ablations(measurement),
         view=reading.view,
         steps=None if reading.view else steps_view(measurement),
-        then=next_limits(judged, measurement.config.loader.workers),
+        ranks=ranks_view(measurement, judged),
+        then=next_limits(judged, max(1, measurement.config.loader.workers) * measurement.ranks),
     )

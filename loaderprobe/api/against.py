@@ -14,13 +14,14 @@ from loaderprobe.api.load import Run
 from loaderprobe.api.page import save_report
 from loaderprobe.api.values import PathLike, unheard
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.in_turn import measure_in_turn, pairs_left
+from loaderprobe.measure.in_turn import measure_in_turn
 from loaderprobe.measure.order import Order
-from loaderprobe.measure.plan_in_turn import PlanInTurn, seconds_in_turn
+from loaderprobe.measure.plan_in_turn import plan_in_turn
 from loaderprobe.measure.runner import run_configuration
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.sweep import OnProgress, Progress
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.sweep_plan import PlanInTurn
 from loaderprobe.store.results import write_result
 from loaderprobe.store.run_directory import RunDirectory
 
@@ -77,11 +78,7 @@ def _written(run: Run | PathLike, data: PathLike | None, changes: Mapping[str, A
 
 def plan_sides(sides: Sides) -> PlanInTurn:
     """What is still to be measured, and how long that takes."""
-    spec = sides[0].record.spec
-    return PlanInTurn(
-        configurations=len(spec.configs), pairs=pairs_left(*sides), rounds=max(each.rounds for each in spec.configs),
-        expected_s=seconds_in_turn(*sides), budget_s=spec.budget_s,
-    )  # fmt: skip
+    return plan_in_turn(*sides)
 
 
 def measure_sides(sides: Sides, on_progress: OnProgress) -> None:

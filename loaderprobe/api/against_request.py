@@ -32,7 +32,7 @@ from loaderprobe.units import join_words
 
 PAIRS = 8
 """Of rounds, unless asked: half an interval is 0.84 of what pairs vary by; with three it is 2.5 of that."""
-FIXED = ("data", "resolution", "rounds", "seed")
+FIXED = ("data", "resolution", "rounds", "seed", "ranks", "nodes")
 """Options of a configuration that are no change: the data are, by their path."""
 Pairs = Sequence[tuple[RunConfig, RunConfig]]
 
@@ -127,6 +127,11 @@ def _measured(run: Run) -> list[RunConfig]:
     found = [each for each in configs if isinstance(directory.result(each.key), Measurement)]
     if not found:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
+    if several := next((each for each in found if each.ranks > 1), None):
+        raise BadValue(
+            f"{run.path} has {several.title()}, and several ranks are not measured in turn",
+            hint="measure a new run with sweep, then: loaderprobe compare RUN NEW",
+        )
     return found
 
 

@@ -56,6 +56,11 @@ class Attachment:
         self._why: WhyNot | None = None
         self._detail = self._hint = self._stopped_before = self._round = ""
 
+    @property
+    def drives(self) -> bool:
+        """True from when the loop is taken over, as `Onlooker` says."""
+        return self._turns is not None and not self._over
+
     # What the script does.
 
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:

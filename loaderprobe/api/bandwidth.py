@@ -16,7 +16,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.render.bandwidth import render_bandwidth
-from loaderprobe.render.bandwidth_words import answer
+from loaderprobe.render.bandwidth_words import headline
 from loaderprobe.render.notebook import bandwidth_html
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
@@ -38,8 +38,7 @@ class Bandwidth(Shown, BandwidthReport):
 
     def headline(self) -> str:
         """The path, and what the fastest step delivers."""
-        best = self.best
-        return f"{self.path}: {answer(self, best)}" if best else f"{self.path}: no step of the ladder was measured"
+        return headline(self)
 
     def text(self, *, width: int = 80, color: bool = False) -> str:
         """The answer first, then what each concurrency gets."""

@@ -15,12 +15,11 @@ from loaderprobe.api.assembly import make_compute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import Clock
+from loaderprobe.records.capability import Capability, CapabilityName, Finding, FindingCode, StepCode
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.environment import Capability, StorageLocation
+from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.render.note_words import note_words
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
@@ -31,15 +30,12 @@ from loaderprobe.system.process import read_process
 from loaderprobe.system.thread import ThreadMeter
 from loaderprobe.system.thread_files import ThreadGone
 from loaderprobe.system.waits import WatchedProcess, yama_scope
-from loaderprobe.units import format_bytes, significant
 
 PROBE_BYTES = 1 << 20
 # Two workers' batches of 32 float images, with a prefetch factor of 2.
 USUAL_SHARED_MEMORY = 7 * 32 * 3 * 224 * 224 * 4
 # GPM compares two samples, which must be more than 0.1 s apart.
 GPM_GAP_S = 0.15
-UNKNOWN_CACHE = "the state of the page cache is unknown here"
-_UTILIZATION, _OCCUPANCY = "GPU utilization (NVML)", "SM occupancy (NVML GPM)"
 
 
 def capabilities(path: Path) -> tuple[Capability, ...]:
@@ -60,26 +56,22 @@ def capabilities(path: Path) -> tuple[Capability, ...]:
 
 
 def _storage(location: StorageLocation) -> Capability:
-    name, where = "storage under the data", f"{location.filesystem} on {', '.join(location.devices) or location.source}"
     if location.kind == "memory":
-        return Capability(
-            name=name, state="no", why=f"{location.path} is in memory, not on storage",
-            next_step="give a path on the storage in question",
-        )  # fmt: skip
-    state = "yes" if location.counts_reads and location.devices else "limited"
-    return Capability(name=name, state=state, why="; ".join([where, *map(note_words, location.notes)]))  # type: ignore[arg-type]  # a literal either way
+        why = Finding(code="in_memory", facts={"path": location.path})
+        return Capability(name="storage", state="no", why=(why,), next_step="path_on_storage")
+    known = bool(location.counts_reads and location.devices)
+    where = {"filesystem": location.filesystem, "devices": ", ".join(location.devices) or location.source}
+    why = Finding(code="on_storage", facts={**where})
+    return Capability(name="storage", state="yes" if known else "limited", why=(why, *location.notes))
 
 
 def _cold_reads(path: Path, location: StorageLocation) -> Capability:
     """Tried on a temporary file under `path`; otherwise the reason why not."""
-    name = "cold reads, proved"
     if location.kind == "memory":
-        return Capability(name=name, state="no", why="files in memory are always warm")
+        return Capability(name="cold_reads", state="no", why=(Finding(code="always_warm"),))
     if not os.access(path, os.W_OK):
-        return Capability(
-            name=name, state="limited", why="no permission to write a test file here; the sweep checks by bytes read",
-            next_step=f"run doctor on a directory of {location.mount} with write permission",
-        )  # fmt: skip
+        why = Finding(code="no_trial_file", facts={"mount": location.mount})
+        return Capability(name="cold_reads", state="limited", why=(why,), next_step="directory_to_write")
     cache = LinuxPageCache()
     with tempfile.NamedTemporaryFile(dir=path, prefix=".loaderprobe-") as file:
         file.write(os.urandom(PROBE_BYTES))
@@ -89,46 +81,43 @@ def _cold_reads(path: Path, location: StorageLocation) -> Capability:
         left = cache.resident([Path(file.name)])
         unknown = why_unknown(Path(file.name)) if left is None else None
     if left is None:
-        return Capability(name=name, state="limited", why=unavailable_words(unknown) if unknown else UNKNOWN_CACHE)
+        return Capability(name="cold_reads", state="limited", why=(unknown or Finding(code="cache_unknown"),))
     if left > 0:
-        return Capability(name=name, state="no", why=f"{left:.0%} of a file stayed in the cache after it was dropped")
-    return Capability(name=name, state="yes", why="a file was dropped from the page cache, confirmed by the kernel")
+        stays = Finding(code="stays_in_cache", facts={"share": left})
+        return Capability(name="cold_reads", state="no", why=(stays,))
+    return Capability(name="cold_reads", state="yes", why=(Finding(code="evicted"),))
 
 
 def _device_reads(location: StorageLocation) -> Capability:
-    name = "reads of the device"
     if read_sectors(location.devices) is None:
-        return Capability(name=name, state="no", why="/proc/diskstats shows no device of this file system")
-    return Capability(name=name, state="yes", why=f"/proc/diskstats counts {', '.join(location.devices)}")
+        return Capability(name="device_reads", state="no", why=(Finding(code="device_not_counted"),))
+    why = Finding(code="device_counted", facts={"devices": ", ".join(location.devices)})
+    return Capability(name="device_reads", state="yes", why=(why,))
 
 
 def _own_reads(location: StorageLocation) -> Capability:
-    name = "reads of each worker"
     counters = read_process(os.getpid())
     if counters is None or counters.read_bytes is None:
-        return Capability(name=name, state="no", why="no permission to read /proc/PID/io")
+        return Capability(name="worker_reads", state="no", why=(Finding(code="reads_refused"),))
     if not location.counts_reads:
-        return Capability(name=name, state="limited", why=f"the kernel does not count reads of {location.filesystem}")
-    return Capability(name=name, state="yes", why="/proc/PID/io and getrusage count bytes fetched from storage")
+        why = Finding(code="reads_not_counted", facts={"filesystem": location.filesystem})
+        return Capability(name="worker_reads", state="limited", why=(why,))
+    return Capability(name="worker_reads", state="yes", why=(Finding(code="reads_counted"),))
 
 
 def _waits() -> Capability:
     """Tried on a child process: if a child can be sampled, so can workers."""
-    name = "waits of workers"
     with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
         reason = _why_letters_only(child.pid)
         child.kill()
     if reason is None:
-        return Capability(name=name, state="yes", why="/proc/PID/task/TID/syscall shows files, sockets and locks")
+        return Capability(name="waits", state="yes", why=(Finding(code="calls_seen"),))
     if not Path("/proc/self/task").is_dir():
-        return Capability(name=name, state="no", why="there is no /proc here")
-    step = ""
+        return Capability(name="waits", state="no", why=(Finding(code="no_proc"),))
+    step: StepCode | None = None
     if reason.code in ("ptrace_scope", "trace_refused"):
-        step = "sysctl kernel.yama.ptrace_scope=1" if yama_scope() > 1 else "docker run --cap-add=SYS_PTRACE"
-    return Capability(
-        name=name, state="limited", next_step=step,
-        why=f"{unavailable_words(reason)}; states and kernel functions show the kinds of waits, but not files",
-    )  # fmt: skip
+        step = "allow_ptrace" if yama_scope() > 1 else "add_sys_ptrace"
+    return Capability(name="waits", state="limited", next_step=step, why=(reason, Finding(code="kinds_only")))
 
 
 def _why_letters_only(pid: int) -> Unavailable | None:
@@ -142,34 +131,32 @@ def _why_letters_only(pid: int) -> Unavailable | None:
 
 
 def _run_delay() -> Capability:
-    name = "waits for a core"
     meter = ThreadMeter()
     known = meter.run_delay_known
     meter.close()
     if known:
-        return Capability(name=name, state="yes", why="/proc/thread-self/schedstat counts the run-queue delay")
-    return Capability(
-        name=name, state="limited", why="no schedstat: waiting for a core counts as waiting for storage",
-        next_step="a kernel with CONFIG_SCHED_INFO",
-    )  # fmt: skip
+        return Capability(name="run_delay", state="yes", why=(Finding(code="delay_counted"),))
+    why = Finding(code="delay_not_counted")
+    return Capability(name="run_delay", state="limited", why=(why,), next_step="kernel_with_schedstat")
 
 
 def _cores() -> Capability:
-    return Capability(
-        name="cores", state="yes", why=f"{significant(cores_available())} after affinity and quota, of {os.cpu_count()}"
-    )
+    cores = cores_available()
+    why = Finding(code="cores", facts={"cores": cores, "all": os.cpu_count() or cores})
+    return Capability(name="cores", state="yes", why=(why,))
 
 
 def _shared_memory() -> Capability:
-    name, free = "shared memory for workers", free_shared_memory_bytes()
+    free = free_shared_memory_bytes()
     if free is None:
-        return Capability(name=name, state="no", why="there is no /dev/shm", next_step="mount a tmpfs there")
+        why = Finding(code="no_shared_memory")
+        return Capability(name="shared_memory", state="no", why=(why,), next_step="mount_tmpfs")
     if free < USUAL_SHARED_MEMORY:
-        return Capability(
-            name=name, state="limited", why=f"{format_bytes(free)} free, too little for 2 workers",
-            next_step="docker run --shm-size=8g, or smaller batches",
-        )  # fmt: skip
-    return Capability(name=name, state="yes", why=f"{format_bytes(free)} free in /dev/shm")
+        why = Finding(code="shared_memory_small", facts={"free_bytes": free})
+        return Capability(name="shared_memory", state="limited", why=(why,), next_step="more_shared_memory")
+    return Capability(
+        name="shared_memory", state="yes", why=(Finding(code="shared_memory", facts={"free_bytes": free}),)
+    )
 
 
 _ON_A_GPU = RunConfig(
@@ -179,27 +166,21 @@ _ON_A_GPU = RunConfig(
 
 
 def _training() -> Capability:
-    name = "training on a GPU"
     try:
         info = make_compute(_ON_A_GPU, SystemClock()).info()
     except LoaderprobeError as error:
-        return Capability(
-            name=name, state="no", why=error.message,
-            next_step="--compute emulated:mlperf-h100 shows what that GPU would need; --compute cpu trains on the CPU",
-        )  # fmt: skip
-    return Capability(name=name, state="yes", why=info.device)
+        why = reported(error.message)
+        return Capability(name="gpu_training", state="no", why=(why,), next_step="train_elsewhere")
+    return Capability(name="gpu_training", state="yes", why=(Finding(code="trains_on", facts={"device": info.device}),))
 
 
 def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
     """Utilization and SM occupancy, tried on every GPU with the sampler that a sweep uses."""
     gpus, found_none = list_gpus()
     if found_none:
-        reason = unavailable_words(found_none)
         return (
-            Capability(
-                name=_UTILIZATION, state="no", why=reason, next_step="an NVIDIA GPU, and its driver's libnvidia-ml"
-            ),
-            Capability(name=_OCCUPANCY, state="no", why=reason, next_step="an NVIDIA GPU, Hopper or newer"),
+            Capability(name="gpu_utilization", state="no", why=(found_none,), next_step="nvidia_gpu"),
+            Capability(name="gpu_sm_occupancy", state="no", why=(found_none,), next_step="hopper_gpu"),
         )
     with ExitStack() as stack:
         tried = [(gpu.name, stack.enter_context(NvmlSampler(clock, gpu.uuid))) for gpu in gpus]
@@ -209,21 +190,23 @@ def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
             clock.sleep(wait_s)
         found = [(name, each.series()) for name, each in tried]
     return (
-        _gpu_counter(_UTILIZATION, "gpu_utilization", "share of time with any kernel at all", found),
-        _gpu_counter(_OCCUPANCY, "gpu_sm_occupancy", "active warps over the maximum of the SMs", found),
+        _gpu_counter("gpu_utilization", "utilization_read", found),
+        _gpu_counter("gpu_sm_occupancy", "occupancy_read", found),
     )
 
 
 def _gpu_counter(
-    name: str, series: str, meaning: str, found: Sequence[tuple[str, Sequence[Series | Missing]]]
+    name: CapabilityName, code: FindingCode, found: Sequence[tuple[str, Sequence[Series | Missing]]]
 ) -> Capability:
-    read = [gpu for gpu, items in found if any(isinstance(item, Series) and item.name == series for item in items)]
-    reasons = dict.fromkeys(
-        f"{gpu}: {unavailable_words(item.reason)}"
+    """Capabilities are named as the series that show them."""
+    read = [gpu for gpu, items in found if any(isinstance(item, Series) and item.name == name for item in items)]
+    reasons = [
+        Finding(code="gpu_not_read", facts={**item.reason.because, "gpu": gpu})
         for gpu, items in found
         for item in items
-        if isinstance(item, Missing) and item.name == series
-    )
+        if isinstance(item, Missing) and item.name == name
+    ]
     state: Literal["yes", "limited", "no"] = "yes" if len(read) == len(found) else "limited" if read else "no"
-    good = [f"{', '.join(dict.fromkeys(read))}: {meaning}"] if read else []
-    return Capability(name=name, state=state, why="; ".join([*good, *reasons]))
+    good = [Finding(code=code, facts={"gpus": ", ".join(dict.fromkeys(read))})] if read else []
+    different = [each for number, each in enumerate(reasons) if each not in reasons[:number]]
+    return Capability(name=name, state=state, why=(*good, *different))

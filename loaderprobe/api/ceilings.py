@@ -41,15 +41,15 @@ class Ceilings:
         """Measure what the storage delivers to as many readers as `order` has workers, right after it has run."""
         if order.config.cache != "cold":
             return
-        most = max(config.loader.workers for config in self.run.record.spec.configs)
-        if not (order.thorough or order.config.loader.workers == most or storage_matters(measured)):
+        most = max(config.readers for config in self.run.record.spec.configs)
+        if not (order.thorough or order.config.readers == most or storage_matters(measured)):
             return
         known = self._known(order.config.data)
         longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
         found = raise_ceiling(
             known,
             order.files,
-            max(1, order.config.loader.workers),
+            order.config.readers,
             seconds=CEILING_S,
             longest_s=min(CEILING_LONGEST_S, max(CEILING_S, longest_s)),
             cache=LinuxPageCache(),

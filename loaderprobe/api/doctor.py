@@ -8,9 +8,10 @@ from loaderprobe.api.capabilities import capabilities
 from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue
-from loaderprobe.records.environment import Capability
-from loaderprobe.render.capabilities import capabilities_text
+from loaderprobe.records.capability import Capability
+from loaderprobe.render.capabilities import capabilities_headline, capabilities_text
 from loaderprobe.render.notebook import capabilities_html
+from loaderprobe.render.worded import worded
 
 
 class Capabilities(Shown, tuple[Capability, ...]):
@@ -20,7 +21,7 @@ class Capabilities(Shown, tuple[Capability, ...]):
 
     def headline(self) -> str:
         """How many of them can be measured."""
-        return f"{sum(each.state == 'yes' for each in self)} of {len(self)} can be measured in full"
+        return capabilities_headline(self)
 
     def text(self, *, width: int = 80, color: bool = False) -> str:
         """A table with the reasons."""
@@ -35,4 +36,4 @@ def doctor(path: PathLike = ".") -> Capabilities:
     place = Path(path)
     if not place.exists():
         raise BadValue(f"{place} does not exist", hint="give a directory on the storage in question")
-    return Capabilities(capabilities(place if place.is_dir() else place.parent))
+    return Capabilities(worded(capabilities(place if place.is_dir() else place.parent)))

@@ -11,7 +11,7 @@ from loaderprobe.records.plan_reason import PlanReason, reported
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.plan_page import plan_section
+from loaderprobe.render.plan_page import chosen_words, plan_section
 from loaderprobe.store.run_directory import RunDirectory
 
 ACCELERATORS = 64
@@ -29,7 +29,7 @@ def report_page(run: Run) -> str:
     if isinstance(planned, PlanReason):
         section = plan_section(planned, command=f"loaderprobe plan {run.path} --kind mlperf-h100 --html plan.html")
     else:
-        section = plan_section(planned, chosen=_chosen(planned), command=_command(run))
+        section = plan_section(planned, chosen=chosen_words(planned), command=_command(run))
     return HtmlReport(section).render(run.report())
 
 
@@ -42,19 +42,6 @@ def default_plan(run: Run) -> Plan | PlanReason:
     except LoaderprobeError as error:
         return reported(error.message)
     return found
-
-
-def _chosen(found: Plan) -> str:
-    images = next((entry.quantity for entry in found.ledger if entry.name == "images"), None)
-    many = ""
-    if images is not None:
-        why = "as in ImageNet, because the run's data set is generated" if images.label == "assumed" else "as found"
-        many = f"; {images.value:,.0f} images, {why}"
-    return (
-        f"Chosen for this report: {found.asked.accelerators} accelerators of the run's fastest kind, "
-        f"{found.asked.per_node} in a node{many}; the storage that the run measured, and no cache. "
-        "To plan for something else:"
-    )
 
 
 def _command(run: Run) -> str:

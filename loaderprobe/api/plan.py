@@ -1,4 +1,4 @@
-"""`plan`: what N accelerators need of storage, what gives out first, what to test. Measures nothing, needs no torch."""
+"""`plan`: what N accelerators need of storage, what limits it first, what to test. Measures nothing, needs no torch."""
 
 from __future__ import annotations
 

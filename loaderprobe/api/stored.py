@@ -19,7 +19,7 @@ from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
 
-NOT_YET = "not yet; --resume continues"
+LEFT = Unavailable(code="study_left")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
             found.append(study)
     for asked, config, files in pending_studies(run):
         if run.study(asked, config.key) is None:
-            found.append(without(asked, config, files, NOT_YET))
+            found.append(without(asked, config, files, LEFT))
     made = Studies(
         prefilled={each.config.key: each for each in found if isinstance(each, Prefilled)},
         epochs={each.config.key: each for each in found if isinstance(each, EpochsMeasured)},
@@ -89,6 +89,11 @@ def open_to_resume(path: Path) -> RunDirectory:
             f"{path} {said} measured in turn, and they go on together", hint=f"loaderprobe sweep --resume {both}"
         )
     return run
+
+
+def file_sets(run: RunDirectory) -> tuple[FileSet, ...]:
+    """Those of a run that can be read."""
+    return beside_results(run, list(dict.fromkeys(config.data for config in run.record.spec.configs))).files
 
 
 def foreign_modules(run: RunDirectory) -> tuple[str, ...]:

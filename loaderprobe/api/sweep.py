@@ -17,21 +17,24 @@ from loaderprobe.api.generate import RESOLUTIONS
 from loaderprobe.api.load import Run
 from loaderprobe.api.page import save_report
 from loaderprobe.api.report import judge_run
+from loaderprobe.api.seats import complete, most_ranks
 from loaderprobe.api.stored import open_to_resume
 from loaderprobe.api.sweep_request import request_of, start_sweep
 from loaderprobe.api.values import PathLike, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.lead import Lead
 from loaderprobe.measure.order import Order
-from loaderprobe.measure.plan import Plan, plan_sweep
+from loaderprobe.measure.plan import plan_sweep
 from loaderprobe.measure.runner import run_configuration, run_order
 from loaderprobe.measure.session import OnStage
-from loaderprobe.measure.studies import study_all, study_sentences
+from loaderprobe.measure.studies import plan_studies, study_all
 from loaderprobe.measure.sweep import OnProgress, Progress, pending
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, TensorType
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.sweep_plan import SweepPlan
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.cpu import cores_available
 
@@ -63,6 +66,7 @@ def sweep(
     side_stream: bool = False,
     gpu_decode: bool = False,
     cache: Literal["cold", "warm"] | str | Iterable[str] = "cold",
+    ranks: str | int | Iterable[int | str] | None = None,
     rounds: int = 3,
     thorough: bool = False,
     epochs: int = 0,
@@ -79,8 +83,10 @@ def sweep(
     `report.html`; without `out`, in a directory named by the time. `progress(stage, done, total)` hears what is done.
 
     A configuration that fails is a row with its reason, and the sweep goes on. KeyboardInterrupt keeps what is
-    done, for `resume`. Raises BadValue for values that cannot be, MissingPart for a device or plug-in that is not
-    there, Refused and its kin when `out` or `data_dir` hold something else.
+    done, for `resume`. Several `ranks` train in step in processes of their own, on this machine.
+
+    Raises BadValue for values that cannot be, MissingPart for a device or plug-in that is not there, Refused and its
+    kin when `out` or `data_dir` hold something else.
     """
     options = {name: value for name, value in locals().items() if name != "progress"}
     request = request_of(**options, command=(written(options),))
@@ -110,7 +116,10 @@ def _measured(directory: RunDirectory, heard: OnStage) -> Run:
         heard(f"{now.number}/{now.total} {now.config.title()}", round(PER_MILLE * now.share), PER_MILLE)
 
     try:
-        measure(directory, on_progress)
+        if most_ranks(directory.record.spec.configs) > 1:
+            complete(directory, lambda: heard_of(directory, heard))
+        else:
+            measure(directory, on_progress)
     except KeyboardInterrupt as interrupt:
         save_report(directory, judge_run(directory))
         interrupt.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
@@ -118,6 +127,13 @@ def _measured(directory: RunDirectory, heard: OnStage) -> Run:
     run = Run(directory)
     save_report(directory, run.report())
     return run
+
+
+def heard_of(run: RunDirectory, heard: OnStage) -> None:
+    """How many configurations have a result, of a run that other processes complete."""
+    configs = run.record.spec.configs
+    done = sum(run.has_measurement(config.key) for config in configs)
+    heard(f"{done}/{len(configs)} measured", done, len(configs))
 
 
 def is_open(measured: Measurement) -> bool:
@@ -128,19 +144,23 @@ def is_open(measured: Measurement) -> bool:
         return True  # no complete round
 
 
-def plan(run: RunDirectory) -> Plan:
+def plan(run: RunDirectory) -> SweepPlan:
     """What a sweep of the run would measure now, and how long that takes."""
-    return plan_sweep(run.record.spec, pending(run), study_sentences(run))
+    return plan_sweep(run.record.spec, pending(run), plan_studies(run))
 
 
-def measure(run: RunDirectory, on_progress: OnProgress) -> None:
-    """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked."""
+def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None) -> None:
+    """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked.
+
+    `lead` has the other processes that a launcher started: they take part where a configuration has several ranks.
+    """
 
     ceilings, clock = Ceilings(run=run), SystemClock()
     begin_ns = clock.now_ns()
 
     def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
-        result = run_configuration(order, clock=clock, start=server.start, **options)
+        run_order_of = lead.measure if lead and order.config.ranks > 1 else run_configuration
+        result = run_order_of(order, clock=clock, start=server.start, **options)
         if isinstance(result, Measurement):
             # Kept before anything else can be interrupted.
             run.save(result)

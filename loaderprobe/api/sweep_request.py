@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,24 +13,33 @@ from loaderprobe.api.assembly import check_names, check_parts
 from loaderprobe.api.generate import make_sets
 from loaderprobe.api.image_data import image_sets
 from loaderprobe.api.origin import usual_out
+from loaderprobe.api.rank_request import (
+    COLD_BATCHES,
+    MOST_IMAGES,
+    check_alone,
+    check_devices,
+    check_images,
+    images_of_rank,
+    layouts_of,
+)
 from loaderprobe.api.values import PathLike, counts, listed
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.datasets.scan.folder import check_folder, generated_set
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.lead import Lead
 from loaderprobe.measure.prefilled import batches_read
+from loaderprobe.measure.seating import spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.seats import Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
 from loaderprobe.units import Resolution, format_resolution, parse_resolution
 
-# A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
-COLD_BATCHES = 14
 LEAST_IMAGES = 512
-MOST_IMAGES = 20_000
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
 
@@ -47,6 +56,8 @@ class SweepRequest:
     loaders: tuple[LoaderSpec, ...]
     computes: tuple[ComputeSpec, ...]
     caches: tuple[CacheState, ...] = ("cold",)
+    ranks: tuple[tuple[int, int], ...] = ((1, 1),)
+    """(ranks, nodes)."""
     rounds: int = 3
     thorough: bool = False
     """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
@@ -65,6 +76,13 @@ class SweepRequest:
                 raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
         if self.epochs and "cold" not in self.caches:
             raise BadValue("the first of whole epochs is cold", hint="add cold to --cache, or leave --epochs out")
+        if self.most_ranks > 1:
+            check_alone(self.most_ranks, self.epochs, self.loaders, self.computes)
+
+    @property
+    def most_ranks(self) -> int:
+        """Of any configuration."""
+        return max(ranks for ranks, _ in self.ranks)
 
     @property
     def images_needed(self) -> int:
@@ -74,7 +92,9 @@ class SweepRequest:
         ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in self.loaders)
         batch = max(compute.batch_size for compute in self.computes)
         batches = max(COLD_BATCHES + ahead, self._batches_of_full_buffers)
-        return min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
+        if self.most_ranks > 1:
+            batches = max(batches, *(images_of_rank(loader, 1) for loader in self.loaders))
+        return self.most_ranks * min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
 
     @property
     def _batches_of_full_buffers(self) -> int:
@@ -97,11 +117,13 @@ def request_of(
     loader: str,
     compute: str | Iterable[str],
     cache: str | Iterable[str],
+    ranks: str | int | Iterable[int | str] | None = None,
+    nodes: Sequence[Node] | None = None,
     **options: Any,
 ) -> SweepRequest:
     """The request for the options of `sweep`; those in `options` are named as the fields that they set.
 
-    Raises BadValue.
+    `nodes` are those on which a launcher started processes; without one, all ranks are on this node. Raises BadValue.
     """
 
     def own(record: type) -> dict[str, Any]:
@@ -120,6 +142,7 @@ def request_of(
         ),
         computes=compute_specs(compute_names(compute), **own(ComputeSpec)),
         caches=listed(cache, parse_cache),
+        ranks=tuple(dict.fromkeys(spread(layout, nodes) for layout in layouts_of(ranks, nodes))),
         **own(SweepRequest),
     )
 
@@ -195,21 +218,25 @@ def data_to_make(request: SweepRequest) -> float:
     return sum(request.images_needed * expected_mean(pool) for pool in missing)
 
 
-def check_request(request: SweepRequest) -> None:
-    """Raise what is wrong with a request, as far as that is known without its data: names and paths before torch."""
+def check_request(request: SweepRequest, nodes: Sequence[Node] | None = None) -> None:
+    """Raise what is wrong with a request, as far as that is known without its data: names and paths before torch.
+
+    `nodes` as of `request_of`.
+    """
     parts = [(loader, compute) for compute in request.computes for loader in request.loaders]
     for loader, compute in parts:
         check_names(loader, compute)
     if request.data is not None:
         check_folder(request.data)
     RunDirectory.check_new(request.out)
+    check_devices(request.computes, request.ranks, nodes)
     for loader, compute in parts:
         check_parts(loader, compute)
 
 
-def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> RunDirectory:
-    """Check the request, prepare the data and make the run directory."""
-    check_request(request)
+def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage, lead: Lead | None = None) -> RunDirectory:
+    """Check the request, prepare the data and make the run directory. `lead` has the processes of a launcher."""
+    check_request(request, lead.nodes if lead else None)
     files = _file_sets(request, processes, on_data)
     configs = tuple(
         RunConfig(
@@ -220,12 +247,18 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage) -> R
             cache=cache,
             rounds=request.rounds,
             seed=request.seed,
+            ranks=ranks,
+            nodes=over,
         )
+        for ranks, over in request.ranks
         for compute in request.computes
         for cache in request.caches
         for file_set in files
         for loader in request.loaders
     )
+    check_images(files, configs)
+    if lead:
+        lead.admit(configs, files)
     spec = SweepSpec(
         configs=configs,
         budget_s=request.budget_s,

@@ -69,6 +69,8 @@ class Watched:
 class Watcher:
     """Hears of a script as an `Onlooker`; `say(text)` is called once an interval."""
 
+    drives = False
+
     def __init__(
         self, request: AttachRequest, say: Callable[[str], None], keep: Callable[[Watch], None] = lambda found: None
     ) -> None:

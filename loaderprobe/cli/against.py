@@ -73,9 +73,10 @@ def resume_against(sides: Sides, *, as_json: bool, quiet: bool) -> int:
 def _measured(sides: Sides, *, quiet: bool) -> bool:
     """Say what is measured, and measure it; False when it was interrupted."""
     from loaderprobe.api.against import measure_sides, plan_sides
+    from loaderprobe.render.sweep_plan_words import in_turn_words
 
     if not quiet:
-        for sentence in plan_sides(sides).sentences():
+        for sentence in in_turn_words(plan_sides(sides)):
             stderr().print(sentence, highlight=False)
     try:
         with sweeping(quiet) as on_progress:

@@ -7,8 +7,6 @@ from importlib.resources.abc import Traversable
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markdown import Markdown
 
 from loaderprobe.cli.border import command, show, width_and_color
 from loaderprobe.errors import EXIT_DONE, BadValue
@@ -34,8 +32,10 @@ def explain(
         return EXIT_DONE
     if topic not in pages:
         raise BadValue(f"the guide has no topic '{topic}'", hint=f"choose {join_words(names, 'or')}")
+    from loaderprobe.render.guide import guide_text
+
     width, color = width_and_color()
-    Console(width=width, no_color=not color).print(Markdown(pages[topic].read_text()))
+    show(guide_text(pages[topic].read_text(), width=width, color=color))
     return EXIT_DONE
 
 

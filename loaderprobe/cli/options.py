@@ -32,6 +32,22 @@ AnyBatchSize = Annotated[
     ),
 ]
 Cache = Annotated[Literal["cold", "warm"], typer.Option(help="State of the page cache.", rich_help_panel=MEASURING)]
+Ranks = Annotated[
+    str | None,
+    typer.Option(
+        help="Processes that train in step, with commas; 4x8: on 4 nodes, 8 on each (explain ranks).",
+        show_default="1; under torchrun, all that it started",
+        rich_help_panel=MEASURING,
+    ),
+]
+Join = Annotated[
+    Literal["slurm", "mpi"] | None,
+    typer.Option(
+        help="srun or mpirun started these processes; those of torchrun are known without it.",
+        show_default=False,
+        rich_help_panel=MEASURING,
+    ),
+]
 ImageSize = Annotated[int, typer.Option(min=1, max=4096, help="Pixels a side of the images.", rich_help_panel=COMPUTE)]
 Out = Annotated[
     Path | None,

@@ -1,4 +1,4 @@
-"""`loaderprobe plan`: what N accelerators need of storage, what gives out first, what to test on delivery."""
+"""`loaderprobe plan`: what N accelerators need of storage, what limits it first, what to test on delivery."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def plan(
         bool, typer.Option("--schema", help="Print the JSON Schema of --json.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> int:
-    """Plan storage from a stored run: what the accelerators need, what gives out first, what to test on delivery.
+    """Plan storage from a stored run: what the accelerators need, what limits it first, what to test on delivery.
 
     Computes from the run, your options and published limits, and labels each figure.
     Measures nothing and needs no GPU.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,18 +12,20 @@ import typer
 
 from loaderprobe.cli import options
 from loaderprobe.cli.against import given_options, resume_against, sweep_against
-from loaderprobe.cli.border import command, show, stderr, width_and_color
+from loaderprobe.cli.border import command, report_error, show, stderr, width_and_color
 from loaderprobe.cli.panels import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting, sweeping
-from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
+from loaderprobe.cli.seats import in_ranks, launched_here, shown_as
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue, LostRank
 from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
     from loaderprobe.api.sweep_request import SweepRequest
+    from loaderprobe.measure.lead import Lead
     from loaderprobe.store.run_directory import RunDirectory
 
 RESOLUTIONS = "256x256,500x375,1024x768"
-BESIDE_RESUME = frozenset({"resume", "json", "quiet"})
+BESIDE_RESUME = frozenset({"resume", "join", "json", "quiet"})
 """Options that have an effect on a resumed run; all others were fixed when it began."""
 
 
@@ -122,6 +125,8 @@ def sweep(
     cache: Annotated[
         str, typer.Option(help="State of the page cache: cold, warm, or cold,warm.", rich_help_panel=MEASURING)
     ] = "cold",
+    ranks: options.Ranks = None,
+    join: options.Join = None,
     rounds: Annotated[
         int,
         typer.Option(
@@ -191,54 +196,75 @@ def sweep(
     Each verdict comes from an experiment.
     """
     from loaderprobe.api.against_request import sides_in
-    from loaderprobe.api.stored import foreign_modules, open_to_resume
     from loaderprobe.api.sweep_request import request_of
 
+    silent, here = quiet or json, launched_here(join, several=ranks is not None)
     if resume is not None:
         _refuse_ignored(context)
-        if sides := sides_in(resume):
-            return resume_against(sides, as_json=json, quiet=quiet or json)
-        run = open_to_resume(resume)
-        for module in foreign_modules(run):
-            # Also with --quiet: the run names this code, not the command line.
-            text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
-            stderr().print(text, highlight=False, markup=False)
+        if here is None and (sides := sides_in(resume)):
+            return resume_against(sides, as_json=json, quiet=silent)
     elif against is not None:
-        return sweep_against(given_options(context), as_json=json, quiet=quiet or json)
-    else:
-        request = request_of(
-            data=data,
-            data_dir=data_dir,
-            out=out,
-            resolutions=resolutions,
-            images=images,
-            workers=workers,
-            serial=not no_serial,
-            loader=loader,
-            prefetch_factor=prefetch_factor,
-            pipeline=pipeline,
-            decoder=decoder,
-            tensor=tensor,
-            pin_memory=not no_pin_memory,
-            gpu_decode=gpu_decode,
-            compute=compute,
-            batch_size=batch_size,
-            model=model,
-            precision=precision,
-            memory_format=memory_format,
-            compile=compiled,
-            side_stream=side_stream,
-            cache=cache,
-            thorough=thorough,
-            epochs=epochs,
-            rounds=rounds,
-            seed=seed,
-            budget_s=budget,
-            time_limit_s=time_limit,
-            command=("loaderprobe", *map(shlex.quote, sys.argv[1:])),
-        )
-        run = _start(request, quiet=quiet or json, auto="auto" in parse_list(compute, str))
-    return _measure_and_show(run, as_json=json, quiet=quiet or json)
+        if here:
+            raise BadValue("--against measures in one process", hint="start it without a launcher")
+        return sweep_against(given_options(context), as_json=json, quiet=silent)
+    asked = partial(
+        request_of,
+        data=data,
+        data_dir=data_dir,
+        out=out,
+        resolutions=resolutions,
+        images=images,
+        workers=workers,
+        serial=not no_serial,
+        loader=loader,
+        prefetch_factor=prefetch_factor,
+        pipeline=pipeline,
+        decoder=decoder,
+        tensor=tensor,
+        pin_memory=not no_pin_memory,
+        gpu_decode=gpu_decode,
+        compute=compute,
+        batch_size=batch_size,
+        model=model,
+        precision=precision,
+        memory_format=memory_format,
+        compile=compiled,
+        side_stream=side_stream,
+        cache=cache,
+        ranks=ranks,
+        thorough=thorough,
+        epochs=epochs,
+        rounds=rounds,
+        seed=seed,
+        budget_s=budget,
+        time_limit_s=time_limit,
+        command=("loaderprobe", *map(shlex.quote, sys.argv[1:])),
+    )
+    auto = "auto" in parse_list(compute, str)
+
+    def run_of(lead: Lead | None) -> RunDirectory:
+        if resume is not None:
+            return _opened(resume, lead)
+        return _start(asked(nodes=lead.nodes if lead else None), lead, quiet=silent, auto=auto)
+
+    def measured(run: RunDirectory, lead: Lead | None) -> int:
+        return _measure_and_show(run, lead, as_json=json, quiet=silent)
+
+    return in_ranks(here, run_of, measured, options=shown_as(json=json, quiet=quiet))
+
+
+def _opened(resume: Path, lead: Lead | None) -> RunDirectory:
+    """A run to be completed, once the processes of a launcher are enough for it."""
+    from loaderprobe.api.stored import file_sets, foreign_modules, open_to_resume
+
+    run = open_to_resume(resume)
+    if lead:
+        lead.admit(run.record.spec.configs, file_sets(run))
+    for module in foreign_modules(run):
+        # Also with --quiet: the run names this code, not the command line.
+        text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
+        stderr().print(text, highlight=False, markup=False)
+    return run
 
 
 def _refuse_ignored(context: typer.Context) -> None:
@@ -254,12 +280,12 @@ def _refuse_ignored(context: typer.Context) -> None:
             )
 
 
-def _start(request: SweepRequest, *, quiet: bool, auto: bool) -> RunDirectory:
+def _start(request: SweepRequest, lead: Lead | None, *, quiet: bool, auto: bool) -> RunDirectory:
     """Check the request, say what is going to be trained and generated, and prepare it; `auto` was asked for."""
     from loaderprobe.api.sweep_request import check_request, data_to_make, start_sweep
     from loaderprobe.system.cpu import cores_available
 
-    check_request(request)
+    check_request(request, lead.nodes if lead else None)
     if auto and not any(compute.name == "cuda" for compute in request.computes):
         stderr().print(
             "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
@@ -270,23 +296,26 @@ def _start(request: SweepRequest, *, quiet: bool, auto: bool) -> RunDirectory:
         text = f"Data: about {format_bytes(size)} of images will be generated under {request.data_dir} and kept."
         stderr().print(text, highlight=False, markup=False)
     with counting(quiet) as on_data:
-        return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data)
+        return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data, lead=lead)
 
 
-def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
+def _measure_and_show(run: RunDirectory, lead: Lead | None, *, as_json: bool, quiet: bool) -> int:
     from loaderprobe.api.page import save_report
     from loaderprobe.api.report import judge_run
     from loaderprobe.api.sweep import measure, plan
+    from loaderprobe.render.sweep_plan_words import sweep_plan_words
 
-    interrupted = False
+    interrupted, lost = False, None
     if not quiet:
-        for sentence in plan(run).sentences():
+        for sentence in sweep_plan_words(plan(run)):
             stderr().print(sentence, highlight=False)
     try:
         with sweeping(quiet) as on_progress:
-            measure(run, on_progress)
+            measure(run, on_progress, *([lead] if lead else []))
     except KeyboardInterrupt:
         interrupted = True
+    except LostRank as error:
+        lost = error
     shown = judge_run(run)
     # Shown before it is saved: a full disk must not hide what was measured.
     _print(shown, as_json)
@@ -298,6 +327,8 @@ def _measure_and_show(run: RunDirectory, *, as_json: bool, quiet: bool) -> int:
             f"interrupted; the finished configurations are kept. Resume with: loaderprobe sweep --resume {run.path}"
         )
         return EXIT_INTERRUPTED
+    if lost:
+        return report_error(lost)
     failed = any(row.status == "failed" for row in shown.summary.configurations)
     return EXIT_SOME_FAILED if failed or shown.summary.run.damaged else EXIT_DONE
 

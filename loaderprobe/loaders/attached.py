@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
+from torch.optim.lr_scheduler import OneCycleLR
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, get_worker_info
 
@@ -25,6 +26,11 @@ Iterate = Callable[[Any], Iterator[Any]]
 
 class Onlooker(Protocol):
     """Hears what a script does."""
+
+    @property
+    def drives(self) -> bool:
+        """True where the script makes more steps than it planned, since it is given batches without end."""
+        ...
 
     def iterated(self, loader: DataLoader[Any], original: Iterate) -> Iterator[Any]:
         """A loop begins; returns what it iterates."""
@@ -60,6 +66,7 @@ def attach(onlooker: Onlooker, *, iterate: bool = True) -> Callable[[], None]:
         if find_spec("safetensors") is not None:
             # What `save_file` calls, since scripts import that one by its name.
             undo.callback(replace(import_module("safetensors.torch"), "serialize_file", _saving(onlooker)))
+        undo.callback(replace(OneCycleLR, "get_lr", _lasting(onlooker)))
         undo.callback(register_optimizer_step_post_hook(lambda *_: onlooker.updated()).remove)
     except BaseException:
         undo.close()
@@ -116,6 +123,20 @@ def _before(call: Callable[[], None]) -> Callable[[Any], Any]:
             return original(*given, **named)
 
         return called
+
+    return around
+
+
+def _lasting(onlooker: Onlooker) -> Callable[[Any], Any]:
+    """The one schedule of torch that raises once its steps are used up keeps its last rate."""
+
+    def around(original: Any) -> Any:
+        @functools.wraps(original)
+        def get_lr(schedule: OneCycleLR) -> Any:
+            used_up = schedule.last_epoch > schedule.total_steps
+            return schedule.get_last_lr() if used_up and onlooker.drives else original(schedule)
+
+        return get_lr
 
     return around
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from loaderprobe.errors import LoaderprobeError
+from loaderprobe.errors import LoaderprobeError, LostRank
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.trouble import explain_error
@@ -45,6 +45,7 @@ def live(measure: Measure, order_path: Path, result_path: Path, parent: int) -> 
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
         reason, hint = explain_error(error)
         traceback.print_exc()
-        events.write(msgspec.json.encode(Event(stage=stage, failure=reason, hint=hint)).decode() + "\n")
+        last = Event(stage=stage, failure=reason, hint=hint, lost=isinstance(error, LostRank))
+        events.write(msgspec.json.encode(last).decode() + "\n")
         return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code
     return 0

@@ -22,6 +22,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.epochs import Epoch, EpochsMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import WorkerBatches
+from loaderprobe.records.unavailable import Unavailable
 
 LEAST_TIMED = 12
 """Batches of the first epoch after those that were loaded before its clock began."""
@@ -43,12 +44,12 @@ def in_epochs(files: FileSet, config: RunConfig, epochs: int) -> FileSet:
     )
 
 
-def too_small(files: FileSet, config: RunConfig) -> str:
-    """Why a set has no epochs to speak of; empty where it has."""
+def too_small(files: FileSet, config: RunConfig) -> Unavailable | None:
+    """Why a set has no epochs to speak of; None where it has."""
     least = (config.loader.batches_begun + LEAST_TIMED) * config.compute.batch_size
     if files.count >= least:
-        return ""
-    return f"{files.count} images are too few for an epoch: {least} are needed"
+        return None
+    return Unavailable(code="too_few_for_epoch", facts={"images": files.count, "least": least})
 
 
 def pages_bytes(files: FileSet) -> int:
@@ -80,7 +81,7 @@ class EpochsStudy:
         loader, compute, clock = self.parts.loader, self.parts.compute, self.parts.clock
         self.on_stage("first batch", 0, self.epochs)
         batches = loader.batches()
-        warm_up(next(batches), self.config, compute, clock)
+        warm_up([compute.copy(next(batches))], self.config, compute, clock)
         memory = [self.memory()]
         # Those were loaded while the device was being made; an epoch begins with an empty buffer.
         early = self.config.loader.batches_begun

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.place import Place
-
-Study = Literal["prefilled", "epochs"]
-"""What is measured beside the verdict, in a process of its own: training from a full buffer, or whole epochs."""
+from loaderprobe.records.sweep_plan import Study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +42,5 @@ class Event:
     total: int = 0
     failure: str | None = None
     hint: str = ""
+    lost: bool = False
+    """True where the failure is that another rank was lost."""

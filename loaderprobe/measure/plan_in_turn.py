@@ -1,63 +1,53 @@
-"""The plan of a sweep against a run, printed before it begins."""
+"""The plan of a sweep against a run, made before it begins."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from loaderprobe.measure.in_turn import START_OF_TURN_SECONDS, rounds_of
+from loaderprobe.measure.in_turn import START_OF_TURN_SECONDS, pairs_left, rounds_of
+from loaderprobe.measure.pace import SEGMENTS_A_ROUND
 from loaderprobe.measure.plan import USUAL_ROUNDS, usual_seconds
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.sweep_plan import PlanInTurn
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.units import format_duration
 
 TRAINING_SECONDS = 2.5
 """A segment of training with its flush and its eviction."""
-FEWEST_PAIRS = 3
+SHORTEST_SECONDS = 1.25
+"""The same, as short as a budget makes it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanInTurn:
-    """What is still to be measured of both sides."""
-
-    configurations: int
-    pairs: int
-    """Of rounds, of all configurations together."""
-    rounds: int
-    """Pairs of each configuration in the end."""
-    expected_s: float
-    budget_s: float | None
-
-    def sentences(self) -> tuple[str, ...]:
-        """The plan as sentences for the user."""
-        if not self.pairs:
-            return ("Plan: everything is already measured.",)
-        many = "1 configuration" if self.configurations == 1 else f"{self.configurations} configurations"
-        turns = f"Plan: {many}, each as A and as B in turn (A B, B A), {self.rounds} pairs of rounds."
-        return turns, self._time()
-
-    def _time(self) -> str:
-        expected = format_duration(self.expected_s)
-        if self.budget_s is None:
-            return f"It takes about {expected}; --rounds asks for more or fewer pairs, --budget SECONDS sets a limit."
-        within = f"It stays within the budget of {format_duration(self.budget_s)} for both sides"
-        shortest_s = 2 * self.pairs * (START_OF_TURN_SECONDS + TRAINING_SECONDS / 2)
-        if self.budget_s >= shortest_s:
-            return f"{within}."
-        fits = int(self.rounds * self.budget_s / shortest_s)
-        few = f", and fewer than {FEWEST_PAIRS} are not compared as pairs" if fits < FEWEST_PAIRS else ""
-        return f"{within}, which has time for about {fits} of the {self.rounds} pairs{few}; the rest is for --resume."
-
-
-def seconds_in_turn(a: RunDirectory, b: RunDirectory) -> float:
-    """What the rounds that are left are expected to take without a budget, in seconds."""
-    both = zip(a.record.spec.configs, b.record.spec.configs, strict=True)
-    return sum(
-        _seconds(config, min(rounds_of(a, one), rounds_of(b, other))) for one, other in both for config in (one, other)
+def plan_in_turn(a: RunDirectory, b: RunDirectory) -> PlanInTurn:
+    """What is still to be measured of both."""
+    spec = a.record.spec
+    both = zip(spec.configs, b.record.spec.configs, strict=True)
+    left = [(config, min(rounds_of(a, one), rounds_of(b, other))) for one, other in both for config in (one, other)]
+    return PlanInTurn(
+        configurations=len(spec.configs),
+        pairs=pairs_left(a, b),
+        rounds=max(each.rounds for each in spec.configs),
+        expected_s=sum(_seconds(config, done) for config, done in left),
+        least_s=sum(_least_seconds(config, done) for config, done in left),
+        budget_s=spec.budget_s,
     )
 
 
 def _seconds(config: RunConfig, done: int) -> float:
-    """Of one side: the usual rounds decide on the verdict, the others only train; each starts a process."""
+    """Of the rounds that are left of one side, without a budget: each starts a process."""
     usual = min(config.rounds, USUAL_ROUNDS)
-    deciding_s = max(0, usual - done) * usual_seconds(replace(config, rounds=usual)) / USUAL_ROUNDS
-    return deciding_s + max(0, config.rounds - max(usual, done)) * (START_OF_TURN_SECONDS + TRAINING_SECONDS)
+    deciding, training = _left(config, done)
+    deciding_s = deciding * usual_seconds(replace(config, rounds=usual)) / USUAL_ROUNDS
+    return deciding_s + training * (START_OF_TURN_SECONDS + TRAINING_SECONDS)
+
+
+def _least_seconds(config: RunConfig, done: int) -> float:
+    """The same with segments as short as they may be."""
+    deciding, training = _left(config, done)
+    starts_s = (deciding + training) * START_OF_TURN_SECONDS
+    return starts_s + (deciding * SEGMENTS_A_ROUND + training) * SHORTEST_SECONDS
+
+
+def _left(config: RunConfig, done: int) -> tuple[int, int]:
+    """Rounds that are left: (the usual ones, which decide on the verdict; the others, which only train)."""
+    usual = min(config.rounds, USUAL_ROUNDS)
+    return max(0, usual - done), max(0, config.rounds - max(usual, done))

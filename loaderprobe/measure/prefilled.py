@@ -21,7 +21,7 @@ from loaderprobe.records.config import LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Mode, Segment
 from loaderprobe.records.prefilled import Prefilled
-from loaderprobe.units import format_duration
+from loaderprobe.records.unavailable import Unavailable
 
 STEPS = 100
 """From a full buffer; and no fewer than these times what it holds."""
@@ -32,7 +32,6 @@ MOST_SECONDS = 10.0
 STEADY = Pace(min_s=3.0, min_batches=12, max_s=5.0)
 FILL_S = 60.0
 LOOK_S = 0.002
-NOT_FILLED = f"the loader did not fill its buffer within {format_duration(FILL_S)}"
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ class PrefilledStudy:
         """Before, prefilled, after; or the reason why not."""
         started_utc = datetime.now(UTC).isoformat(timespec="seconds")
         why = self._impossible()
-        if why:
+        if why is not None:
             return Prefilled(config=self.config, started_utc=started_utc, reason=why)
         self._begin()
         self.on_stage("steady training", 0, 3)
@@ -65,19 +64,20 @@ class PrefilledStudy:
         self.on_stage("filling the buffer", 1, 3)
         prefilled = self._prefilled()
         if prefilled is None:
-            return Prefilled(config=self.config, started_utc=started_utc, reason=NOT_FILLED)
+            why = Unavailable(code="buffer_not_filled", facts={"within_s": FILL_S})
+            return Prefilled(config=self.config, started_utc=started_utc, reason=why)
         self.on_stage("steady training", 2, 3)
         steady = before, self._steady()
         return Prefilled(config=self.config, started_utc=started_utc, steady=steady, prefilled=prefilled)
 
-    def _impossible(self) -> str:
-        """Why a full buffer cannot be studied; empty where it can."""
+    def _impossible(self) -> Unavailable | None:
+        """Why a full buffer cannot be studied; None where it can."""
         if not isinstance(self.parts.loader, Switched):
-            return "this loader does not tell when its buffer is full"
+            return Unavailable(code="buffer_not_told")
         least = images_for(self.config, LEAST_BUFFERS * self.config.loader.batches_ahead)
         if self.config.cache == "cold" and self.files.count < least:
-            return f"{self.files.count} images are too few to read each once: --images {least} is enough"
-        return ""
+            return Unavailable(code="too_few_for_buffer", facts={"images": self.files.count, "least": least})
+        return None
 
     def _begin(self) -> None:
         parts = self.parts.loader, self.parts.cache
@@ -86,7 +86,7 @@ class PrefilledStudy:
         self._batches = self.parts.loader.batches()
         first = next(self._batches)
         self._taken = 1
-        warm_up(first, self.config, self.parts.compute, self.parts.clock)
+        warm_up([self.parts.compute.copy(first)], self.config, self.parts.compute, self.parts.clock)
 
     def _steady(self) -> Segment:
         """As a session times training: after a flush, from an empty buffer."""

@@ -103,11 +103,18 @@ class Readiness:
             untimed += self.untimed(mode, self.config.loader.batches_begun)
             once = (self.pool or (known.count // self.config.compute.batch_size if known else 0)) - untimed
             if once < least:
-                size = self.config.compute.batch_size
-                facts: dict[str, float | str] = {"samples": (once + untimed) * size, "needed": size * (untimed + least)}
-                self.notes.append(Note(code="too_few_samples", facts=facts))
+                self._too_few(once + untimed, untimed + least)
         once -= once % pace.multiple
         return replace(pace, max_batches=max(once, least))
+
+    def _too_few(self, batches: int, needed: int) -> None:
+        """Said once, of the segment that needs most."""
+        size, places = self.config.compute.batch_size, [note.code for note in self.notes]
+        note = Note(code="too_few_samples", facts={"samples": batches * size, "needed": needed * size})
+        if note.code not in places:
+            self.notes.append(note)
+        elif float(self.notes[places.index(note.code)].facts["needed"]) < needed * size:
+            self.notes[places.index(note.code)] = note
 
     def prepare(
         self, mode: Mode, *, taken: int, pace: Pace, to_flush: int, cpu_s: float, read_bytes: float, cores: float

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.epochs import pages_bytes, too_small
-from loaderprobe.measure.order import Event, Order, Study
+from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.plan import START_SECONDS
 from loaderprobe.measure.sweep import GRACE_S, OnProgress, Progress
 from loaderprobe.protocols import Clock
@@ -19,8 +19,9 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.options import alike_but_for
 from loaderprobe.records.prefilled import Prefilled
+from loaderprobe.records.sweep_plan import Study, StudyPlan
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
-from loaderprobe.units import format_bytes, format_duration
 
 PREFILLED_SECONDS = 20.0
 """Twice steady training, filling, and training from a full buffer."""
@@ -50,7 +51,7 @@ def asks_for(spec: SweepSpec) -> dict[Study, list[RunConfig]]:
     A full buffer where several prefetch factors are compared, or all is measured; epochs where they are asked for,
     which begin cold.
     """
-    chosen = _with_most_workers(spec.configs)
+    chosen = _with_most_workers([config for config in spec.configs if config.ranks == 1])
     loading = [config for config in chosen if config.loader.workers]
     several = len({config.loader.prefetch_factor for config in loading}) > 1
     asked: dict[Study, list[RunConfig]] = {
@@ -78,28 +79,27 @@ def pending_studies(run: RunDirectory) -> Iterator[tuple[Study, RunConfig, FileS
                     yield study, config, run.files(config.data)
 
 
-def study_sentences(run: RunDirectory) -> tuple[str, ...]:
+def plan_studies(run: RunDirectory) -> tuple[StudyPlan, ...]:
     """What is going to be studied, and how long that takes."""
     found: dict[Study, list[FileSet]] = {}
     for study, _, files in pending_studies(run):
         found.setdefault(study, []).append(files)
-    said = []
-    if each := found.get("prefilled"):
-        seconds = format_duration(PREFILLED_SECONDS)
-        said.append(f"Then training from a full buffer, {_times(len(each))}: about {seconds} each.")
-    if each := found.get("epochs"):
-        epochs, images = run.record.spec.epochs, max(files.count for files in each)
-        size = format_bytes(max(sum(files.size_bytes) for files in each))
-        at = format_duration(epochs * images / EXAMPLE_RATE)
-        said.append(
-            f"Then {epochs} epochs of {images} images (up to {size}), {_times(len(each))}: {at} each at "
-            f"{EXAMPLE_RATE} images/s; --images makes them shorter."
-        )
-    return tuple(said)
+    return tuple(_plan(study, files, run.record.spec.epochs) for study, files in found.items())
 
 
-def _times(count: int) -> str:
-    return f"in {count} configuration{'s' if count > 1 else ''}"
+def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> StudyPlan:
+    if study == "prefilled":
+        return StudyPlan(study=study, configurations=len(files), each_s=PREFILLED_SECONDS)
+    images = max(each.count for each in files)
+    return StudyPlan(
+        study=study,
+        configurations=len(files),
+        each_s=epochs * images / EXAMPLE_RATE,
+        epochs=epochs,
+        images=images,
+        set_bytes=max(sum(each.size_bytes) for each in files),
+        images_per_s=EXAMPLE_RATE,
+    )
 
 
 def tasks(run: RunDirectory, rate: Rate) -> Iterator[Task]:
@@ -159,7 +159,7 @@ def _studied(
     spec: SweepSpec, task: Task, clock: Clock, run_one: RunOne, report: Callable[[Event], None], spare_s: float | None
 ) -> Prefilled | EpochsMeasured:
     why = _refused(spec, task)
-    if why:
+    if why is not None:
         return without(task.study, task.config, task.files, why)
     order = Order(
         config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
@@ -168,22 +168,25 @@ def _studied(
     limit_s = spec.time_limit_s if spare_s is None else min(spec.time_limit_s, spare_s)
     found = run_one(order, STUDIES[task.study], clock=clock, time_limit_s=limit_s, on_event=report)
     if isinstance(found, RunFailure):
-        why = f"{found.reason} (at: {found.stage}){f'; {found.hint}' if found.hint else ''}"
-        return without(task.study, task.config, task.files, why)
+        facts: dict[str, float | str] = {"error": found.reason, "stage": found.stage, "hint": found.hint}
+        return without(task.study, task.config, task.files, Unavailable(code="failed", facts=facts))
     return found
 
 
-def _refused(spec: SweepSpec, task: Task) -> str:
-    """Why it is not even begun; empty where it is."""
+def _refused(spec: SweepSpec, task: Task) -> Unavailable | None:
+    """Why it is not even begun; None where it is."""
     if task.study == "prefilled":
-        return ""
+        return None
     if task.expected_s > spec.time_limit_s:
-        needed, limit = format_duration(task.expected_s), format_duration(spec.time_limit_s)
-        return f"{spec.epochs} epochs of {task.files.count} images take about {needed}, more than --time-limit: {limit}"
+        return Unavailable(
+            code="epochs_too_long",
+            facts={"epochs": spec.epochs, "images": task.files.count, "take_s": task.expected_s,
+                   "timeout_s": spec.time_limit_s},
+        )  # fmt: skip
     return too_small(task.files, task.config)
 
 
-def without(study: Study, config: RunConfig, files: FileSet, why: str) -> Prefilled | EpochsMeasured:
+def without(study: Study, config: RunConfig, files: FileSet, why: Unavailable) -> Prefilled | EpochsMeasured:
     """A study that was not made, and why."""
     started_utc = datetime.now(UTC).isoformat(timespec="seconds")
     if study == "prefilled":

@@ -225,7 +225,7 @@ class Feed:
     use: float
     """Share of a limit of the storage that is used."""
     first_limit: Resource
-    """What gives out first."""
+    """The limit that is reached first."""
     at_least: bool = False
     """True when that limit may be higher."""
 

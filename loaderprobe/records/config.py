@@ -153,6 +153,11 @@ class RunConfig:
         return f"{self.resolution}, {loading}, {self.compute.name}, {self.cache}{together}{spread}"
 
     @property
+    def readers(self) -> int:
+        """That read at the same time: the workers of all ranks, or their training threads."""
+        return max(1, self.loader.workers) * self.ranks
+
+    @property
     def step_images(self) -> int:
         """Images of one step: the batches of all ranks together."""
         return self.compute.batch_size * self.ranks

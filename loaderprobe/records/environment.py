@@ -70,14 +70,3 @@ class Environment:
     gpu_reason: Unavailable | None
     """Why no GPU is listed; None when one is."""
     storage: tuple[StorageLocation, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capability:
-    """Something loaderprobe measures, and whether it can here."""
-
-    name: str
-    state: Literal["yes", "limited", "no"]
-    why: str
-    next_step: str = ""
-    """How to get the rest; empty when there is nothing to get."""

@@ -8,6 +8,7 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.unavailable import Unavailable
 
 Fit = Literal["fits", "fits in part", "does not fit"]
 
@@ -43,12 +44,12 @@ class EpochsMeasured:
     resident_before: float | None
     """Share of the files in the page cache before the first epoch; None: not known."""
     epochs: tuple[Epoch, ...] = ()
-    reason: str = ""
+    reason: Unavailable | None = None
     """Why there are none."""
 
     def __post_init__(self) -> None:
         check_at_least("epochs", self, {"set_bytes": 0, "resident_before": 0.0})
-        if bool(self.epochs) == bool(self.reason):
+        if bool(self.epochs) == (self.reason is not None):
             raise BadValue("epochs were measured, or have a reason why not")
 
 
@@ -72,5 +73,5 @@ class Epochs:
     """None where the memory is not known."""
     whole_set_bytes: float
     """Of all images that were found, of which an epoch may read a sample."""
-    reason: str = ""
+    reason: Unavailable | None = None
     """Why there are none."""

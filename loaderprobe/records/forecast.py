@@ -30,6 +30,7 @@ RefusalCode = Literal[
     "too_few_batches",
     "more_than_storage",
     "laws_disagree",
+    "exchange_of_gradients",
 ]
 """Why there is no forecast."""
 

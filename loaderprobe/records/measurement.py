@@ -263,6 +263,9 @@ class RankSeen:
     """None on all ranks of a node but its first."""
     service_ns: tuple[int, ...]
     """Wall time in a worker of batches of the `alone` segments, in order; at most MOST_SERVICES."""
+    read_bytes: tuple[int | None, ...] = ()
+    """From storage, by the rank's workers for the batches of each segment: whether it was cold, or warm, on each rank.
+    None where reads are not counted; empty where that was not kept."""
 
 
 MOST_SERVICES = 128

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,6 +31,8 @@ PlanNote = Literal[
 """Of a storage plan or one of its supplies."""
 NoteCode = Literal[SessionNote, PlaceNote, ProbeNote, PlanNote, "reported"]
 """What it says. The last: a text from elsewhere, such as a catalogue or an older version."""
+NEEDED = "needed"
+"""A fact that may differ between notes that say the same; a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +47,15 @@ class Note:
 
 
 def each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """The notes in their order, without repetitions."""
-    found: list[Note] = []
+    """The notes in their order, without repetitions; of those that differ in what is needed, the one with the most."""
+    found: dict[Hashable, Note] = {}
     for note in notes:
-        if note not in found:
-            found.append(note)
-    return tuple(found)
+        same = subject_of(note)
+        if same not in found or float(note.facts.get(NEEDED, 0)) > float(found[same].facts.get(NEEDED, 0)):
+            found[same] = note
+    return tuple(found.values())
+
+
+def subject_of(note: Note) -> Hashable:
+    """The same for notes that say one thing: the code and the facts, without what is needed."""
+    return note.code, tuple(sorted((name, value) for name, value in note.facts.items() if name != NEEDED))

@@ -84,6 +84,6 @@ def refuse_options(loader: LoaderSpec, compute: ComputeSpec, why: str) -> None:
     if asked := asked_of_device(loader, compute):
         verb = "do" if len(asked) > 1 else "does"
         raise BadValue(
-            f"{join_words(asked)} {verb} not apply to --compute {compute.name}: {why}",
-            hint="use --compute cuda or cpu",
+            f"{join_words(asked)} {verb} not apply to {compute.name}: {why}",
+            hint="train on cuda or cpu",
         )

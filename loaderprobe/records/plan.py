@@ -1,4 +1,4 @@
-"""The storage plan: what N accelerators need, what a storage supplies, what gives out first, what to test."""
+"""The storage plan: what N accelerators need, what a storage supplies, what limits it first, what to test."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class SupplyLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """A storage: its limits, the one that gives out first first."""
+    """A storage: its limits, the one that is reached first first."""
 
     name: str
     label: Label

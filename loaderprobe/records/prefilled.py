@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from loaderprobe.errors import BadValue
 from loaderprobe.records.config import LoaderSpec, RunConfig
 from loaderprobe.records.measurement import Segment
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How
 
 CLOSE = 0.02
@@ -23,11 +24,11 @@ class Prefilled:
     """Before and after it, from an empty buffer."""
     prefilled: Segment | None = None
     """The loader had made all batches that it makes ahead, and stood idle; None where `reason` says why."""
-    reason: str = ""
+    reason: Unavailable | None = None
     """Why it was not measured."""
 
     def __post_init__(self) -> None:
-        if (self.prefilled is None) != bool(self.reason) or (self.prefilled and not self.steady):
+        if (self.prefilled is None) != (self.reason is not None) or (self.prefilled and not self.steady):
             raise BadValue("a full buffer is measured beside steady training, or has a reason why not")
 
 
@@ -57,8 +58,8 @@ class BufferEffect:
     """Iterations from which on the rate is within 2 % of the steady one, estimated."""
     noise: float = 0.0
     """Of a measured effect: by what share the steady rates before and after it differ from their mean."""
-    reason: str = ""
-    """Why it was not measured; empty where it was, or was not asked for."""
+    reason: Unavailable | None = None
+    """Why it was not measured; None where it was, or was not asked for."""
 
     def predicted(self, iterations: int) -> float:
         """The rate over the first iterations, over the steady one, by the law of `over_steady`."""

@@ -15,6 +15,7 @@ from loaderprobe.records.gaps import GpuWindow, TimelineView
 from loaderprobe.records.note import Note
 from loaderprobe.records.outlook import Outlook
 from loaderprobe.records.prefilled import BufferEffect
+from loaderprobe.records.ranks_view import RanksView
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, Interval, Verdict
 
@@ -40,7 +41,10 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             forecasts of cached_share are of page_cache_share, with fewer hits than that share, and of pinned_share;
 #             advice files_in_memory means the page cache, beside files_pinned;
 #             buffer: how much too fast a short benchmark is; epochs: rate and cold share of whole epochs
-SUMMARY_VERSION = 9
+# 10 2026-11  the reason of a buffer and of epochs is a code with facts and a sentence, null where there is none;
+#             options ranks and nodes; causes imbalance and gradients with their speed-ups, and straggler; a verdict has
+#             the rank and the host of an imbalance; with several ranks rates, batches and bytes are those of all
+SUMMARY_VERSION = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +151,8 @@ class Detail:
     """The profiler window, to be drawn."""
     steps: TimelineView | None = None
     """The steps of the last round on the clocks of device and training thread, to be drawn where there is no window."""
+    ranks: RanksView | None = None
+    """Of a configuration with several."""
     then: Mapping[str, Bottleneck] = field(default_factory=dict)
     """By resource: what limits training once that is free."""
 

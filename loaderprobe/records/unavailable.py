@@ -15,7 +15,8 @@ FigureCode = Literal[
     "blocks_unknown", "window_empty", "kernels_not_seen", "no_kernel_launched", "launches_lost", "steps_not_timed",
     "profiler_slows", "clock_moved", "gaps_not_checked", "gaps_disagree", "window_too_short",
     "slower_without_profiler", "interrupted", "not_measured", "failed", "result_damaged", "not_read",
-    "file_damaged", "peak_unreadable",
+    "file_damaged", "peak_unreadable", "bytes_on_a_rank", "one_rank", "ranks_not_apart", "exchange_not_measured",
+    "ceiling_of_one_node",
 ]  # fmt: skip
 """What the rounds, the counters and the profiler window lack."""
 CounterCode = Literal[
@@ -25,7 +26,7 @@ CounterCode = Literal[
     "waits_not_started", "waits_not_startable", "waits_not_ready", "waits_ended", "no_proc", "processes_hidden",
     "no_syscall_file", "ptrace_scope", "trace_refused", "calls_unknown", "window_not_asked", "window_without_steps",
     "window_without_time", "window_too_long", "window_failed", "window_without_gpu", "window_emulated",
-    "window_own_step", "window_other_device",
+    "window_own_step", "window_other_device", "window_of_ranks",
 ]  # fmt: skip
 """Why a sampler read nothing, or the profiler recorded nothing. `nvml` and `gpm` have NVML's error as `status`."""
 StorageCode = Literal[
@@ -35,7 +36,11 @@ StorageCode = Literal[
     "filesystem_not_counted",
 ]  # fmt: skip
 """Why the page cache does not show what it holds, or a phase of a probe was not measured."""
-UnavailableCode = Literal[FigureCode, CounterCode, StorageCode, "reported"]
+StudyCode = Literal[
+    "buffer_not_told", "buffer_not_filled", "too_few_for_buffer", "too_few_for_epoch", "epochs_too_long", "study_left",
+]  # fmt: skip
+"""Why training from a full buffer, or whole epochs, were not measured beside the verdicts."""
+UnavailableCode = Literal[FigureCode, CounterCode, StorageCode, StudyCode, "reported"]
 """What is in the way of a figure. The last is what another program, or an error, said itself."""
 
 

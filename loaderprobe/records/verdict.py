@@ -33,6 +33,7 @@ ReasonCode = Literal[
     "largest_speedup",
     "all_cores_busy",
     "device_idle",
+    "slow_rank",
     "speedups_alike",
     "no_speedup",
     "no_complete_round",
@@ -60,14 +61,18 @@ ActionCode = Literal[
     "requests_in_flight",
     "shorter_lock",
     "no_wait",
+    "slow_rank",
+    "exchange",
     "accelerator_gains_nothing",
     "input_gains_nothing",
 ]
 """What is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files
-that always stays. The last two are changes that are not worth making."""
+that always stays. slow_rank: the host of the rank that all wait for. exchange: of gradients between ranks, faster or
+less often. The last two are changes that are not worth making."""
 EvidenceCode = Literal[
     "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
-    "speedups.lock", "speedups.wait", "prediction_error", "input_wait_fraction", "accelerator_utilization",
+    "speedups.lock", "speedups.wait", "speedups.gradients", "speedups.imbalance", "speedups.straggler",
+    "prediction_error", "input_wait_fraction", "accelerator_utilization",
     "disk_ceiling_fraction", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
     "gpu_window.gaps.copy_ns", "gpu_window.gaps.launch_ns", "gpu_window.gaps.sync_ns", "gpu_window.gaps.waiting",
     "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",

@@ -17,7 +17,7 @@ _TEXTS = {
     ),
     "prefetch": "prefetch {batches} batches in each worker",
     "faster_storage": "use storage {factor} times as fast{bytes_per_s}",
-    "accelerator": "train on an accelerator of {images_per_s} {sample}s/s{name}",
+    "accelerator": "train on {ranks} of {images_per_s} {sample}s/s{name}",
     "decoder": "decode with {decoder}",
     "tensor": "deliver uint8 tensors and normalise on the device",
     "requests_in_flight": (
@@ -26,13 +26,18 @@ _TEXTS = {
     ),
     "shorter_lock": "hold the lock{subject} for less time, or give each worker its own",
     "no_wait": "remove the wait{subject} from the data set, or overlap it with work",
+    "slow_rank": "check the loader, cores and storage path of rank {rank}{host}: all ranks wait for its input",
+    "exchange": (
+        "exchange gradients faster or less often: a faster link between ranks, gradient accumulation, compression; "
+        "faster GPUs gain less"
+    ),
     "accelerator_gains_nothing": (
         "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s} {sample}s/s."
     ),
     "input_gains_nothing": "A faster input gains nothing: training reaches {share} % of compute alone.",
 }
-# Facts that a text may lack.
-_OPTIONAL = ("subject", "name", "bytes_per_s")
+# What stands for a fact that is not known.
+_OPTIONAL = {"subject": "", "name": "", "bytes_per_s": "", "host": "", "ranks": "an accelerator"}
 _LIBRARY = {"torchvision": "torchvision.io", "pillow": "Pillow"}
 
 
@@ -45,16 +50,17 @@ def action_words(action: Action, *, sample: str = "image") -> str:
     if action.code == "files_in_memory":
         code = "all_in_page_cache" if facts["share"] == 1 else "part_in_page_cache"
         return _TEXTS[code].format(**{name: _shown(name, value) for name, value in facts.items()})
-    words = dict.fromkeys(_OPTIONAL, "") | {name: _shown(name, value) for name, value in facts.items()}
+    words = _OPTIONAL | {name: _shown(name, value) for name, value in facts.items()}
     return _TEXTS[action.code].format(**words, sample=sample)
+
+
+_FORMS = {"subject": " ({})", "name": " ({}, specified)", "host": " on {}", "ranks": "{:.0f} accelerators, each"}
 
 
 def _shown(name: str, value: float | str) -> str:
     match name:
-        case "subject":
-            return f" ({value})"
-        case "name":
-            return f" ({value}, specified)"
+        case "subject" | "name" | "host" | "ranks":
+            return _FORMS[name].format(value)
         case "decoder":
             return _LIBRARY[str(value)]
         case "bytes_per_s":

@@ -22,6 +22,8 @@ NOUNS = {
     "wait": "other waits",
     "copy": "copies to the device",
     "host": "the host",
+    "imbalance": "one slow rank",
+    "gradients": "the exchange of gradients",
     "balanced": "several resources alike",
 }
 _MOST_CLAUSES = 3

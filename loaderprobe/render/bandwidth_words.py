@@ -79,6 +79,12 @@ def interrupted(report: BandwidthReport) -> str:
     return f"Interrupted: {how_far}."
 
 
+def headline(report: BandwidthReport) -> str:
+    """The path, and what the fastest step delivers."""
+    found = answer(report, report.best) if report.best else "no step of the ladder was measured"
+    return f"{report.path}: {found}"
+
+
 def answer(report: BandwidthReport, best: BandwidthPhase) -> str:
     """What the best step delivers, and whether that can be held to be the device's."""
     if in_memory(report, best):

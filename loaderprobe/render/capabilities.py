@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from loaderprobe.records.environment import Capability
+from loaderprobe.records.capability import Capability
+from loaderprobe.render.capability_words import TITLES, step_words, why_words
 from loaderprobe.render.page import Page
 from loaderprobe.render.wording import visible
 
 STYLES = {"yes": "green", "limited": "yellow", "no": "red"}
+
+
+def capabilities_headline(found: Sequence[Capability]) -> str:
+    """How many of them can be measured."""
+    return f"{sum(each.state == 'yes' for each in found)} of {len(found)} can be measured in full"
 
 
 def capabilities_text(found: Sequence[Capability], *, width: int = 80, color: bool = False) -> str:
@@ -22,9 +28,9 @@ def capabilities_text(found: Sequence[Capability], *, width: int = 80, color: bo
     table.add_column("here")
     table.add_column("why", ratio=1)
     for each in found:
-        why = Text(visible(each.why))
-        if each.next_step:
-            why.append(f"\nto get it: {visible(each.next_step)}", style="dim")
-        table.add_row(each.name, Text(each.state, style=STYLES[each.state]), why)
+        why = Text(visible(why_words(each)))
+        if step := step_words(each):
+            why.append(f"\nto get it: {visible(step)}", style="dim")
+        table.add_row(TITLES[each.name], Text(each.state, style=STYLES[each.state]), why)
     page.add(table)
     return page.text()

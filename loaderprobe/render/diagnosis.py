@@ -30,6 +30,8 @@ from loaderprobe.units import format_duration, significant
 
 _INPUTS = ("storage", "preprocessing", "transport")
 # Shown only where the speed-up is worth a line.
+_AMONG_RANKS = ("imbalance", "straggler", "gradients")
+"""What only the ranks of a sweep lose to each other."""
 _WAITS = ("network", "lock", "wait")
 WORTH = 1.05
 # Colours that can be read on white and on black.
@@ -230,7 +232,7 @@ def remarks_on(found: Findings) -> list[str]:
             f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {unavailable_words(why)}"
             for name, why in found.unavailable.items()
             if name.startswith("speedups.") and not (name == "speedups.compute" and not found.with_step)
-            if name.removeprefix("speedups.") not in _WAITS
+            if name.removeprefix("speedups.") not in (*_WAITS, *_AMONG_RANKS)
         ),
     ]
 

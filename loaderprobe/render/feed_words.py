@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.bandwidth import Feed
-from loaderprobe.render.plan_words import at_utilization, fed, gives_out, in_use
+from loaderprobe.render.plan_words import at_utilization, fed, in_use, limited_by
 from loaderprobe.render.wording import rate
 from loaderprobe.units import join_words
 
@@ -24,7 +24,7 @@ def feeding(feeds: Sequence[Feed]) -> str:
     terms = in_use(first.use)
     return (
         f"{terms[0].upper()}{terms[1:]} it feeds {named} {at_utilization(first.utilization)} "
-        f"({rates} images/s, ResNet-50), {gives_out(first.first_limit)}."
+        f"({rates} images/s, ResNet-50), {limited_by(first.first_limit)}."
     )
 
 

@@ -66,11 +66,15 @@ def _rate(name: str, words: str) -> Figure:
 
 
 def _speedup(resource: str) -> Figure:
-    words = {"network": "the network", "lock": "locks", "wait": "other waits"}
+    words = {"network": "the network", "lock": "locks", "wait": "other waits", "gradients": "exchanging gradients"}
     return _figure(
         f"speedups.{resource}", "times", f"speed-up if {words.get(resource, resource)} were free",
         f"speedup_without_{resource}", SPEEDUP,
     )  # fmt: skip
+
+
+def _among_ranks(name: str, words: str) -> Figure:
+    return _figure(f"speedups.{name}", "times", words, f"speedup_{name}", SPEEDUP)
 
 
 def _idle_share(row: ConfigurationRow, cause: GapCause) -> float | None:
@@ -101,6 +105,8 @@ FIGURES: tuple[Figure, ...] = (
     _rate("loader_without_lock", "loader if locks were free"),
     _rate("loader_without_wait", "loader if other waits were free"),
     *(_speedup(resource) for resource in RESOURCES),
+    _among_ranks("imbalance", "speed-up with a middle rank's input in place of the slowest's"),
+    _among_ranks("straggler", "loading of ranks by themselves over that in step"),
     _figure("predicted_images_per_s", "images/s", "predicted images/s"),
     _figure("prediction_error", "fraction", "prediction error"),
     _figure("input_wait_fraction", "fraction", "input wait"),

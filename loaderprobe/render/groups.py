@@ -1,4 +1,4 @@
-"""The rows of a report by device and cache state, with the words for each group."""
+"""The rows of a report by device, cache state and number of ranks, with the words for each group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loaderprobe.render.wording import differing, label, option_words, rate, unu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Configurations that share a device and a cache state, so that their figures compare."""
+    """Configurations that share a device, a cache state and a number of ranks, so that their figures compare."""
 
     compute: str
     cache: str
@@ -40,7 +40,12 @@ class Group:
 
     @property
     def short(self) -> str:
-        """The device within a sentence: `an emulated mlperf-h100`, `this CPU`."""
+        """The device within a sentence: `an emulated mlperf-h100`, `this CPU`; `4 ranks, each with this CPU`."""
+        ranks = option_words(self.rows[0].config, "ranks")
+        return self._one if self.rows[0].config.ranks == 1 else f"{ranks}, each with {self._one}"
+
+    @property
+    def _one(self) -> str:
         if self.emulated:
             name = self.compute.partition(":")[2]
             return f"an emulated {f'accelerator of {name} images/s' if _is_number(name) else name}"
@@ -87,13 +92,13 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdigit()
 
 
-def _group_of(row: ConfigurationRow) -> tuple[str, str]:
-    return row.config.compute.name, row.config.cache
+def _group_of(row: ConfigurationRow) -> tuple[str, str, int, int]:
+    return row.config.compute.name, row.config.cache, row.config.ranks, row.config.nodes
 
 
 def groups(report: Report) -> tuple[Group, ...]:
-    """The rows by device and cache state, in the order in which each first appears; CPUs last."""
-    found: dict[tuple[str, str], list[ConfigurationRow]] = {}
+    """The rows by device, cache state and ranks, in the order in which each first appears; CPUs last."""
+    found: dict[tuple[str, str, int, int], list[ConfigurationRow]] = {}
     for row in report.summary.configurations:
         found.setdefault(_group_of(row), []).append(row)
     # A CPU that trains shows least: it stands last.
@@ -116,9 +121,9 @@ def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:
 def full_label(row: ConfigurationRow, report: Report) -> str:
     """The label of a row out of its group: with device and cache state where the report has several."""
     found = groups(report)
-    group = next(group for group in found if (group.compute, group.cache) == _group_of(row))
+    group = next(group for group in found if _group_of(group.rows[0]) == _group_of(row))
     parts = [label(row, report.summary.configurations)]
-    if group.emulated or len(found) > 1:
+    if group.emulated or len({group.compute for group in found}) > 1:
         parts.append(group.device)
     if len({group.cache for group in found}) > 1 or not OPTIONS["cache"].usual(row.config):
         parts.append(row.config.cache)

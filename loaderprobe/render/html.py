@@ -15,6 +15,7 @@ from loaderprobe.render import (
     limits,
     overview,
     panels,
+    rank_panels,
     recommend,
     short_runs,
     steps,
@@ -28,7 +29,9 @@ from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, first_page
 from loaderprobe.render.note_words import note_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
-SECTIONS = ("first", "rates", "workers", "reads", "epochs", "short_runs", "timelines", "plan", "evidence", "machine")
+SECTIONS = (
+    "first", "rates", "workers", "reads", "ranks", "epochs", "short_runs", "timelines", "plan", "evidence", "machine",
+)  # fmt: skip
 """The order of the page; each is a template, `report_NAME.html.jinja`."""
 
 
@@ -98,6 +101,7 @@ def _drawn(report: Report, found: Sequence[groups.Group]) -> dict[str, Any]:
             "rates": panels.rate_panels(report),
             "workers": panels.worker_panels(report),
             "reads": panels.read_panels(report),
+            "ranks": rank_panels.rank_panels(report),
             "epochs": epochs.epoch_panels(report),
             "short_runs": short_runs.short_run_panels(report),
         },

@@ -27,7 +27,7 @@ _TEXTS: dict[NoteCode, str] = {
         f"{{size_bytes}} of the memory that the loader shares with its workers cannot be restored: {_STAYS}"
     ),
     "manager_stays": f"state of the loader is in a multiprocessing.Manager: {_STAYS}",
-    "one_round": "the time was enough for one round only, so how far the rates vary is not known",
+    "one_round": "there was one round only, so how far the rates vary is not known",
     "files_hidden": "{hidden}, so files were read as they were found, and speed-ups are estimated",
     "samples_kept": (
         "batches made again take less time, so the data set, or what it reads from, keeps them: in the first epoch "

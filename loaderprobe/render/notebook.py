@@ -7,10 +7,11 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.environment import Capability
+from loaderprobe.records.capability import Capability
 from loaderprobe.records.report import Report
 from loaderprobe.render import bandwidth_words, metadata_words
 from loaderprobe.render.answer import answers
+from loaderprobe.render.capability_words import TITLES, step_words, why_words
 from loaderprobe.render.groups import groups
 from loaderprobe.render.overview import EMULATED_NOTE, counts, without_figures
 from loaderprobe.render.table import GROUP_HEAD, GROUP_RIGHT, group_cells
@@ -71,7 +72,7 @@ def bandwidth_html(report: BandwidthReport) -> str:
 
 def capabilities_html(found: Sequence[Capability]) -> str:
     """What is measured, whether here, and why not."""
-    lines = [[each.name, each.state, each.why, each.next_step] for each in found]
+    lines = [[TITLES[each.name], each.state, why_words(each), step_words(each)] for each in found]
     return _framed([_table(("measured", "here", "why", "to get it"), lines, ())])
 
 

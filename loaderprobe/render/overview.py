@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
+from loaderprobe.records.note import each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.render.figures import reason_words, reasons, words_of
 from loaderprobe.render.groups import detail_of, full_label, groups, measured
 from loaderprobe.render.note_words import note_words
@@ -31,6 +33,8 @@ HOW_TO_READ = (
 EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
 CPU_NOTE = "Training ran on a CPU: nothing follows for a GPU."
 
+_ONE_RANK = unavailable_words(Unavailable(code="one_rank"))
+"""No reader misses what one rank loses to others."""
 _MOST_SKIPPED = 3
 """Of the skipped files of a data set, so many are named beside the answer."""
 _SIDES = (
@@ -105,7 +109,7 @@ def missing(report: Report, only: Sequence[str] = ()) -> list[tuple[str, str]]:
     rows = measured(report.summary.configurations)
     for row in rows:
         for at, reason in reasons(row).items():
-            if not only or at in only:
+            if reason != _ONE_RANK and (not only or at in only):
                 found.setdefault(reason, {}).setdefault(words_of(at), []).append(row)
     out = []
     for reason, fields in found.items():
@@ -140,13 +144,13 @@ def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
 
 def notes(report: Report) -> list[tuple[str, str]]:
     """(where, note) for each different note that a measurement left."""
-    found: dict[str, list[ConfigurationRow]] = {}
     rows = measured(report.summary.configurations)
-    for row in rows:
-        detail = detail_of(report, row)
-        for note in detail.notes if detail else ():
-            found.setdefault(note_words(note), []).append(row)
-    return [(_where(some, rows, report), note) for note, some in found.items()]
+    left = [(note, row) for row in rows if (detail := detail_of(report, row)) for note in each_once(detail.notes)]
+    found: dict[Hashable, list[ConfigurationRow]] = {}
+    for note, row in left:
+        found.setdefault(subject_of(note), []).append(row)
+    said = each_once(note for note, _ in left)
+    return [(_where(found[subject_of(note)], rows, report), note_words(note)) for note in said]
 
 
 def skipped_files(report: Report) -> list[str]:

@@ -91,7 +91,7 @@ def _need_line(need: Need) -> tuple[str, ...]:
 def _supplies(plan: PlanReport) -> Iterator[Part]:
     lines = [line for supply in plan.supplies for line in _supply_lines(supply)]
     if lines:
-        head = ("storage", "first to give out", "limit", "need", "feeds", "label")
+        head = ("storage", "limited by", "limit", "need", "feeds", "label")
         yield Table(head=head, lines=tuple(lines), right=frozenset({2, 3, 4}))
     for supply in plan.supplies:
         notes = words.supply_notes(supply, plan.asked.nodes)

@@ -1,4 +1,4 @@
-"""The charts of a storage plan as SVG: the need, what gives out, the ladder, caches.
+"""The charts of a storage plan as SVG: the need, the limits, the ladder, caches.
 
 Each line and bar is named where it stands, and differs from the others by more than its colour.
 """
@@ -94,7 +94,7 @@ def _levels(supplies: Iterable[Supply], resource: Resource, color: str) -> list[
 
 
 def shares_chart(plan: PlanReport, title: str) -> str:
-    """SVG of the need over what may be used of each limit: bars to the right of 1 give out, bars to the left do not."""
+    """SVG of the need over what may be used of each limit: those to the right of 1 fall short, the others do not."""
     import altair as alt
 
     count = plan.asked.accelerators

@@ -91,7 +91,7 @@ def _shares(plan: PlanReport) -> Iterator[Exhibit]:
     if drawn:
         first = [f"{RESOURCE[each.first_limit]} of {storage_name(each)}" for each in plan.supplies if each.first_limit]
         yield Exhibit(
-            title=f"First to give out: {join_words(first)}",
+            title=f"First limit: {join_words(first)}",
             text=f"From 1 to the right, a limit cannot feed {plan.asked.accelerators:,} accelerators with "
             f"{percent(plan.asked.use)} of it in use; to the left it can.",
             figures=(("The need over what may be used of each limit", drawn),),

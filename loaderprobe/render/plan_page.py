@@ -27,6 +27,20 @@ def plan_page(plan: PlanReport) -> str:
     return _rendered("plan.html.jinja", plan, chosen="", command="", heading=False)
 
 
+def chosen_words(plan: PlanReport) -> str:
+    """What a plan that was not asked for is of."""
+    images = next((entry.quantity for entry in plan.ledger if entry.name == "images"), None)
+    many = ""
+    if images is not None:
+        why = "as in ImageNet, because the run's data set is generated" if images.label == "assumed" else "as found"
+        many = f"; {images.value:,.0f} images, {why}"
+    return (
+        f"Chosen for this report: {plan.asked.accelerators} accelerators of the run's fastest kind, "
+        f"{plan.asked.per_node} in a node{many}; the storage that the run measured, and no cache. "
+        "To plan for something else:"
+    )
+
+
 def _rendered(template: str, plan: PlanReport | PlanReason, **given: Any) -> str:
     return rendered(template, **_context(plan), **given)
 

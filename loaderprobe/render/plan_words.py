@@ -74,7 +74,7 @@ COLD_OPENS = (
 
 
 def answer(plan: PlanReport) -> tuple[str, ...]:
-    """What is needed; what each storage feeds and what gives out first there."""
+    """What is needed; what each storage feeds and what limits it first."""
     asked, read, opens = plan.asked, plan.need("read_bytes"), plan.need("opens")
     assert read and opens and read.to_buy and opens.to_buy
     need = (
@@ -105,7 +105,7 @@ def _feeds(supply: Supply, asked: Asked) -> str:
     name = f"The storage {supply.name}" if supply.label == "measured" else supply.name
     if supply.feeds is None or supply.first_limit is None:
         return f"{name}: no limit of it is known."
-    end = gives_out(supply.first_limit)
+    end = limited_by(supply.first_limit)
     if supply.feeds >= asked.accelerators:
         return f"{name} is enough: it feeds {feeds(supply)}, {end}."
     return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}, {end}."
@@ -133,9 +133,9 @@ def in_use(use: float) -> str:
     return f"with {percent(use)} of a limit in use"
 
 
-def gives_out(first_limit: Resource) -> str:
-    """What ends a count of accelerators: `then bandwidth gives out`."""
-    return f"then {RESOURCE[first_limit]} gives out"
+def limited_by(first_limit: Resource) -> str:
+    """What ends a count of accelerators: `limited by bandwidth`."""
+    return f"limited by {RESOURCE[first_limit]}"
 
 
 def grouped(value: float) -> str:
@@ -156,6 +156,8 @@ def amount(quantity: Quantity, value: float | None = None) -> str:
         return f"{grouped(number)}/s"
     if quantity.unit == "":
         return percent(number)
+    if quantity.unit == "images":
+        return f"{number:,.0f} images"  # a count that also stands in the sentence on an epoch
     if quantity.unit == "x":
         return f"{significant(number)} x"
     return f"{grouped(number)} {quantity.unit}"

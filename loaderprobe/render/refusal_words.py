@@ -20,6 +20,7 @@ _TEXTS = {
     "serial_loader": "the serial loader fetches nothing ahead",
     "too_few_batches": "too few batches were recorded to know how their times vary",
     "more_than_storage": "it needs {bytes_per_s}, more than the storage was measured to deliver",
+    "exchange_of_gradients": "ranks exchange gradients, for which a faster device waits as well",
     "laws_disagree": (
         "the kind of storage is not known, and forecasts range from {least_images_per_s} to {most_images_per_s} "
         "images/s"

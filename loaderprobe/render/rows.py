@@ -15,15 +15,16 @@ from loaderprobe.render.note_words import note_words
 Row = tuple[Cell, ...]
 
 STEP_COLUMNS = (
-    "key", "configuration", "round", "mode", "activity", "step", "batch", "images", "begin_at_s", "wait_s", "copy_s",
-    "submit_s", "iteration_s", "device_begin_at_s", "device_end_at_s",
+    "key", "configuration", "round", "mode", "activity", "without_rank", "step", "batch", "images", "begin_at_s",
+    "wait_s", "copy_s", "submit_s", "iteration_s", "device_begin_at_s", "device_end_at_s",
 )  # fmt: skip
 """`wait_s` is spent in `next()`, `copy_s` submitting the copy to the device, `submit_s` submitting the step,
-`iteration_s` from one `next()` to the next. `batch` counts from the start of the loader; NaN without a loader."""
+`iteration_s` from one `next()` to the next. `batch` counts from the start of the loader; NaN without a loader.
+`without_rank` took no input; NaN where all ranks did."""
 
 BATCH_COLUMNS = (
-    "key", "configuration", "round", "mode", "activity", "batch", "worker", "images", "begin_at_s", "wall_s", "cpu_s",
-    "run_delay_s", "collate_s", "instrument_cpu_s", "process_cpu_s", "read_bytes",
+    "key", "configuration", "round", "mode", "activity", "without_rank", "batch", "worker", "images", "begin_at_s",
+    "wall_s", "cpu_s", "run_delay_s", "collate_s", "instrument_cpu_s", "process_cpu_s", "read_bytes",
 )  # fmt: skip
 """`run_delay_s` is spent waiting for a core; `process_cpu_s` is that of all threads of the worker."""
 
@@ -65,7 +66,7 @@ def batch_rows(measured: Measurement) -> Iterator[Row]:
     for place, number in enumerate(records.batch):
         yield (
             *_configuration(measured),
-            *served.get(number, (nan, None, None)),
+            *served.get(number, (nan, None, None, nan)),
             number,
             records.worker[place],
             records.images[place],
@@ -111,8 +112,8 @@ def _configuration(measured: Measurement) -> tuple[str, str]:
     return measured.config.key, measured.config.title()
 
 
-def _of_segment(segment: Segment) -> tuple[int, str, str]:
-    return segment.round, segment.mode, segment.activity
+def _of_segment(segment: Segment) -> tuple[int, str, str, float]:
+    return segment.round, segment.mode, segment.activity, nan if segment.without is None else segment.without
 
 
 def _times(records: WorkerBatches, place: int) -> Iterator[float]:

@@ -28,6 +28,7 @@ from loaderprobe.render.overview import (
     sentences,
     without_figures,
 )
+from loaderprobe.render.rank_panels import rank_sentences
 from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.short_runs import short_run_cells, short_run_sentences
 from loaderprobe.render.wording import MISSING, bound_words, label, speed
@@ -73,6 +74,7 @@ class MarkdownReport:
             blocks.append(f"> {CPU_NOTE}")
         for group in groups(report):
             blocks += _group_blocks(report, group)
+        blocks += _section("Ranks", rank_sentences(report))
         blocks += _section("Epochs", epoch_sentences(report))
         blocks += _section("Short benchmarks", short_run_sentences(report))
         blocks += _section("Failed", without_figures(report, "failed"))

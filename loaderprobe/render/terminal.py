@@ -24,6 +24,7 @@ from loaderprobe.render.limit_map import LimitMap, MapCell
 from loaderprobe.render.needs import Needs
 from loaderprobe.render.overview import counts, missing, notes, sentences, skipped_files, without_figures
 from loaderprobe.render.page import Page
+from loaderprobe.render.rank_panels import rank_sentences
 from loaderprobe.render.recommend import advised
 from loaderprobe.render.short_runs import short_run_sentences
 from loaderprobe.render.wording import MISSING, counted, visible, worth_making
@@ -39,6 +40,8 @@ STYLES = {
     "copy": "bold magenta",
     "host": "bold magenta",
     "cpu": "bold yellow",
+    "imbalance": "bold red",
+    "gradients": "bold green",
     "either": "yellow",
     "balanced": "cyan",
     "inconclusive": "dim",
@@ -110,6 +113,7 @@ class TerminalReport:
 
     def _trouble(self, page: Page, report: Report) -> None:
         sections = (
+            ("Ranks", rank_sentences(report)),
             ("Epochs", epoch_sentences(report)),
             ("Short benchmarks", short_run_sentences(report)),
             ("Failed", without_figures(report, "failed")),

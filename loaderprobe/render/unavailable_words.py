@@ -81,6 +81,19 @@ _TEXTS: dict[UnavailableCode, str] = {
     "not_read": "nothing was read in so short a time",
     "file_damaged": "{file} {error}",
     "peak_unreadable": "the peak of memory cannot be read here",
+    "buffer_not_told": "this loader does not tell when its buffer is full",
+    "buffer_not_filled": "the loader did not fill its buffer within {within_s}",
+    "too_few_for_buffer": "{images} images are too few to read each once: --images {least} is enough",
+    "too_few_for_epoch": "{images} images are too few for an epoch: {least} are needed",
+    "epochs_too_long": "{epochs} epochs of {images} images take about {take_s}, more than --time-limit: {timeout_s}",
+    "study_left": "not yet; --resume continues",
+    "bytes_on_a_rank": (
+        "on rank {rank} ({host}), {share} of the bytes came from storage in segments meant to be {files}"
+    ),
+    "one_rank": "one rank waits for no other",
+    "ranks_not_apart": "the ranks were measured in step only, none by itself",
+    "exchange_not_measured": "the exchange of gradients was not measured apart",
+    "ceiling_of_one_node": "the ceiling was measured from one node, and several read",
     "reported": "{reason}",
     **COUNTERS,
     **STORAGE,
@@ -101,6 +114,8 @@ def because_words(*facts: Mapping[str, float | str]) -> str:
 
 def _worded(code: UnavailableCode, facts: Sequence[Mapping[str, float | str]]) -> str:
     text = _TEXTS[code] + (_ENDED if "ended_after_s" in facts[0] else "")
+    if code == "failed" and "rank" in facts[0]:
+        text = text.replace("{stage}", "{stage}, rank {rank}" + (" on {host}" if facts[0].get("host") else ""))
     names = [field for _, field, _, _ in Formatter().parse(text) if field]
     return text.format(**{name: _range(name, [each[name] for each in facts]) for name in names})
 

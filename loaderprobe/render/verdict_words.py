@@ -5,7 +5,7 @@ A figure that several configurations share a sentence about becomes a range.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.records.diagnosis import Findings
@@ -21,6 +21,7 @@ FREE = {
 NOUN = {
     "storage": "storage", "preprocessing": "preprocessing", "transport": "transport", "compute": "compute",
     "network": "the network", "lock": "a lock", "wait": "other waits", "cpu": "CPU cores",
+    "gradients": "the exchange of gradients", "imbalance": "one rank", "straggler": "slow batches",
 }  # fmt: skip
 
 
@@ -125,13 +126,25 @@ def heading(bound: Judged) -> str:
     if bound.cause == "either":
         names = [NOUN[name] for name in bound.candidates]
         return (
-            f"{side} by {join_words(names, 'or')}" if bound.side == "input" else f"{side} between {join_words(names)}"
+            f"{side} between {join_words(names)}"
+            if bound.side == "inconclusive"
+            else f"{side} by {join_words(names, 'or')}"
         )
     if bound.cause == "inconclusive":
         return side if bound.side == "inconclusive" else f"{side}, cause inconclusive"
     if bound.cause in (bound.side, "balanced"):
         return side
+    if bound.cause == "imbalance":
+        return f"{side} by {rank_named(bound.reason.facts)}"
     return f"{side} by {_CAUSE.get(bound.cause) or NOUN[bound.cause]}"
+
+
+def rank_named(facts: Mapping[str, float | str]) -> str:
+    """`rank 1 (node7)`, or `one rank` where it is not known."""
+    if "rank" not in facts:
+        return NOUN["imbalance"]
+    host = facts.get("host")
+    return f"rank {facts['rank']}{f' ({host})' if host else ''}"
 
 
 _ESTIMATED = {"measured": "", "estimated": " (estimated)", "both": " (partly estimated)"}
@@ -174,6 +187,13 @@ def _beside(facts: Facts) -> list[str]:
         subject = f" ({facts.text('subject')})" if facts.has("subject") else ""
         waits = "in such waits" if facts.text("resource") == "wait" else "waiting for it"
         said.append(f"Workers spend {facts.share('waiting_share')} of their time {waits}{subject}.")
+    if facts.has("slow_images_per_s"):
+        slow, middle = facts.number("slow_images_per_s"), facts.number("middle_images_per_s")
+        said.append(f"By itself, rank {facts.text('rank')} loads {slow} {facts.sample}s/s, another rank {middle}.")
+        said.append(f"{_first_upper(facts.runs)}.")
+    if facts.has("straggler_speedup"):
+        times = facts.number("straggler_speedup")
+        said.append(f"Ranks also wait for each other's slow batches: by themselves they load {times} times as fast.")
     if facts.has("copies_from"):
         said.append(f"Most copies come from {facts.text('copies_from')}.")
     if facts.has("files_were"):
@@ -190,8 +210,22 @@ def _beside_storage(facts: Facts) -> list[str]:
     return [f"The storage delivers {rate}: {facts.share('ceiling_share')} of its ceiling at concurrency {at}."]
 
 
+def _slow_rank(facts: Facts) -> str:
+    noun = NOUN[facts.text("resource")] if facts.has("resource") else "input"
+    return f"all wait for its {noun}; with a middle rank's input training would be {facts.times('speedup', 'how')}"
+
+
+def _beside_exchange(facts: Facts) -> str:
+    device, without = f"{facts.number('compute_speedup')} times", f"{facts.number('gradients_speedup')} times"
+    if facts.bounds[0].cause == "gradients":
+        return f"without it training would be {without} as fast, with a free device {device}"
+    return f"{facts.runs}. A free device would make it {device} as fast, no exchange of gradients {without}"
+
+
 def _largest_speedup(facts: Facts) -> str:
     resource = facts.text("resource")
+    if facts.has("gradients_speedup"):
+        return _beside_exchange(facts)
     if resource != "compute":
         if resource not in FREE:
             return f"{facts.runs}. Without this wait it would be {facts.times('speedup', 'how')}"
@@ -248,6 +282,7 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     "largest_speedup": _largest_speedup,
     "all_cores_busy": _all_cores_busy,
     "device_idle": _device_idle,
+    "slow_rank": _slow_rank,
     "speedups_alike": _speedups_alike,
     "no_speedup": _no_speedup,
     "no_complete_round": lambda facts: "no round measured both the loader and training",

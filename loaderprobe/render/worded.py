@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from operator import is_
 from typing import Any, TypeVar, cast
 
+from loaderprobe.records.capability import Capability, Finding
 from loaderprobe.records.device import DeviceKind, Limit
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.note import Note
@@ -15,6 +16,7 @@ from loaderprobe.records.rank_bandwidth import RanksLimit
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Bound, Evidence
 from loaderprobe.render.action_words import action_words
+from loaderprobe.render.capability_words import finding_words, why_words
 from loaderprobe.render.device_words import kind_words, limit_words
 from loaderprobe.render.evidence_words import evidence_words
 from loaderprobe.render.note_words import note_words
@@ -29,8 +31,10 @@ T = TypeVar("T")
 _WORDS: dict[type, Callable[[Any], str]] = {
     Advice: lambda advice: action_words(advice.action),
     Bound: lambda bound: sentence([bound]),
+    Capability: why_words,
     DeviceKind: kind_words,
     Evidence: evidence_words,
+    Finding: finding_words,
     Forecast: lambda forecast: refusal_words(forecast.refused) if forecast.refused else "",
     Knee: lambda knee: knee_words([knee]),
     Limit: limit_words,

@@ -21,7 +21,7 @@ NO_FASTER = 0.005
 """A factor nearer to 1 is shown as 1.00, which says nothing."""
 ROUGH = 0.25
 """Half of a forecast's range: most laws are within 0.2, and one that is not proved here is wider."""
-RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait", "compute")
+RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait", "compute", "gradients")
 
 
 LIMIT = {
@@ -50,6 +50,8 @@ OPTION_WORDS: dict[str, str | tuple[str, str]] = {
     "gpu_decode": ("decoding on the CPU", "decoding on the GPU"),
 }
 """What an option's value is called: a form to put it into, or what False and True mean; others are named."""
+COUNTED = ("ranks", "nodes")
+"""Options of which there are so many: `1 rank`, `4 ranks`."""
 STATED = ("resolution", "workers", "compute", "cache")
 """Options that a heading or a label's beginning states."""
 
@@ -57,6 +59,10 @@ STATED = ("resolution", "workers", "compute", "cache")
 def option_words(config: RunConfig, name: str) -> str:
     """`batch 64`, `fp16 precision`, `pageable memory`, `rounds 5`."""
     value = OPTIONS[name].of(config)
+    if name in COUNTED:
+        return counted(value, name.removesuffix("s"))
+    if name == "batch_size" and config.ranks > 1:
+        return f"batch {value} a rank"
     form = OPTION_WORDS.get(name, f"{name.replace('_', ' ')} {{}}")
     return form.format(value) if isinstance(form, str) else form[bool(value)]
 
@@ -105,7 +111,10 @@ def bound_words(row: ConfigurationRow) -> str:
     return verdict_words(row.bound)
 
 
-_IN_TABLES = {"cpu": "decoding, cores full", "preprocessing": "decoding, cores free"}
+_IN_TABLES = {
+    "cpu": "decoding, cores full", "preprocessing": "decoding, cores free", "imbalance": "one slow rank",
+    "gradients": "exchanging gradients",
+}  # fmt: skip
 
 
 def verdict_words(bound: Bound | ShortVerdict) -> str:
@@ -129,13 +138,20 @@ def verdict_tone(bound: Bound | ShortVerdict) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
         return "either"
-    return bound.cause if bound.side == "input" or bound.cause == "host" else bound.side
+    return bound.cause if bound.side == "input" or bound.cause in ("host", "gradients") else bound.side
 
 
 def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
     """The speed-up if `resource` were free; None where that is not known."""
     speedup: Speedup | None = getattr(row.verdict.speedups, resource) if row.verdict else None
     return speedup
+
+
+def resources_of(row: ConfigurationRow) -> tuple[str, ...]:
+    """Whose speed-ups a row can have: with several ranks, also what they lose to each other."""
+    if row.config.ranks > 1:
+        return (*RESOURCES, "imbalance", "straggler")
+    return tuple(name for name in RESOURCES if name != "gradients")
 
 
 def named_resources(row: ConfigurationRow) -> tuple[str, ...]:
@@ -149,6 +165,9 @@ def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
     """The speed-ups that the verdict names: its cause's, both candidates' of `either`, none of `inconclusive`."""
     known = {resource: speedup for resource in RESOURCES if (speedup := speedup_of(row, resource))}
     named = named_resources(row)
+    slow = speedup_of(row, "imbalance")
+    if slow is not None and named == ("imbalance",):
+        return (("imbalance", slow),)
     chosen = [resource for resource in named if resource in known]
     inconclusive = row.verdict is not None and row.verdict.bound.cause == "inconclusive"
     if not chosen and known and not inconclusive:

@@ -1,4 +1,4 @@
-"""Opens/s and stats/s of the sample's files: what gives out first where every image is a file.
+"""Opens/s and stats/s of the sample's files: the first limit where every image is a file.
 
 Evicting files leaves their names and inodes in memory, and listing a folder brings them there. Only dropping all
 caches of the machine makes them cold, so that is done where the user asked for it (`--drop-caches`) and at no other

@@ -24,7 +24,8 @@ T = TypeVar("T")
 # 4  2026-11  an activity is loader_only or training
 # 5  2026-11  what is missing, notes, why no system call was seen, why there is no GPU and what kind a device is are
 #             codes with facts
-SCHEMA_VERSION = 5
+# 6  2026-11  why a full buffer, or epochs, were not measured is a code with facts
+SCHEMA_VERSION = 6
 # 64 bits hold every count and every clock in ns.
 MOST_NUMBER = 2**63
 # Of a strange schema's name, in a message.

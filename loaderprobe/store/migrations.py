@@ -50,6 +50,12 @@ def _to_version_5(kind: str, value: Any) -> None:
         quoted(value)
 
 
+def _to_version_6(kind: str, value: Any) -> None:
+    """The same for a file of version 5: what a study has as its reason is quoted."""
+    if kind in ("prefilled", "epochs"):
+        _quote(value, "reason", lambda text: _reason(text) if text else None)
+
+
 def _quote_measurement(value: dict[str, Any]) -> None:
     for each in _dicts(value.get("missing")):
         _quote(each, "reason", _reason)
@@ -107,5 +113,5 @@ def _note(text: str) -> dict[str, Any]:
     return {"code": _NOTES[text]} if text in _NOTES else {"code": "reported", "facts": {"text": text}}
 
 
-MIGRATIONS = {2: _to_version_3, 3: _to_version_4, 4: _to_version_5}
+MIGRATIONS = {2: _to_version_3, 3: _to_version_4, 4: _to_version_5, 5: _to_version_6}
 """What brings a file of each older version to the next."""

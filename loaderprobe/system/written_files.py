@@ -15,6 +15,8 @@ CHECKPOINTS = frozenset(
     )
 )  # fmt: skip
 """Endings of files that hold a trained model."""
+MODELS = frozenset((".ckpt", ".distcp", ".onnx", ".params", ".pt", ".pth", ".safetensors", ".weights"))
+"""Of them, those that hold nothing else: data in files such as `.bin` and `.h5` is often mapped with `r+`."""
 WRITING = os.O_WRONLY | os.O_RDWR
 EVENTS = ("open", "os.remove", "os.rename", "shutil.rmtree")
 
@@ -83,7 +85,7 @@ class WrittenFiles:
     def _written(self, path: str, *, truncates: bool) -> None:
         if not os.path.lexists(path):
             self.new[path] = None
-        elif truncates and self._lost(path):
+        elif self._lost(path) if truncates else Path(path).suffix in MODELS and path not in self.new:
             self._endangered(path)
 
     def _lost(self, path: str) -> bool:

@@ -13,28 +13,39 @@ PATIENCE_S = 20.0
 
 
 class FakeStore:
-    """A store in memory."""
+    """A store in memory, for threads too. Once it is `gone`, no call is answered."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
+        self.gone = False
+        self._lock = threading.Lock()
 
     def set(self, key: str, value: str) -> None:
         """Set a key."""
+        self._answer()
         self.held[key] = value
 
     def get(self, key: str) -> bytes:
         """The value of a key that is there."""
+        self._answer()
         return self.held[key].encode()
 
     def check(self, keys: list[str]) -> bool:
         """True when all are there."""
+        self._answer()
         return all(key in self.held for key in keys)
 
     def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
         """Set the key if it has the expected value, or none where that is empty."""
-        if self.held.get(key, "") == expected_value:
-            self.held[key] = desired_value
-        return self.held[key].encode()
+        self._answer()
+        with self._lock:
+            if self.held.get(key, "") == expected_value:
+                self.held[key] = desired_value
+            return self.held[key].encode()
+
+    def _answer(self) -> None:
+        if self.gone:
+            raise LostRank("the store does not answer")
 
 
 class _Table:

@@ -246,7 +246,7 @@ def judged(row: Row, found: Sequence[Seen]) -> bool:
     """Print one row; True when the law holds, or does not speak of it."""
     held, later = mean([each.held for each in found]), [each.later for each in found]
     second, law = page_cache_hits(held, row.nodes, 2), page_cache_hits(held, row.nodes)
-    close = abs(mean([each.hits[1] for each in found]) - second.value) <= NOISE
+    close = second.low - NOISE <= mean([each.hits[1] for each in found]) <= second.high + NOISE
     right = close and law.low - NOISE <= min(later) and max(later) <= law.high + NOISE
     print(
         f"{row.name:44} {ranged([each.held for each in found])} {ranged([each.hits[1] for each in found])} "

@@ -7,12 +7,17 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from scripts.benches.harness import photographs
 
 PHOTOGRAPHS, FOR_VALIDATION, CLASSES = 1200, 48, 10
 FEW = 96
 """Photographs where epochs are to be short."""
+DIGITS = {"train": 60_000, "t10k": 10_000}
+"""Images of MNIST in each of its parts."""
 METRIC = """
 import datasets
 import evaluate
@@ -93,6 +98,17 @@ class Data:
             (made / "noisy_imagenette.csv").write_text("\n".join(lines))
         return home
 
+    def digits(self) -> Path:
+        """Noise of 28 x 28, as MNIST has its digits."""
+        made = self.root / "digits"
+        raw, random = made / "MNIST" / "raw", np.random.default_rng(0)
+        if not made.exists():
+            raw.mkdir(parents=True)
+            for part, count in DIGITS.items():
+                _idx(raw / f"{part}-images-idx3-ubyte", random.integers(0, 256, (count, 28, 28), np.uint8))
+                _idx(raw / f"{part}-labels-idx1-ubyte", random.integers(0, CLASSES, count, np.uint8))
+        return made
+
     def vit(self) -> Path:
         """A vision transformer of two layers, for images of 64 x 64, with its image processor."""
         made = self.root / "vit"
@@ -112,6 +128,12 @@ class Data:
         """The metric `accuracy`, below the folder in which a script runs."""
         (folder / "accuracy").mkdir(exist_ok=True)
         (folder / "accuracy" / "accuracy.py").write_text(METRIC)
+
+
+def _idx(file: Path, values: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+    """The format of MNIST: two zeros, the type, the number of dimensions, the length of each, the values."""
+    lengths = np.array(values.shape, ">i4")
+    file.write_bytes(bytes((0, 0, 8, values.ndim)) + lengths.tobytes() + values.tobytes())
 
 
 def _link(file: Path, to: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +28,6 @@ ROOT = HERE.parents[1]
 LIMIT_S = 400.0
 """Of any process: then it is killed, and has not ended cleanly."""
 MOST_ENDING_S = 5.0
-STEPS = 200
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """Of the step, so that workers have cores of their own."""
 SAYS = re.compile(r"loaderprobe: (.*)$", re.MULTILINE)
@@ -43,7 +43,15 @@ class Place:
 
     def script(self, row: Row, given: Given) -> list[str]:
         """Its command, without Python."""
-        return [str(self.scripts / row.script), *given(self.data, self.folder)]
+        script = self.scripts / row.script
+        if row.digits:
+            script = self.folder / row.script
+            script.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.scripts / row.script, script)
+        for place in row.digits:
+            if not (self.folder / place).exists():
+                shutil.copytree(self.data.digits(), self.folder / place, copy_function=os.link)
+        return [str(script), *given(self.data, self.folder)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,8 @@ def by_hand(row: Row, place: Place, ways: Sequence[str], seconds: float, repeats
         out = place.folder / "rate.json"
         out.unlink(missing_ok=True)
         fastai = ("--fastai",) if row.fastai else ()
-        own = ("--way", way, "--out", str(out), "--seconds", str(seconds), "--folder", str(row.folder(place.data)))
+        own = ("--way", way, "--out", str(out), "--seconds", str(seconds), "--folder", str(row.folder(place.data)),
+               "--least", str(row.least))  # fmt: skip
         script = place.script(row, row.timed)
         done = ended([sys.executable, str(HERE / "scripts_truth.py"), *own, *fastai, "--", *script], row, place)
         if done.code or not out.exists():
@@ -137,7 +146,7 @@ def watched(row: Row, place: Place, pairs: int) -> dict[str, list[dict[str, Any]
     def log(watch: bool) -> dict[str, Any]:
         out = place.folder / "losses.json"
         out.unlink(missing_ok=True)
-        script = (sys.executable, str(HERE / "scripts_losses.py"), "--out", str(out), "--steps", str(STEPS), "--")
+        script = (sys.executable, str(HERE / "scripts_losses.py"), "--out", str(out), "--steps", str(row.steps), "--")
         kept = Path(tempfile.mkdtemp(dir=place.folder, prefix="watched-"))
         around = (sys.executable, "-m", "loaderprobe", "run", "--watch", "--out", str(kept), "--") if watch else ()
         done = ended([*around, *script, *place.script(row, row.light)], row, place)

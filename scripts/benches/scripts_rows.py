@@ -32,6 +32,13 @@ class Row:
     resumes: Given | None = None
     """The same once these are there."""
     folder: Callable[[Data], Path] = lambda data: data.classes() / "train"
+    """Of the files that it reads."""
+    least: int = 500
+    """Samples of the loader that trains, where others have fewer."""
+    steps: int = 200
+    """Of which losses and CPU time are compared."""
+    digits: tuple[str, ...] = ()
+    """Where it looks for MNIST; the script itself is copied to where it then runs."""
     environment: Callable[[Data], Mapping[str, str]] = field(default=lambda data: {})
     fastai: bool = False
 
@@ -106,12 +113,16 @@ def _torchvision(model: str, side: int, batch: int, workers: int, *more: str, co
     return words
 
 
-def _accelerate(count: int = 0) -> Given:
-    return lambda data, folder: ("--cpu", "--data_dir", str(data.flat(count) if count else data.flat()))
+def _accelerate(*more: str) -> Given:
+    return lambda data, folder: ("--cpu", "--data_dir", str(data.flat()), *more)
 
 
 def _fastai(side: int, batch: int) -> Given:
     words = ("--size", str(side), "--bs", str(batch), "--arch", "xresnet18", "--workers", "1", "--epochs", "400")
+    return lambda data, folder: words
+
+
+def _words(*words: str) -> Given:
     return lambda data, folder: words
 
 
@@ -148,7 +159,7 @@ ROWS = (
         source="huggingface/pytorch-image-models, train.py",
         script="timm/train.py",
         packages=("timm",),
-        timed=_timm("test_efficientnet", 96, 16, 1),
+        timed=_timm("test_efficientnet", 64, 32, 1),
         light=_timm("test_efficientnet", 64, 4, 1),
         saves=_timm(*_TIMM_SAVES, "--epochs", "1", "--cooldown-epochs", "0"),
         resumes=_timm(*_TIMM_SAVES),
@@ -162,6 +173,28 @@ ROWS = (
         light=_lightning("mobilenet_v3_small", 2, 1),
         saves=_lightning("shufflenet_v2_x0_5", 8, 1, "--trainer.max_epochs=1", count=FEW),
         resumes=_lightning("shufflenet_v2_x0_5", 8, 1, count=FEW),
+    ),
+    Row(
+        name="lightning-cli",
+        source="Lightning-AI/pytorch-lightning, the same path",
+        script="examples/pytorch/basics/backbone_image_classifier.py",
+        packages=("lightning", "jsonargparse"),
+        timed=_words("--trainer.accelerator=cpu", "--trainer.max_epochs=400"),
+        light=_words("--trainer.accelerator=cpu", "--trainer.max_epochs=400"),
+        folder=lambda data: data.digits(),
+        least=20_000,
+        digits=("data", "examples/Datasets"),
+    ),
+    Row(
+        name="fabric",
+        source="Lightning-AI/pytorch-lightning, the same path",
+        script="examples/fabric/image_classifier/train_fabric.py",
+        packages=("lightning", "torchmetrics"),
+        timed=_words("--epochs", "400", "--log-interval", "1000"),
+        light=_words("--epochs", "400", "--log-interval", "1000", "--batch-size", "4"),
+        folder=lambda data: data.digits(),
+        least=20_000,
+        digits=("Datasets",),
     ),
     Row(
         name="transformers",
@@ -179,8 +212,9 @@ ROWS = (
         source="huggingface/accelerate, examples/cv_example.py",
         script="accelerate/cv_example.py",
         packages=("accelerate", "timm"),
-        timed=_accelerate(),
-        light=_accelerate(),
+        timed=_accelerate("--mixed_precision", "bf16"),
+        light=_accelerate("--mixed_precision", "bf16"),
+        steps=24,
         folder=lambda data: data.flat(),
         environment=lambda data: {**_offline(data), "HF_HOME": str(data.hub("resnet50d"))},
     ),
@@ -190,7 +224,7 @@ ROWS = (
         "transforms.py",
         script="torchvision/train.py",
         packages=("torchvision",),
-        timed=_torchvision("shufflenet_v2_x0_5", 64, 16, 1, "--auto-augment", "augmix"),
+        timed=_torchvision("shufflenet_v2_x0_5", 64, 32, 1, "--auto-augment", "augmix"),
         light=_torchvision("squeezenet1_1", 64, 4, 1),
         saves=_into_out(_torchvision("squeezenet1_1", 64, 8, 1, "--epochs", "1", count=FEW), "--output-dir"),
         resumes=_into_out(_torchvision("squeezenet1_1", 64, 8, 1, count=FEW), "--output-dir"),

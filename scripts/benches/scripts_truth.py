@@ -25,6 +25,8 @@ from torch.utils.data import DataLoader, get_worker_info
 WAYS = ("training", "loader", "resident", "warm", "cached", "more")
 SETTLE, SETTLE_WORKER = 6, 3
 """Batches of each epoch that do not count, and so many more for each worker: made ahead. At most a third."""
+PREFETCHED = 2
+"""Batches a worker makes ahead, where a loader without workers says nothing."""
 KEPT = 32
 """Samples that are made once, for `cached`."""
 
@@ -63,6 +65,7 @@ class ByHand:
         self.images = self.steps = 0
         self.spent_s = 0.0
         self.begun = False
+        self.batch: Any = None
 
     def iterate(self, loader: Any, original: Callable[[Any], Any]) -> Any:
         """What the script iterates."""
@@ -85,6 +88,7 @@ class ByHand:
                 path.read_bytes()
         if self.way == "more":
             loader.__dict__["num_workers"] += 1
+            loader.__dict__["prefetch_factor"] = loader.prefetch_factor or PREFETCHED
         if self.way == "cached" and fastai:
             samples = [loader.d.do_item(number) for number in range(KEPT)]
             loader.d.do_item = lambda index: samples[index % KEPT]
@@ -96,14 +100,15 @@ class ByHand:
         if self.way in ("training", "loader", "more"):
             for path in self.files:
                 evict(path)
-        real = original(loader)
         if self.way != "resident":
-            yield from real
+            yield from original(loader)
             return
-        batch = next(real)
-        getattr(real, "_shutdown_workers", lambda: None)()
+        if self.batch is None:
+            real = original(loader)
+            self.batch = next(real)
+            getattr(real, "_shutdown_workers", lambda: None)()
         count = len(loader.d if hasattr(loader, "d") else loader)
-        yield from (batch for _ in range(count))
+        yield from (self.batch for _ in range(count))
 
     def timed(self, loader: Any, original: Callable[[Any], Any]) -> Iterator[Any]:
         """The same, until it has seen enough."""

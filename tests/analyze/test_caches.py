@@ -171,14 +171,16 @@ def test_a_large_memory_answers_no_more_than_the_law_says(share: float, nodes: i
 
 @given(st.floats(0, 1.2), st.integers(1, 10**6), st.one_of(st.none(), st.integers(1, 10**5)))
 def test_the_page_cache_lies_between_lru_and_pinned(share: float, nodes: int, epoch: int | None) -> None:
-    """With its range, in each epoch; a larger one answers no less."""
+    """With its range, in each epoch, but for epoch 2, where it may be less than LRU; a larger one answers no less."""
     hits, more = page_cache_hits(share, nodes, epoch), page_cache_hits(1.1 * share, nodes, epoch)
-    assert lru_hits(share, nodes, epoch) == hits.low <= hits.value <= hits.high <= pinned_hits(share) + 1e-9
+    least = lru_hits(share, nodes, epoch)
+    assert hits.low == (0.65 * least if epoch == 2 and share < 1 else least)
+    assert hits.low <= hits.value <= hits.high <= pinned_hits(share) + 1e-9
     assert hits.low <= more.low + 1e-9 and hits.value <= more.value + 1e-9 and hits.high <= more.high + 1e-9
 
 
 def test_half_the_set_in_the_page_cache_is_a_third_of_the_hits() -> None:
-    """15 to 41 %; in epoch 2 what LRU gives, in epoch 1 nothing; all of the set is all hits, as pinned."""
+    """15 to 41 %; in epoch 2 at most what LRU gives, in epoch 1 nothing; all of the set is all hits, as pinned."""
     half = page_cache_hits(0.5)
     assert (half.low, half.value, half.high) == pytest.approx((0.153, 0.327, 0.413), abs=1e-3)
     assert page_cache_hits(0.5, 1, 2).high == half.low and page_cache_hits(0.5, 1, 1).high == 0.0

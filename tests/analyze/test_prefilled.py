@@ -12,6 +12,7 @@ from loaderprobe.analyze.prefilled import buffer_effect, enough
 from loaderprobe.records.config import LoaderSpec
 from loaderprobe.records.measurement import Segment
 from loaderprobe.records.prefilled import Prefilled, free_batches, over_steady
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.stats import mean
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -65,10 +66,11 @@ def finished(loader: LoaderSpec, seed: int) -> list[float]:
 def test_an_effect_that_was_not_measured_is_estimated() -> None:
     """From the rates of the verdict; a study that was refused gives its reason."""
     judged = verdict(SLOW)
-    refused = Prefilled(config=SLOW.config, started_utc="", reason="too few images")
+    few = Unavailable(code="too_few_for_buffer", facts={"images": 99, "least": 100})
+    refused = Prefilled(config=SLOW.config, started_utc="", reason=few)
     found = buffer_effect(SLOW, judged, refused)
     assert found is not None
-    assert (found.batches, found.how, found.reason) == (4, "estimated", "too few images")
+    assert (found.batches, found.how, found.reason) == (4, "estimated", few)
     assert {each.iterations: each.over_steady for each in found.runs}[100] == pytest.approx(100 / 96.5)
     assert found.measured(100) is None and found.predicted(100) == pytest.approx(100 / 96.5)
 

@@ -10,13 +10,14 @@ import pytest
 import loaderprobe
 from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.errors import BadValue
-from loaderprobe.records.environment import Capability
+from loaderprobe.records.capability import Capability, Finding
+from loaderprobe.records.unavailable import reported
 from loaderprobe.render.json import result_json
 from tests.examples.bandwidth import example_bandwidth, example_operations
 
 CAPABILITIES = (
-    Capability(name="cold reads, proved", state="yes", why="a trial file was evicted"),
-    Capability(name="SM occupancy", state="no", why="<no GPU>", next_step="use a machine with one"),
+    Capability(name="cold_reads", state="yes", why=(Finding(code="evicted"),)),
+    Capability(name="gpu_sm_occupancy", state="no", why=(reported("<no GPU>"),), next_step="hopper_gpu"),
 )
 
 
@@ -96,7 +97,8 @@ def test_doctor_returns_what_it_found(monkeypatch: pytest.MonkeyPatch, tmp_path:
     found = loaderprobe.doctor(tmp_path / "file")
     assert (tuple(found), asked) == (CAPABILITIES, [tmp_path])
     assert repr(found) == "<Capabilities: 1 of 2 can be measured in full>"
-    assert all(text in str(found) for text in ("cold reads, proved", "<no GPU>", "to get it: use a machine with one"))
+    assert all(text in str(found) for text in ("cold reads, proved", "<no GPU>", "to get it: an NVIDIA GPU, Hopper"))
     assert "&lt;no GPU&gt;" in found._repr_html_()
+    assert found[1].sentence == found[1].why[0].sentence == "<no GPU>"
     with pytest.raises(BadValue, match="does not exist"):
         loaderprobe.doctor(tmp_path / "nowhere")

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.api.report import judge_run
-from loaderprobe.api.stored import NOT_YET, foreign_modules
+from loaderprobe.api.stored import foreign_modules
 from loaderprobe.api.study_child import study
 from loaderprobe.measure import prefilled
-from loaderprobe.measure.order import Order, Study
+from loaderprobe.measure.order import Order
 from loaderprobe.measure.pace import Pace
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.epochs import Epoch, EpochsMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.sweep_plan import Study
+from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.device import locate
 from tests.stored import MEASUREMENTS, plain_run
@@ -70,7 +72,7 @@ def test_a_stored_study_is_in_the_report(tmp_path: Path) -> None:
     """In the row of its configuration; a damaged file is named, and only what it holds is missing."""
     run = plain_run(tmp_path / "run")
     config = MEASUREMENTS[1].config
-    refused = Prefilled(config=config, started_utc="", reason="99 images are too few")
+    refused = Prefilled(config=config, started_utc="", reason=reported("it rained"))
     epoch = Epoch(images=1000, wall_s=2.0, delivered_bytes=100, storage_bytes=50)
     run.save_study("prefilled", refused)
     run.save_study(
@@ -80,7 +82,7 @@ def test_a_stored_study_is_in_the_report(tmp_path: Path) -> None:
         ),
     )
     row = rows(run)[config.key]
-    assert row.buffer is not None and row.buffer.reason == "99 images are too few"
+    assert row.buffer is not None and row.buffer.reason == reported("it rained")
     assert row.epochs is not None and row.epochs.fit == "fits in part"
     assert (row.epochs.epochs[0].images_per_s, row.epochs.epochs[0].cold_fraction) == (500.0, 0.5)
     (run.path / "epochs" / f"{config.key}.json").write_text("{")
@@ -98,5 +100,5 @@ def test_what_a_budget_left_is_said(tmp_path: Path) -> None:
     run = plain_run(tmp_path / "run")
     asked = replace(run.record, spec=replace(run.record.spec, configs=(MEASUREMENTS[1].config,), epochs=2))
     row = rows(RunDirectory(run.path, asked))[MEASUREMENTS[1].config.key]
-    assert row.epochs is not None and row.epochs.reason == NOT_YET
+    assert row.epochs is not None and row.epochs.reason == Unavailable(code="study_left")
     assert foreign_modules(RunDirectory(run.path, asked)) == ()

@@ -26,7 +26,7 @@ from tests.stored import FAILED, PENDING, plain_run
 
 SPELLED = {"no_serial": "serial", "no_pin_memory": "pin_memory", "compiled": "compile", "budget": "budget_s",
            "time_limit": "time_limit_s"}  # fmt: skip
-ONLY_TYPED = {"context", "against", "resume", "json", "quiet"}
+ONLY_TYPED = {"context", "against", "join", "resume", "json", "quiet"}
 
 
 def measure_nothing(run: RunDirectory, on_progress: Callable[..., None]) -> None:

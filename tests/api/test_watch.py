@@ -17,7 +17,7 @@ from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.records.attachment import AttachRequest
 from tests.examples import training as example
-from tests.examples.training import Training
+from tests.examples.training import SCHEDULED, WAYS, Training
 
 STEPS = 200
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -140,6 +140,12 @@ def test_a_slow_step_is_compute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     """The loader waits for it."""
     _, found, _ = trained(0.00001, 0.005, 80, monkeypatch, tmp_path)
     assert found.bound.side == "compute"
+
+
+def test_a_schedule_that_runs_out_is_an_error_of_the_script(tmp_path: Path) -> None:
+    """As without loaderprobe."""
+    with pytest.raises(ValueError, match=f"total steps is {SCHEDULED}"):
+        watched(lambda: WAYS["schedules"](Training(tmp_path)))
 
 
 def test_what_does_not_train_gives_nothing(tmp_path: Path) -> None:

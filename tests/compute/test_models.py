@@ -118,7 +118,7 @@ def test_a_wrong_name_is_found_before_anything_is_measured() -> None:
     ):
         with pytest.raises(error, match=re.escape(says)):
             check_parts(config.loader, with_options(config, model=name).compute)
-    with pytest.raises(BadValue, match="model does not apply to --compute emulated:500"):
+    with pytest.raises(BadValue, match="model does not apply to emulated:500"):
         check_parts(config.loader, with_options(config, compute="emulated:500", model="vgg16").compute)
 
 

@@ -12,6 +12,7 @@ from loaderprobe.analyze.epochs import epochs_of
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.epochs import EpochsStudy, in_epochs, pages_bytes, too_small
 from loaderprobe.records.epochs import Epochs
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.testing import FakeClock, FakePageCache, Service, example_config, example_files
 from tests.measure.conftest import scripted_parts
 
@@ -82,6 +83,7 @@ def test_a_set_that_does_not_fit_stays_cold() -> None:
 
 def test_too_few_images_are_refused() -> None:
     """The number that is named is enough."""
-    assert too_small(FILES, CONFIG) == ""
+    assert too_small(FILES, CONFIG) is None
     why = too_small(example_files(287), CONFIG)
-    assert why == "287 images are too few for an epoch: 288 are needed" and not too_small(example_files(288), CONFIG)
+    assert why == Unavailable(code="too_few_for_epoch", facts={"images": 287, "least": 288})
+    assert too_small(example_files(288), CONFIG) is None

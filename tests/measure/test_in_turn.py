@@ -14,7 +14,7 @@ from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.in_turn import begins_with_a, measure_in_turn, pairs_left, rounds_of
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.pace import pace_for
-from loaderprobe.measure.plan_in_turn import PlanInTurn
+from loaderprobe.measure.plan_in_turn import plan_in_turn
 from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import Session
 from loaderprobe.measure.sweep import Progress
@@ -214,21 +214,13 @@ def test_the_budget_is_for_both_sides(tmp_path: Path) -> None:
     assert heard[-1].left_s > 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({}, "It takes about 2 min"),
-        ({"budget_s": 1000.0}, "within the budget of 16 min 40 s for both sides."),
-        (
-            {"budget_s": 30.0},
-            "about 2 of the 6 pairs, and fewer than 3 are not compared as pairs; the rest is for",
-        ),
-        ({"pairs": 0}, "everything is already measured"),
-    ],
-)
-def test_the_plan_says_how_long_it_takes(changes: dict[str, Any], says: str) -> None:
-    """Of both sides; and what a budget leaves for later."""
-    plan = PlanInTurn(
-        **{"configurations": 2, "pairs": 12, "rounds": 6, "expected_s": 120.0, "budget_s": None, **changes}
-    )
-    assert says in " ".join(plan.sentences())
+def test_the_plan_is_of_what_is_left(tmp_path: Path) -> None:
+    """Of both sides, with the least that their pairs take: three that decide, one that trains."""
+    sides = made(tmp_path, budget_s=30.0)
+    plan = plan_in_turn(*sides)
+    assert (plan.configurations, plan.pairs, plan.rounds, plan.budget_s) == (2, 8, 4, 30.0)
+    assert plan.least_s == pytest.approx(2 * 2 * (3 * 7.0 + 3.25))
+    assert plan.fitting == 1 and plan.expected_s > plan.least_s
+    measure(made(tmp_path / "whole"), Children(FakeClock()))
+    whole = RunDirectory.open(tmp_path / "whole" / "a"), RunDirectory.open(tmp_path / "whole" / "b")
+    assert plan_in_turn(*whole).pairs == plan_in_turn(*whole).expected_s == 0

@@ -8,13 +8,14 @@ import pytest
 
 from loaderprobe.measure.plan import plan_sweep, usual_seconds
 from loaderprobe.records.config import SweepSpec
+from loaderprobe.render.sweep_plan_words import sweep_plan_words
 from loaderprobe.testing import example_config
 
 
 def told(count: int, **changes: Any) -> str:
     """The plan of so many configurations, as one text."""
     configs = tuple(example_config(batch_size=number + 1) for number in range(count))
-    return " ".join(plan_sweep(SweepSpec(configs=configs, **changes), configs).sentences())
+    return " ".join(sweep_plan_words(plan_sweep(SweepSpec(configs=configs, **changes), configs)))
 
 
 def test_it_names_what_is_measured_and_when_more_is() -> None:

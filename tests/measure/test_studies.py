@@ -12,6 +12,8 @@ from loaderprobe.measure.studies import asks_for, study_all
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.epochs import Epoch, EpochsMeasured
 from loaderprobe.records.measurement import RunFailure
+from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import FakeClock, Service, example_config, example_environment, example_files
 from tests.measure.conftest import Measure
@@ -105,7 +107,10 @@ def test_a_failure_is_kept_as_the_reason_and_tried_again(run: RunDirectory) -> N
     runner = Runner(FakeClock(), fails="a worker was killed")
     studied(run, runner)
     found = run.study("epochs", runner.orders[0][0].config.key)
-    assert found is not None and found.reason == "a worker was killed (at: epoch 1)"
+    assert found is not None
+    assert found.reason == Unavailable(
+        code="failed", facts={"error": "a worker was killed", "stage": "epoch 1", "hint": ""}
+    )
     runner.fails = ""
     studied(run, runner)
     assert len(runner.orders) == 4
@@ -126,4 +131,6 @@ def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirector
     studied(run, runner, rate=5.0)
     found = run.study("epochs", run.record.spec.configs[0].key)
     assert not runner.orders and found is not None
-    assert found.reason.startswith("2 epochs of 2048 images take about 13 min") and "--time-limit" in found.reason
+    assert isinstance(found.reason, Unavailable)
+    assert unavailable_words(found.reason).startswith("2 epochs of 2048 images take about 13 min")
+    assert unavailable_words(found.reason).endswith("more than --time-limit: 10 min")

@@ -150,7 +150,7 @@ def test_accelerators_are_counted() -> None:
     report = replace(example_bandwidth(), feeds=(*example_bandwidth().feeds, more))
     assert (
         "With 80 % of a limit in use it feeds 2.61 MLPerf A100s or 1.34 MLPerf H100s at 90 % of their rate "
-        "(920 and 1786 images/s, ResNet-50), then bandwidth gives out."
+        "(920 and 1786 images/s, ResNet-50), limited by bandwidth."
     ) in answer(report)
     assert "2.20 x V100 AMP (1200 images/s)" in view(report)
 
@@ -161,7 +161,7 @@ def test_accelerators_are_counted() -> None:
         ({"count": 0.374}, "feeds 0.374 MLPerf A100s"),
         ({"count": 2873.0}, "feeds 2,870 MLPerf A100s"),
         ({"at_least": True}, "feeds at least 2.87 MLPerf A100s"),
-        ({"first_limit": "opens"}, "then opens/s gives out."),
+        ({"first_limit": "opens"}, "limited by opens/s."),
         ({"use": 0.7, "utilization": 0.95}, "With 70 % of a limit in use it feeds 2.87 MLPerf A100s at 95 % of their"),
     ],
 )
@@ -177,7 +177,7 @@ def test_plan_and_bandwidth_use_the_same_words() -> None:
     measured = BandwidthMeasurement(**{each.name: getattr(report, each.name) for each in fields(BandwidthMeasurement)})
     said = answer(judge_bandwidth(measured, {"mlperf-h100": 400 / 0.224}))
     planned = " ".join(plan_answer(loaderprobe.plan(report, kind="mlperf-h100")))
-    for words in ("ith 80 % of a limit in use", "at 90 % of their rate", "then bandwidth gives out.", "feeds 0.262"):
+    for words in ("ith 80 % of a limit in use", "at 90 % of their rate", "limited by bandwidth.", "feeds 0.262"):
         assert words in said and words in planned
 
 

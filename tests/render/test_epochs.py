@@ -8,6 +8,7 @@ import pytest
 
 from loaderprobe.records.epochs import EpochFigures
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.unavailable import reported
 from loaderprobe.render.epochs import epoch_panels, epoch_sentences
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.table import CsvTable, MarkdownReport, report_columns
@@ -38,7 +39,7 @@ def test_the_sentence_says_what_later_epochs_run_at() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"reason": "the worker was killed", "epochs": ()}, "not measured: the worker was killed."),
+        ({"reason": reported("the worker was killed"), "epochs": ()}, "not measured: the worker was killed."),
         ({"memory_bytes": None, "fit": None}, "How much memory files may take is not known here."),
         ({"epochs": (EpochFigures(images_per_s=1.0, cold_fraction=0.5),)}, "from storage, so it was not cold. The"),
         ({"epochs": (EpochFigures(images_per_s=1.0, cold_fraction=None),)}, "epoch 1: 1.00 images/s. The"),

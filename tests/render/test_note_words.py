@@ -61,3 +61,12 @@ def test_each_note_stands_once() -> None:
     """In the order in which it came first; facts that differ make another note."""
     first, second = Note(code="probe_busy", facts={"cores": 1.0}), Note(code="probe_busy", facts={"cores": 2.0})
     assert each_once([second, first, second]) == (second, first)
+
+
+def test_of_what_is_needed_the_most_is_said() -> None:
+    """A segment with workers' batches in the way needs more images than one without; of other samples it is news."""
+    few, more, other = (
+        Note(code="too_few_samples", facts={"samples": samples, "needed": needed})
+        for samples, needed in ((512.0, 672.0), (512.0, 704.0), (640.0, 672.0))
+    )
+    assert each_once([few, more, few, other]) == (more, other)

@@ -30,12 +30,12 @@ def text(plan: PlanReport, width: int = 80) -> str:
 
 
 def test_the_first_screen_answers() -> None:
-    """In 24 lines of 80 columns: the need, what to buy, what gives out first and how many it feeds, what to test."""
+    """In 24 lines of 80 columns: the need, what to buy, what limits it first and how many it feeds, what to test."""
     screen = " ".join(" ".join(text(FULL).splitlines()[:24]).split())
     assert "64 x mlperf-h100 at 90 % of their rate need 11.8 GB/s and 103,000 opens/s" in screen
     assert "Buy, with 80 % of a limit in use, 14.8 GB/s and 129,000 opens/s." in screen
-    assert "The storage measured here feeds 3.98 of 64, then bandwidth gives out." in screen
-    assert "6GB/s,24kopens/s,2ms feeds 11.9 of 64, then opens/s gives out." in screen
+    assert "The storage measured here feeds 3.98 of 64, limited by bandwidth." in screen
+    assert "6GB/s,24kopens/s,2ms feeds 11.9 of 64, limited by opens/s." in screen
     assert "on 8 nodes at once, each at least 1.85 GB/s and 16,100 files/s, cold" in screen
     assert "loaderprobe bandwidth PATH --readers 40" in screen
     assert "read bandwidth 11.8 GB/s 13.1 GB/s 14.8 GB/s 1.48 GB/s given" in screen
@@ -75,6 +75,7 @@ def test_what_is_refused_has_its_reason_and_no_figure() -> None:
 def test_a_number_of_images_that_only_the_run_has_is_said() -> None:
     """With the option that replaces it."""
     assert "One epoch of 1,281,167 images: 12 s; --images" in " ".join(text(FULL).split())
+    assert "1,281,167 images measured" in " ".join(text(FULL).split()) and "1,280,000" not in text(FULL)
 
 
 def test_markdown_escapes_what_paths_hold() -> None:

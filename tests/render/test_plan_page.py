@@ -65,12 +65,12 @@ def test_charts_fit_the_schema_of_vega_lite() -> None:
 
 
 def test_answer_stands_first(page: Page) -> None:
-    """The need, what to buy, what gives out first, and the test, before any chart."""
+    """The need, what to buy, what limits it first, and the test, before any chart."""
     first = " ".join(page.text.split())[: " ".join(page.text.split()).index("What 64 accelerators need")]
     for words in (
         "need 11.8 GB/s",
         "opens/s from storage while caches are cold.",
-        "feeds 3.98 of 64, then bandwidth gives out.",
+        "feeds 3.98 of 64, limited by bandwidth.",
         "--readers 40",
     ):
         assert words in first

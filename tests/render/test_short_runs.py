@@ -8,6 +8,7 @@ import pytest
 
 from loaderprobe.records.prefilled import ShortRun
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.unavailable import reported
 from loaderprobe.render.html import HtmlReport
 from loaderprobe.render.short_runs import short_run_panels, short_run_sentences
 from loaderprobe.render.table import CsvTable, MarkdownReport, report_columns
@@ -34,7 +35,7 @@ def test_the_sentence_compares_prefetch_factors() -> None:
         "the first 100 iterations from a full buffer are 14 % too fast with prefetch 2 and 40 % too fast with prefetch "
         "4 (measured); 638 and 1,454 are enough for 2 % (estimated).",
     )
-    estimated = short_run_sentences(report(row(2, how="estimated", reason="too few batches")))[0][1]
+    estimated = short_run_sentences(report(row(2, how="estimated", reason=reported("too few batches"))))[0][1]
     assert "are up to 14 % too fast with prefetch 2 (estimated)" in estimated and "too few batches" in estimated
     for renderer in (TerminalReport(), MarkdownReport()):
         assert "Short benchmarks" in renderer.render(found)
@@ -69,7 +70,7 @@ def test_what_is_only_estimated_is_no_news_in_a_terminal() -> None:
     assert "Short benchmarks" not in TerminalReport().render(found)
     page = HtmlReport().render(found)
     assert '<section id="short_runs">' in page and "estimated" in page
-    ((_, said),) = short_run_sentences(report(row(2, how="estimated", reason="99 images are too few")))
+    ((_, said),) = short_run_sentences(report(row(2, how="estimated", reason=reported("99 images are too few"))))
     assert said.endswith("(estimated). Not measured: 99 images are too few.")
 
 

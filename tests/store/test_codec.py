@@ -106,6 +106,17 @@ def test_version_4_migrates(kind: str, value: dict[str, object], migrated: dict[
     assert decode(kind, json.dumps(envelope).encode(), dict, "x.json") == migrated
 
 
+@pytest.mark.parametrize("kind", ["prefilled", "epochs"])
+@pytest.mark.parametrize(("reason", "becomes"), [("no driver", QUOTED), ("", None), (3, 3)])
+def test_version_5_migrates(kind: str, reason: object, becomes: object) -> None:
+    """Why a study was not made becomes a code that quotes it; of one that was made there is none."""
+    envelope = {"schema": f"loaderprobe/{kind}", "schema_version": 5, kind: {"reason": reason, "epochs": []}}
+    found = decode(kind, json.dumps(envelope).encode(), dict, "x.json")
+    assert found == {"reason": becomes, "epochs": []}
+    envelope = {"schema": "loaderprobe/failure", "schema_version": 5, "failure": {"reason": reason}}
+    assert decode("failure", json.dumps(envelope).encode(), dict, "x.json") == {"reason": reason}
+
+
 @pytest.mark.parametrize(
     "data",
     [

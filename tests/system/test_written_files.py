@@ -41,6 +41,8 @@ def watching(kept: Path) -> Iterator[WrittenFiles]:
     "harm",
     [
         lambda at: (at / "last.pt").open("w"),
+        lambda at: (at / "last.pt").open("r+"),
+        lambda at: (at / "last.pt").open("ab"),
         lambda at: (at / "last.pt").unlink(),
         lambda at: (at / "state.json").write_text("beside a checkpoint"),
         lambda at: shutil.rmtree(at),
@@ -76,6 +78,7 @@ def test_new_files_are_listed_and_are_the_programs_own(watching: WrittenFiles, k
     assert list(watching.new) == [str(other / "log.txt"), str(other / "a.pt")]
     watching.new.clear()
     (other / "log.txt").write_text("again")
+    (other / "log.txt").open("a").close()
     (other / "log.txt").read_text()
     assert not watching.new
 
@@ -90,6 +93,17 @@ def test_a_new_checkpoint_may_be_rotated(watching: WrittenFiles, tmp_path_factor
     (out / "step-299" / "best.pt").write_text("newer")
     shutil.rmtree(out / "step-298")
     shutil.rmtree(out / "step-299")
+
+
+def test_data_may_be_opened_to_be_changed(watching: WrittenFiles, kept: Path, tmp_path: Path) -> None:
+    """As numpy.memmap does unless it is told otherwise; and so may logs beside a checkpoint, and new checkpoints."""
+    watching.end()
+    (tmp_path / "train.bin").write_bytes(b"data")
+    watching.begin()
+    (tmp_path / "train.bin").open("rb+").close()
+    (kept / "state.json").open("a").close()
+    (kept / "new.pt").write_text("new")
+    (kept / "new.pt").open("ab").close()
 
 
 def test_nothing_is_heard_while_it_is_off(kept: Path) -> None:

@@ -5,14 +5,13 @@ Pinned memory is not among them: nothing here measures what it gains.
 
 from __future__ import annotations
 
-import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.caches import page_cache_hits
+from loaderprobe.analyze.forecast.accelerators import Option, accelerators, enough, one_accelerator
 from loaderprobe.analyze.forecast.changes import (
-    accelerator,
     alternative,
     cached,
     disk,
@@ -24,6 +23,7 @@ from loaderprobe.analyze.forecast.changes import (
 from loaderprobe.analyze.forecast.fit import Fit, fit
 from loaderprobe.analyze.forecast.knee import WITHIN, worker_forecasts
 from loaderprobe.analyze.forecast.point import Point, point_of
+from loaderprobe.analyze.forecast.rank_remedies import rank_remedies
 from loaderprobe.analyze.forecast.remedies import remedies
 from loaderprobe.analyze.forecast.schedule import batch_seconds
 from loaderprobe.analyze.forecast.service import Storage
@@ -36,8 +36,6 @@ from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 # Data of up to this share of memory can be kept there; the rest is for training.
 MEMORY_SHARE = 0.7
 PREFETCH_FACTORS = (2, 4, 8)
-# Storage is called faster than needed beyond this factor.
-MOST_FACTOR = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +67,6 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """A forecast, and how to bring it about."""
-
-    forecast: Forecast
-    action: Action | None = None
-    """None where nothing can be done to bring it about."""
-    command: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """All changes that were looked at, the refused with their reason among them; and those worth making."""
 
@@ -94,11 +82,13 @@ def advise(measurement: Measurement, found: Experiments, around: Surroundings | 
 def recommend(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
     """Forecasts and advice for one measured configuration; waiting that no law knows has advice of its own."""
     by_laws = _by_laws(measurement, found, around)
-    own = remedies(measurement, found)
+    own = (*rank_remedies(measurement, found), *remedies(measurement, found))
     if not own:
         return by_laws
     # That nothing on the input side helps is not true then.
-    return replace(by_laws, advice=(*own, *(each for each in by_laws.advice if each.speedup > 1)))
+    named = {each.action.code for each in own}
+    rest = [each for each in by_laws.advice if each.speedup > 1 and each.action.code not in named]
+    return replace(by_laws, advice=(*own, *rest))
 
 
 def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
@@ -117,11 +107,11 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         *_prefetch(fitted, measurement, found),
         *_storage(fitted, around.place),
         *(_alternative(fitted, each) for each in measurement.alternatives),
-        *_accelerators(fitted, around.accelerators),
+        *accelerators(fitted, around.accelerators, found),
     )
     also = examples(fitted, config.compute.batch_size, measurement.compute.specified_images_per_s)
     before = _measured(point)
-    considered = _one_accelerator(made)
+    considered = one_accelerator(made)
     worth = [
         advice
         for option in considered
@@ -183,7 +173,7 @@ def _in_memory(fitted: Fit, place: Place | None) -> list[Option]:
 
 
 def _faster_storage(fitted: Fit) -> Option:
-    factor = _enough(lambda factor: disk(fitted, factor))
+    factor = enough(lambda factor: disk(fitted, factor))
     forecast = disk(fitted, factor)
     if forecast.images_per_s is None:
         return Option(forecast=forecast)
@@ -192,46 +182,6 @@ def _faster_storage(fitted: Fit) -> Option:
     if needs:
         facts["bytes_per_s"] = needs
     return Option(forecast=forecast, action=Action(code="faster_storage", facts=facts))
-
-
-def _accelerators(fitted: Fit, known: Mapping[str, float]) -> list[Option]:
-    """The known ones that are faster, and one just fast enough for the loader."""
-    alone = fitted.anchor.compute
-    options = [
-        Option(
-            forecast=accelerator(fitted, rate, name),
-            action=Action(code="accelerator", facts={"images_per_s": rate, "name": name}),
-        )
-        for name, rate in known.items()
-        if rate > alone
-    ]
-    enough = alone * _enough(lambda factor: accelerator(fitted, alone * factor))
-    action = Action(code="accelerator", facts={"images_per_s": enough})
-    return [*options, Option(forecast=accelerator(fitted, enough), action=action)]
-
-
-def _one_accelerator(options: Sequence[Option]) -> list[Option]:
-    """Of several accelerators that all gain as much, the first is enough."""
-    rates = {
-        number: option.forecast.images_per_s.value
-        for number, option in enumerate(options)
-        if option.forecast.changed == "accelerator" and option.forecast.images_per_s
-    }
-    enough = next((number for number, rate in rates.items() if rate >= WITHIN * max(rates.values())), None)
-    return [o for number, o in enumerate(options) if o.forecast.changed != "accelerator" or number == enough]
-
-
-def _enough(made: Callable[[float], Forecast]) -> float:
-    """The smallest factor that gains all but 2 % of what any factor gains; the largest where that is refused."""
-    best = made(MOST_FACTOR).images_per_s
-    if best is None:
-        return MOST_FACTOR
-    low, high = 1.0, MOST_FACTOR
-    while high / low > 1.02:
-        middle = math.sqrt(low * high)
-        rate = made(middle).images_per_s
-        low, high = (low, middle) if rate and rate.value >= WITHIN * best.value else (middle, high)
-    return high
 
 
 def _alternative(fitted: Fit, measured: Alternative) -> Option:

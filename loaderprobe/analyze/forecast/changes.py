@@ -86,8 +86,8 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
         return replace(
             service,
             law=kind,
-            latency_s=latency_s,
-            transfer_s=fit.anchor.bytes_per_image / bytes_per_s,
+            latency_s=latency_s / fit.anchor.ranks,
+            transfer_s=fit.anchor.bytes_per_image / bytes_per_s / fit.anchor.ranks,
             bytes_per_image=fit.anchor.bytes_per_image,
             bytes_per_s=bytes_per_s,
             unproved_bytes_per_s=math.inf,
@@ -124,10 +124,11 @@ def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
 
 
 def batch_size(fit: Fit, count: int, compute: float | None) -> Forecast:
-    """With another batch size; `compute`: images/s of the device at that size, None when it is not known."""
+    """With another batch size on each rank; `compute`: images/s at that size, None when that is not known."""
     if compute is None:
         return refused("batch_size", str(count), Refusal(code="no_rate_of_batch_size"))
-    return _forecast(fit, replace(_change(fit, "batch_size", str(count)), batch_size=count, compute=compute))
+    change = replace(_change(fit, "batch_size", str(count)), batch_size=count * fit.anchor.ranks, compute=compute)
+    return _forecast(fit, change)
 
 
 def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:

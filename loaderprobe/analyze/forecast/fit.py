@@ -132,16 +132,17 @@ def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) ->
     device, unproved = _device(service, first, points, size, storage)
     # On a device in full use a worker's blocked time is a queue. Before a single server it is one always, unless one
     # reader is alone there.
-    full = first.loader * size >= SATURATED * device and (kind == "token_bucket" or first.workers > 1)
-    queued = full or (kind == "single_server" and first.workers > 1 and storage.alone_s)
-    waits_s = min(first.blocked_s, storage.alone_s) if queued else first.blocked_s
+    several = first.workers > 1 or anchor.ranks > 1
+    full = first.loader * size >= SATURATED * device and (kind == "token_bucket" or several)
+    queued = full or (kind == "single_server" and several and storage.alone_s)
+    waits_s = min(first.blocked_s, storage.alone_s / anchor.ranks) if queued else first.blocked_s
     transfer_s = 0.0
     if kind == "single_server":
-        transfer_s = min(size / device, first.blocked_s) if math.isfinite(device) else first.blocked_s
+        transfer_s = min(size / device / anchor.ranks, first.blocked_s) if math.isfinite(device) else first.blocked_s
     latency_s = max(0.0, waits_s - transfer_s)
     return replace(
         service,
-        other_s=0.0 if full and first.workers > 1 else service.other_s,
+        other_s=0.0 if full and several else service.other_s,
         latency_s=latency_s,
         transfer_s=transfer_s,
         bytes_per_image=size,

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.prediction import Loop
-from loaderprobe.analyze.verdict.rates import cold_fraction, rates_by_round, segment_seconds, segments_of, worker_cost
+from loaderprobe.analyze.verdict.rates import (
+    cold_fraction,
+    rates_by_round,
+    segment_seconds,
+    segments_of,
+    step_images,
+    worker_cost,
+)
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found
 from loaderprobe.records.forecast import Refusal
@@ -51,6 +58,8 @@ class Point:
     """Images/s of the loader without a resource, where that was measured."""
     unproved: Refusal | None = None
     """Why nothing can be said about other storage."""
+    ranks: int = 1
+    """Whose images are counted together: seconds an image are those of one rank, over so many."""
 
     @property
     def loop(self) -> Loop:
@@ -83,7 +92,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
     from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
     return Point(
         workers=config.loader.workers,
-        batch_size=config.compute.batch_size,
+        batch_size=step_images(measurement),
         synchronous=measurement.compute.synchronous,
         on_cpu=config.compute.name == "cpu",
         loader=median(loader),
@@ -96,12 +105,13 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
         blocked_s=per_image.blocked_s,
         idle_s=_idle_s(config.loader.workers, loader_only, cost.wall_s / cost.images),
         bytes_per_image=_bytes_per_image(loader_only) * min(1.0, 1.0 if cold is None else cold),
-        parent_s=found.overhead_s / config.compute.batch_size,
+        parent_s=found.overhead_s / step_images(measurement),
         cores=measurement.cores_available,
         from_storage=from_storage,
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if config.loader.workers else 0.0,
         measured=_measured(measurement, found),
         unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
+        ranks=measurement.ranks,
     )
 
 

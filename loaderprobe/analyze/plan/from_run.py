@@ -46,11 +46,11 @@ def workload_of_run(
 
 def _of_files(measurement: Measurement) -> Quantity | None:
     """From the sizes of the files that the batches of each segment opened."""
-    each = [s.delivered_bytes / (s.steps * s.batch_size) for s in measurement.segments if s.delivered_bytes]
-    if not each:
+    fed = [s for s in measurement.segments if s.delivered_bytes and s.without is None and s.activity != "alone"]
+    if not fed:
         return None
-    found = interval(each)
-    batches = sum(s.steps for s in measurement.segments if s.delivered_bytes)
+    found = interval([(s.delivered_bytes or 0) / (s.steps * s.batch_size) for s in fed])
+    batches = sum(s.steps for s in fed)
     return known(found.value, "B", "measured", f"the files of {batches} batches", half=found.high - found.value)
 
 

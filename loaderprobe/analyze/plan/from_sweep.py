@@ -13,7 +13,7 @@ from loaderprobe.analyze.plan.quantities import known, scaled
 from loaderprobe.analyze.plan.storage import storage_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Stalls, Workload, requests
 from loaderprobe.analyze.verdict.disk import NEAR_CEILING
-from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round, segments_of
+from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round, segments_of, step_images
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
@@ -112,18 +112,11 @@ def measured_workload(
 
 
 def _of_one_rank(together: Workload, ranks: int, *, own: bool) -> Workload:
-    """From rates of all ranks, and worker times in which all of them made that many images."""
-
-    def times(quantity: Quantity | None) -> Quantity | None:
-        return None if quantity is None else scaled(quantity, ranks, f"time of all ranks' images x {ranks} ranks")
-
-    found = replace(
-        together, cpu_s=times(together.cpu_s), other_s=times(together.other_s), wait_s=times(together.wait_s)
-    )
+    """From rates of all ranks. `own`: of the device that they trained on."""
     if not own:
-        return found
+        return together
     return replace(
-        found,
+        together,
         rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
         stalls=None,
         refused={**together.refused, "stragglers": PlanReason(code="steps_of_ranks")},
@@ -170,7 +163,7 @@ def _worker_times(
     if times is None or not loader:
         return PlanReason(code="no_worker_times")
     source = measurement.config.title()
-    spent = max(measurement.config.loader.workers, 1) / loader
+    spent = max(measurement.config.loader.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
     return (
         known(times.cpu_s, "s", "measured", source),
@@ -196,7 +189,7 @@ def _wait(measurement: Measurement, verdict: Verdict, storage: MeasuredStorage |
 def _stalls(measurement: Measurement, images_per_s: float) -> Stalls | None:
     """From the end of one step to the end of the next, beyond the time of compute alone."""
     late: list[float] = []
-    step_s = measurement.config.compute.batch_size / images_per_s
+    step_s = step_images(measurement) / images_per_s
     for segment in segments_of(measurement, "baseline", "training"):
         late += [max(0.0, spent - step_s) for spent in _between(segment.finished_ns)]
     return Stalls(step_s=step_s, late_s=tuple(late)) if late else None

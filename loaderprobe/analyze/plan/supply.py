@@ -1,4 +1,4 @@
-"""What a storage supplies: its limits beside the need, the one that gives out first, and how many it feeds."""
+"""What a storage supplies: its limits beside the need, the one that is reached first, and how many it feeds."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def judge_supplies(offers: Iterable[Offer], one: Demand, asked: Asked) -> tuple[
 
 
 def judge_supply(offer: Offer, one: Demand, asked: Asked) -> Supply:
-    """One storage; the limit that gives out first stands first."""
+    """One storage; the limit that is reached first stands first."""
     offered = list(offer.limits)
     if asked.nic_bytes_per_s is not None:
         nic = known(asked.nic_bytes_per_s, "B/s", "given", "nic")

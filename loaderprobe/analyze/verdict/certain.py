@@ -8,6 +8,7 @@ training, and training itself spends next to nothing outside its steps.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
@@ -69,6 +70,11 @@ def with_certainty(judgement: Judgement, found: Experiments) -> Judgement:
     evidence = compute_is_certain(found)
     if judgement.cause not in ("inconclusive", "either") or not evidence or found.loader_over_training is None:
         return judgement
+    gradients = found.speedups.get("gradients")
+    if gradients is not None and gradients.value >= WORTH:
+        # Not the device alone: its exchange with the other ranks may be what takes the time.
+        side_only = replace(judgement, side="compute", evidence=(*evidence, *judgement.evidence))
+        return side_only if judgement.cause == "inconclusive" else judgement
     facts: dict[str, float | str] = {"resource": "compute", "speedup": found.loader_over_training}
     facts["how"] = found.how["compute"]
     reason = Reason(code="largest_speedup", facts=facts)

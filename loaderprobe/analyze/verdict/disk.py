@@ -66,7 +66,7 @@ def disk_use(
 
     Reads are those of an image times that rate, so that both figures are of the same round, the median one.
     """
-    readers = max(1, measurement.config.loader.workers)
+    readers = measurement.config.readers
     cost = worker_cost(measurement.worker_batches, segments)
     seconds = cost.images / images_per_s if cost is not None else 0.0
     counted = measurement.storage_counts_reads and cost is not None
@@ -102,6 +102,8 @@ def ceiling_phase(
     """A ceiling counts only when its own reads were cold; else the reason why there is none."""
     if measurement.config.cache == "warm":
         return None, Unavailable(code="warm_as_asked")
+    if measurement.config.nodes > 1:
+        return None, Unavailable(code="ceiling_of_one_node")
     if ceiling is None:
         return None, Unavailable(code="ceiling_not_measured")
     phase = ceiling.at(readers)

@@ -34,4 +34,7 @@ _SPEEDUPS: dict[str, EvidenceCode] = {
     "network": "speedups.network",
     "lock": "speedups.lock",
     "wait": "speedups.wait",
+    "gradients": "speedups.gradients",
+    "imbalance": "speedups.imbalance",
+    "straggler": "speedups.straggler",
 }

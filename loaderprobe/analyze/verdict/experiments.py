@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from loaderprobe.analyze.verdict.among_ranks import AmongRanks
 from loaderprobe.analyze.verdict.rates import WorkerCost
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.measurement import Mode
@@ -63,3 +64,5 @@ class Experiments:
     """True where only the workers' waiting separates cold files from warm ones."""
     evidence: tuple[Evidence, ...] = ()
     """The waits that separate them then."""
+    among: AmongRanks = field(default_factory=AmongRanks)
+    """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""

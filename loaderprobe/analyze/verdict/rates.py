@@ -78,21 +78,30 @@ class WorkerCost:
         """Neither computing nor waiting for a core: waiting for storage, or for what workers are seen to wait for."""
         return max(0.0, self.wall_s - self.cpu_s - self.run_delay_s)
 
-    def per_image(self) -> WorkerTime:
-        """Mean seconds an image in one worker."""
+    def per_image(self, ranks: int = 1) -> WorkerTime:
+        """Mean seconds an image in one worker; `ranks` made the images, of which the times of one are counted."""
         known = {} if self.waiting is None else {name: self.waited_s(name) or 0.0 for name in RESOURCES}
+        own = self.images / ranks
         return WorkerTime(
-            cpu_s=self.cpu_s / self.images,
-            run_delay_s=self.run_delay_s / self.images,
-            blocked_s=self.blocked_s / self.images,
-            waits={name: seconds / self.images for name, seconds in known.items()},
+            cpu_s=self.cpu_s / own,
+            run_delay_s=self.run_delay_s / own,
+            blocked_s=self.blocked_s / own,
+            waits={name: seconds / own for name, seconds in known.items()},
         )
 
 
-def segments_of(measurement: Measurement, mode: Mode, activity: Activity) -> list[Segment]:
-    """The segments of one mode and activity, by round."""
-    found = [s for s in measurement.segments if (s.mode, s.activity) == (mode, activity) and s.steps > 0]
+def segments_of(
+    measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
+) -> list[Segment]:
+    """The segments of one mode and activity, by round: all ranks take input, but for the one in `without`."""
+    wanted = (mode, activity, without)
+    found = [s for s in measurement.segments if (s.mode, s.activity, s.without) == wanted and s.steps > 0]
     return sorted(found, key=lambda segment: segment.round)
+
+
+def step_images(measurement: Measurement) -> int:
+    """Images of one step: of all ranks, where several were gathered."""
+    return measurement.segments[0].batch_size if measurement.segments else measurement.config.step_images
 
 
 def segment_seconds(segment: Segment) -> float:
@@ -114,12 +123,14 @@ def segment_rate(segment: Segment, *, synchronous: bool, workers: int = 0) -> fl
     return segment.batch_size * segment.steps / seconds if seconds else math.inf
 
 
-def rates_by_round(measurement: Measurement, mode: Mode, activity: Activity) -> dict[int, float]:
+def rates_by_round(
+    measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
+) -> dict[int, float]:
     """Images/s of each round that has such a segment."""
-    synchronous = measurement.compute.synchronous or activity == "loader_only"
+    synchronous = measurement.compute.synchronous or activity != "training"
     return {
         segment.round: segment_rate(segment, synchronous=synchronous, workers=measurement.config.loader.workers)
-        for segment in segments_of(measurement, mode, activity)
+        for segment in segments_of(measurement, mode, activity, without=without)
     }
 
 

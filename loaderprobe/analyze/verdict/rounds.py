@@ -44,6 +44,8 @@ Round = tuple[tuple[Mode, Activity], ...]
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     """The segments of the next round, in no order; none when more would tell nothing new."""
     rounds = measurement.config.rounds
+    # Idle workers of one rank wait for those of another: what they would do by themselves is not to be estimated.
+    thorough = thorough or measurement.config.ranks > 1
     possible, screening = possible_modes(measurement), _screening(measurement)
     trained = min(_times(measurement, mode, activity) for mode, activity in screening)
     if not trained:

@@ -6,6 +6,7 @@ Chosen in experiments before this code was written; `scripts/bench verdict` show
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loaderprobe.analyze.verdict.evidence import evidence_of, speedup_evidence
@@ -34,6 +35,7 @@ LEAST_ROUNDS = 3
 # What keeps the device idle for less of its time is no cause.
 LEAST_IDLE = 0.1
 INPUT_RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait")
+COMPUTE_RESOURCES = ("compute", "gradients")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +66,8 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
         return Judgement(side="balanced", cause="balanced", reason=reason, evidence=evidence)
     top = names[0]
     if len(names) > 1:
-        side: Side = "input" if all(name in INPUT_RESOURCES for name in names) else "inconclusive"
         reason = _reason("speedups_alike", **_alike(found, names))
-        return Judgement(side=side, cause="either", reason=reason, candidates=names, evidence=evidence)
+        return Judgement(side=side_of(names), cause="either", reason=reason, candidates=names, evidence=evidence)
     reason = _why_not_firm(found, top)
     if reason:
         return _inconclusive(found, reason, evidence)
@@ -74,13 +75,18 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
     if top == "preprocessing" and cpu_evidence:
         reason = _reason("all_cores_busy", **_speedup(found, top))
         return Judgement(side="input", cause="cpu", reason=reason, evidence=(*evidence, *cpu_evidence))
-    side = "compute" if top == "compute" else "input"
     causes: dict[str, Cause] = {
         "compute": "compute", "storage": "storage", "preprocessing": "preprocessing", "transport": "transport",
-        "network": "network", "lock": "lock", "wait": "wait",
+        "network": "network", "lock": "lock", "wait": "wait", "gradients": "gradients",
     }  # fmt: skip
     reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
-    return Judgement(side=side, cause=causes[top], reason=reason, evidence=(*evidence, *cpu_evidence))
+    return Judgement(side=side_of((top,)), cause=causes[top], reason=reason, evidence=(*evidence, *cpu_evidence))
+
+
+def side_of(names: Sequence[str]) -> Side:
+    """The side that all of these resources are on."""
+    sides: tuple[tuple[Side, tuple[str, ...]], ...] = (("input", INPUT_RESOURCES), ("compute", COMPUTE_RESOURCES))
+    return next((side for side, resources in sides if all(name in resources for name in names)), "inconclusive")
 
 
 def _reason(code: ReasonCode, **facts: float | str) -> Reason:
@@ -111,7 +117,8 @@ def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
 
 def _beside_compute(found: Experiments, top: str) -> dict[str, float | str]:
     """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
-    inputs = {name: speedup for name, speedup in found.speedups.items() if name != "compute" and speedup.value >= WORTH}
+    known = {name: found.speedups[name] for name in INPUT_RESOURCES if name in found.speedups}
+    inputs = {name: speedup for name, speedup in known.items() if speedup.value >= WORTH}
     if top != "compute" or not inputs:
         return {}
     best = max(inputs, key=lambda name: inputs[name].value)

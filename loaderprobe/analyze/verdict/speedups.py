@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.verdict import estimate
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, Parts, Without, possible_modes
+from loaderprobe.analyze.verdict.among_ranks import AmongRanks, among_ranks
 from loaderprobe.analyze.verdict.certain import input_at_most
 from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.experiments import Experiments
@@ -21,6 +22,7 @@ from loaderprobe.analyze.verdict.rates import (
     parent_overhead_s,
     rates_by_round,
     segments_of,
+    step_images,
     worker_cost,
 )
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence, why_not_as_asked
@@ -43,7 +45,9 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     how: dict[str, How] = {name: "estimated" if seen.estimated else each.how for name, each in known.items()}
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated else "measured"
-    ratios = _all_ratios(seen, known, trained)
+    among = among_ranks(measurement, seen.loader, seen.loops)
+    ratios = _all_ratios(seen, known, trained, among)
+    how |= {name: "measured" for name in ratios if name not in how}
     unlimited = math.isinf(seen.limits.storage_images_per_s) or measurement.access != "files"
     asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited
     return Experiments(
@@ -59,7 +63,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         free_input_speedup=seen.free_input_speedup,
         cost=seen.cost,
         overhead_s=seen.overhead_s,
-        batch_size=measurement.config.compute.batch_size,
+        batch_size=step_images(measurement),
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in ("preprocessing", "transport") if asked and how.get(n) == "estimated"),
         bounds=_bounds(seen, taken),
@@ -75,6 +79,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         met_warm=_met_warm(measurement, taken),
         by_waiting=by_waiting(measurement),
         evidence=waiting_evidence(measurement),
+        among=among,
     )
 
 
@@ -146,17 +151,19 @@ class _Seen:
 
 
 def _all_ratios(
-    seen: _Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]]
+    seen: _Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]], among: AmongRanks
 ) -> dict[str, dict[int, float]]:
     """Speedups by round: by the law of the loop or, where resources were removed in training, as measured."""
     predicted, most = seen.predicted, seen.most
     ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
     ratios["compute"] = {n: seen.loader[n] / rate for n, rate in predicted.items()}
-    if not trained:
-        return ratios
-    # The prediction failed: a resource that was not removed in training has only an upper bound.
-    estimated = {name: each for name, each in known.items() if each.how == "estimated"}
-    return ratios | {n: _at_most(each.rates, seen.loader, most) for n, each in estimated.items()} | dict(trained)
+    if trained:
+        # The prediction failed: a resource that was not removed in training has only an upper bound.
+        estimated = {name: each for name, each in known.items() if each.how == "estimated"}
+        ratios |= {n: _at_most(each.rates, seen.loader, most) for n, each in estimated.items()} | dict(trained)
+    # A free device still exchanges gradients.
+    ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
+    return ratios | ({"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {})
 
 
 def _bounds(seen: _Seen, taken: Mapping[str, Without]) -> dict[str, float]:
@@ -230,7 +237,7 @@ def in_training(
 def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
     return Loop(
         workers=measurement.config.loader.workers,
-        batch_size=measurement.config.compute.batch_size,
+        batch_size=step_images(measurement),
         synchronous=measurement.compute.synchronous,
         compute_images_per_s=compute,
         overhead_s=overhead_s,
@@ -255,7 +262,7 @@ def _limits(
     measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
 ) -> estimate.Limits:
     workers = measurement.config.loader.workers
-    phase, _ = ceiling_phase(measurement, ceiling, max(workers, 1))
+    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
     cost = worker_cost(measurement.worker_batches, made)
@@ -264,7 +271,7 @@ def _limits(
     return estimate.Limits(
         workers=workers,
         cores=measurement.cores_available,
-        parent_s=overhead_s / measurement.config.compute.batch_size,
+        parent_s=overhead_s / step_images(measurement),
         storage_images_per_s=phase.bw_bytes / bytes_per_image if phase and bytes_per_image else math.inf,
     )
 

@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.analyze.verdict.evidence import evidence_of
-from loaderprobe.analyze.verdict.rates import WorkerCost, cold_fraction, segments_of, worker_cost
+from loaderprobe.analyze.verdict.rates import WorkerCost, cold_fraction, segments_of, step_images, worker_cost
 from loaderprobe.analyze.verdict.waiting import waiting_of
-from loaderprobe.records.measurement import COLD_AT_LEAST, LEAST_BYTES, WARM_AT_MOST, Measurement, Mode, Segment
+from loaderprobe.records.measurement import (
+    COLD_AT_LEAST,
+    LEAST_BYTES,
+    WARM_AT_MOST,
+    Measurement,
+    Mode,
+    RankSeen,
+    Segment,
+)
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence, FilesWere
 from loaderprobe.stats import mean
@@ -58,14 +66,49 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> Unavailable | None
         return Unavailable(code="files_in_memory") if mode == "baseline" else None
     share = cold_fraction(measurement, segments)
     if share is not None:
-        good = share >= COLD_AT_LEAST if cold else share < WARM_AT_MOST
-        return None if good else Unavailable(code="bytes_from_storage", facts={"share": share, "files": word})
+        if _is_as_asked(share, cold=cold):
+            return why_not_on_a_rank(measurement, segments, cold=cold)
+        return Unavailable(code="bytes_from_storage", facts={"share": share, "files": word})
     resident = _resident(segments)
     if resident is None:
         return _why_not_by_waiting(measurement, mode)
     if resident < 1 - COLD_AT_LEAST if cold else resident > 1 - WARM_AT_MOST:
         return None
     return Unavailable(code="pages_resident", facts={"share": resident, "files": word})
+
+
+def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, cold: bool) -> Unavailable | None:
+    """Of several ranks, the one whose files were least so; None where that of all are good, or where it is not known.
+
+    One rank whose files were warm is hidden in the bytes of all, and hides what storage costs the others.
+    """
+    chosen = {id(segment) for segment in segments}
+    places = [place for place, each in enumerate(measurement.segments) if id(each) in chosen]
+    shares = [(_share_read(measurement, each, places), each) for each in measurement.by_rank]
+    bad = [(share, each) for share, each in shares if share is not None and not _is_as_asked(share, cold=cold)]
+    if not bad or as_found(measurement) or measurement.storage_kind == "memory" or measurement.access != "files":
+        return None
+    share, worst = min(bad, key=lambda found: found[0] if cold else -found[0])
+    facts: dict[str, float | str] = {"share": share, "files": "cold" if cold else "warm"}
+    return Unavailable(code="bytes_on_a_rank", facts={**facts, "rank": str(worst.rank), "host": worst.host})
+
+
+def _is_as_asked(share: float, *, cold: bool) -> bool:
+    return share >= COLD_AT_LEAST if cold else share < WARM_AT_MOST
+
+
+def _share_read(measurement: Measurement, rank: RankSeen, places: Sequence[int]) -> float | None:
+    """Bytes that a rank read from storage over those delivered to it; None where either was not counted."""
+    read = delivered = 0.0
+    for place in places if rank.read_bytes else ():
+        segment, own, given = measurement.segments[place], rank.read_bytes[place], rank.delivered_bytes[place]
+        if own is None or segment.without == rank.rank or not given:
+            continue
+        # A file that is drawn twice comes from storage once.
+        known = segment.distinct_bytes is not None and segment.delivered_bytes
+        once = (segment.distinct_bytes or 0) / (segment.delivered_bytes or 1) if known else 1.0
+        read, delivered = read + own, delivered + given * once
+    return read / delivered if delivered and measurement.storage_counts_reads else None
 
 
 def met_warm(measurement: Measurement) -> Unavailable | None:
@@ -129,8 +172,8 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     What the kernel reads ahead at first, and around each page of a mapped file, falls as the cache fills: only the
     same stretch reads as much again.
     """
-    loader, batch_size = measurement.config.loader, measurement.config.compute.batch_size
-    batches = -(-images // batch_size)
+    loader = measurement.config.loader
+    batches = -(-images // step_images(measurement))
     ends = sorted(s.first_batch + s.steps for s in measurement.segments)
     begins = [
         max(
@@ -221,7 +264,9 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Unavailable | N
 
 
 def _of(measurement: Measurement, mode: Mode) -> list[Segment]:
-    return [segment for segment in measurement.segments if segment.mode == mode]
+    """All ranks in step: those that only some took part in, or each for itself, are no part of the verdict's rates."""
+    chosen = [each for each in measurement.segments if each.mode == mode and each.without is None]
+    return [each for each in chosen if each.activity != "alone"]
 
 
 def _resident(segments: Sequence[Segment]) -> float | None:
@@ -237,7 +282,7 @@ def _cost(measurement: Measurement, mode: Mode) -> WorkerCost | None:
 def _wait_s(measurement: Measurement, mode: Mode) -> float | None:
     """Seconds that a worker waits for an image."""
     cost = _cost(measurement, mode)
-    return None if cost is None else cost.per_image().blocked_s
+    return None if cost is None else cost.per_image(measurement.ranks).blocked_s
 
 
 def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
@@ -245,4 +290,4 @@ def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
     whole, waited_s = _cost(measurement, "warm"), _wait_s(measurement, mode)
     if whole is None or waited_s is None or not whole.wall_s:
         return None
-    return waited_s * whole.images / whole.wall_s
+    return waited_s * whole.images / measurement.ranks / whole.wall_s

@@ -13,6 +13,7 @@ from typing import Any
 
 from loaderprobe.api.capabilities import gpu_counters
 from loaderprobe.records.measurement import Series
+from loaderprobe.render.capability_words import why_words
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.testing import FakeClock
 from tests.said import said
@@ -35,7 +36,7 @@ def run(environment: dict[str, str]) -> dict[str, Any]:
         "values": {item.name: item.values for item in found if isinstance(item, Series)},
         "missing": {item.name: said(item.reason) for item in found if not isinstance(item, Series)},
         "left": [library.stub_open(), library.stub_samples()],
-        "doctor": [(capability.name, capability.state, capability.why) for capability in gpu_counters(FakeClock())],
+        "doctor": [(each.name, each.state, why_words(each)) for each in gpu_counters(FakeClock())],
     }
     for name in environment:
         del os.environ[name]

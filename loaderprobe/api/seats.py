@@ -1,0 +1,170 @@
+"""A sweep of several ranks: the processes that a launcher started for it, or those that loaderprobe has it start."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from loaderprobe.api.child import forkserver
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue, LoaderprobeError
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.lead import Lead
+from loaderprobe.measure.seat import Seat
+from loaderprobe.measure.seating import check_room
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.seats import Launched, Node, SeatSeen
+from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.launcher import launched
+from loaderprobe.system.process import child_environment, die_with_parent
+
+PREFIX = "loaderprobe"
+END_S = 45.0
+"""For the launcher to end its processes, which save what they have; it gives them 30 s."""
+HEAR_S = 0.5
+
+
+def comes(here: Launched) -> Seat:
+    """This process among the others, once all are there. Raises LostRank, BadValue."""
+    from loaderprobe.loaders.store import clients
+
+    if here.agent_store:
+        # torchrun's agent may be killed, and with it goes the store.
+        die_with_parent(os.getppid())
+    host = socket.gethostname()
+    seen = SeatSeen(
+        rank=here.rank,
+        host=host,
+        node=here.node or host,
+        gpus=tuple(gpu.uuid or gpu.name for gpu in list_gpus()[0]),
+        version=version("loaderprobe"),
+    )
+    prefix = f"{PREFIX}/{here.attempt}"
+    store, watching = clients(here, prefix)
+    seat = Seat(here, seen, store, watching, SystemClock(), prefix)
+    seat.come()
+    own = next(node for node in seat.nodes if here.rank in node.seats)
+    # As many threads a rank for every configuration, whatever its ranks: torchrun sets one, other launchers none.
+    os.environ.setdefault("OMP_NUM_THREADS", str(_threads(len(own.seats))))
+    return seat
+
+
+@contextmanager
+def leading(here: Launched) -> Iterator[Lead]:
+    """Rank 0's part: the others take part in what it measures, until this ends."""
+    lead = Lead(comes(here))
+    try:
+        yield lead
+    finally:
+        lead.end()
+
+
+def follow(here: Launched) -> None:
+    """The part of any other rank. Raises LostRank when rank 0 has gone."""
+    seat = comes(here)
+    with forkserver() as server:
+        seat.follow(server.start)
+
+
+def recorded(body: Callable[[], int]) -> Callable[[], int | None]:
+    """The same; what it raises, torchelastic's launcher finds."""
+    from loaderprobe.loaders.store import recorded as by_torch
+
+    return by_torch(body)
+
+
+def most_ranks(configs: Sequence[RunConfig]) -> int:
+    """Of any configuration."""
+    return max((config.ranks for config in configs), default=1)
+
+
+def this_node(ranks: int) -> tuple[Node, ...]:
+    """This machine, with as many processes as are going to be started."""
+    return (Node(host=socket.gethostname(), seats=tuple(range(ranks)), gpus=len(list_gpus()[0])),)
+
+
+def start_ranks(run: RunDirectory, options: Sequence[str] = (), log: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start torchrun on this host: as many processes as the run has ranks, which complete it.
+
+    What they print goes to `log`, or where this process prints. Raises BadValue for a run that needs several nodes.
+    """
+    configs = run.record.spec.configs
+    ranks = most_ranks(configs)
+    if spread := next((each for each in configs if each.nodes > 1), None):
+        raise BadValue(
+            f"{run.path} has {spread.title()}, and loaderprobe starts processes on this node only",
+            hint="start it on all nodes, as training is: loaderprobe explain ranks",
+        )
+    check_room(configs, this_node(ranks))
+    command = [sys.executable, "-P", "-m", "loaderprobe.compute.seats", str(os.getpid()), str(ranks)]
+    resume = ["sweep", "--resume", str(run.path.absolute()), *options]
+    output = log.open("wb") if log else None
+    try:
+        return subprocess.Popen(
+            [*command, *resume], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment(ranks),
+            start_new_session=True,
+        )  # fmt: skip
+    finally:
+        if output:
+            output.close()
+
+
+def _environment(ranks: int) -> dict[str, str]:
+    """Ours, with as many threads for each rank, whatever its configuration, and the loopback device to meet by."""
+    # PET_*: torchrun's own options, which an operator of Kubernetes sets for all processes of a pod.
+    ours = {name: value for name, value in child_environment().items() if not name.startswith("PET_")}
+    return {
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": str(_threads(ranks)),
+        **ours,
+    }
+
+
+def _threads(ranks: int) -> int:
+    return max(1, int(cores_available()) // ranks)
+
+
+def wait_for(launcher: subprocess.Popen[bytes], hear: Callable[[], None] = lambda: None) -> int:
+    """The exit code of the processes. KeyboardInterrupt ends them, after they have saved what they have."""
+    try:
+        while True:
+            try:
+                return launcher.wait(HEAR_S)
+            except subprocess.TimeoutExpired:
+                hear()
+    except KeyboardInterrupt:
+        launcher.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            launcher.wait(END_S)
+        return EXIT_INTERRUPTED
+    finally:
+        launcher.kill()
+        launcher.wait()
+
+
+def complete(run: RunDirectory, hear: Callable[[], None]) -> None:
+    """Complete a run in processes of its own, and print nothing. Raises KeyboardInterrupt, and what went wrong."""
+    if launched(os.environ):
+        raise BadValue(
+            "this program is one of several that a launcher started, and each would start all ranks",
+            hint="start the command instead of the program: torchrun ... -m loaderprobe sweep --ranks 1,2",
+        )
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
+        log = Path(scratch) / "log.txt"
+        code = wait_for(start_ranks(run, ("--quiet",), log), hear)
+        if code == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt
+        if code not in (EXIT_DONE, EXIT_SOME_FAILED):
+            lines = log.read_text(errors="replace").strip().splitlines()
+            raise LoaderprobeError(
+                f"the processes of the ranks ended with code {code}", hint="; ".join(lines[-2:]) or "see the log"
+            )

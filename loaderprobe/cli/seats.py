@@ -1,0 +1,84 @@
+"""A command whose configurations have several ranks: in the processes of a launcher, or in those it starts itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from loaderprobe.errors import EXIT_DONE, BadValue
+
+if TYPE_CHECKING:
+    from loaderprobe.measure.lead import Lead
+    from loaderprobe.records.seats import Launched
+    from loaderprobe.store.run_directory import RunDirectory
+
+RunOf = Callable[["Lead | None"], "RunDirectory"]
+"""Makes or opens the run, for the processes that a launcher started; None without one."""
+Measured = Callable[["RunDirectory", "Lead | None"], int]
+"""Measures a run and shows it; returns the exit code."""
+
+
+def launched_here(join: Literal["slurm", "mpi"] | None, *, several: bool) -> Launched | None:
+    """This process among those of a launcher; None without one. `several` is true where ranks were asked for."""
+    from loaderprobe.system.launcher import half_set, launched
+
+    here = launched(os.environ, join)
+    if here is None and several and (missing := half_set(os.environ)):
+        raise BadValue(
+            f"a launcher set the variables of a process among several, but not {missing}",
+            hint=f"start it through torchrun, or set {missing} too",
+        )
+    return here
+
+
+def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, options: Sequence[str]) -> int:
+    """Measure a run in this process, or with others where it needs several ranks; returns the exit code.
+
+    `options` are those of a process that completes the run.
+    """
+    from loaderprobe.api.seats import most_ranks, start_ranks, wait_for
+
+    if here is not None:
+        return _in_seat(here, run_of, measured)
+    run = run_of(None)
+    if most_ranks(run.record.spec.configs) == 1:
+        return measured(run, None)
+    with _ended_by_sigterm():
+        return wait_for(start_ranks(run, options))
+
+
+def _in_seat(here: Launched, run_of: RunOf, measured: Measured) -> int:
+    """The part of one process of a launcher. Only that of rank 0 makes the run, and prints."""
+    from loaderprobe.api.seats import follow, leading, recorded
+
+    def part() -> int:
+        if here.rank:
+            follow(here)
+            return EXIT_DONE
+        with leading(here) as lead:
+            return measured(run_of(lead), lead)
+
+    with _ended_by_sigterm():
+        return recorded(part)() or EXIT_DONE
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM, by which launchers end processes, is an interrupt: what is done is kept."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def shown_as(*, json: bool, quiet: bool) -> list[str]:
+    """The options that say what is printed."""
+    return [*(["--json"] if json else []), *(["--quiet"] if quiet else [])]

@@ -1,0 +1,50 @@
+"""Pages of the guide for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Markdown, MarkdownElement, TableElement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from loaderprobe.render.page import Page
+
+_CUT = "\N{HORIZONTAL ELLIPSIS}"
+
+
+class _Table(TableElement):
+    """A table; where its words do not fit side by side, an item a row, with the heads of the columns."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for each in super().__rich_console__(console, options):
+            cut = isinstance(each, Table) and any(_CUT in part.text for part in console.render(each, options))
+            yield from self._items() if cut else [each]
+
+    def _items(self) -> Iterator[Padding]:
+        heads = self.header.row.cells if self.header and self.header.row else []
+        for row in self.body.rows if self.body else []:
+            first, *rest = row.cells
+            said = [
+                Text.assemble((f"{head.content.plain}: ", "dim"), cell.content)
+                for head, cell in zip(heads[1:], rest, strict=False)
+                if cell.content.plain
+            ]
+            name = first.content.copy()
+            name.stylize("bold")
+            yield Padding(name, (0, 0, 0, 1))
+            yield Padding(Text("; ").join(said), (0, 0, 0, 4))
+
+
+class _Guide(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "table_open": _Table}
+
+
+def guide_text(page: str, *, width: int = 80, color: bool = False) -> str:
+    """A page, written in Markdown, in at most `width` columns."""
+    found = Page(width=width, color=color)
+    found.add(_Guide(page))
+    return found.text()

@@ -1,0 +1,314 @@
+"""Processes of a launcher, as threads with a store in memory; their children are shell scripts."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from loaderprobe.errors import BadValue, LostRank
+from loaderprobe.measure import lead as lead_module
+from loaderprobe.measure import seat as seat_module
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.forkserver import Child, Start
+from loaderprobe.measure.lead import Lead
+from loaderprobe.measure.order import Event, Order
+from loaderprobe.measure.seat import Seat, put, take
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.place import Place
+from loaderprobe.records.seats import Launched, SeatSeen
+from loaderprobe.store.codec import decode, encode
+from loaderprobe.testing import FakeClock, FakeStore, example_config, example_files
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+
+AT_ROUND = """echo '{"stage": "round 1"}'; """
+DONE = AT_ROUND + "cp $MEASURED $RESULT"
+KILLED = AT_ROUND + "kill -9 $$"
+HUNG = """echo '{"stage": "joining"}'; exec sleep 1000"""
+RAISED = AT_ROUND + """echo '{"stage": "round 1", "failure": "ValueError: no"}'; exit 1"""
+LOST = AT_ROUND + """echo '{"stage": "round 1", "failure": "another rank has gone", "lost": true}'; exit 1"""
+WAITS = AT_ROUND + "exec sleep 1000"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seat_module, "POLL_S", 0.005)
+    monkeypatch.setattr(seat_module, "GRACE_S", 0.05)
+
+
+class Group:
+    """Two nodes with as many processes each as asked; `scripts` are those of the children, by rank."""
+
+    def __init__(self, nodes: int, local: int, folder: Path, measured: bytes) -> None:
+        self.store, self.folder = FakeStore(), folder
+        self.scripts: dict[int, list[str]] = {}
+        self.places: list[Place] = []
+        self._measured = folder / "measured.json"
+        self._measured.write_bytes(measured)
+        self.seats = [self.seat(rank, nodes * local, rank // local) for rank in range(nodes * local)]
+        self.threads = [threading.Thread(target=self._follow, args=(seat,), daemon=True) for seat in self.seats[1:]]
+        self.raised: list[BaseException] = []
+
+    def seat(self, rank: int, size: int, node: int, version: str = "1") -> Seat:
+        here = Launched(rank=rank, size=size, node=str(node), address="head", port=1, agent_store=True)
+        seen = SeatSeen(rank=rank, host=f"host{node}", node=str(node), gpus=(), version=version)
+        return Seat(here, seen, self.store, self.store, SystemClock(), "p/0")
+
+    def lead(self) -> Lead:
+        for thread in self.threads:
+            thread.start()
+        self.seats[0].come()
+        return Lead(self.seats[0])
+
+    def _follow(self, seat: Seat) -> None:
+        try:
+            seat.come()
+            seat.follow(self.start(seat.here.rank))
+        except BaseException as error:  # noqa: BLE001  # the test looks for it
+            self.raised.append(error)
+
+    def start(self, rank: int) -> Start:
+        """Each child of a rank runs its next script."""
+
+        def begin(order: Path, result: Path, log: Path) -> Child:
+            read = decode("order", order.read_bytes(), Order, "order")
+            assert read.place is not None
+            self.places.append(read.place)
+            script = f"MEASURED={shlex.quote(str(self._measured))}; RESULT={shlex.quote(str(result))}; "
+            script += self.scripts[rank].pop(0)
+            with log.open("wb") as log_file:
+                return subprocess.Popen(
+                    ["/bin/sh", "-c", script],
+                    stdout=subprocess.PIPE,
+                    stderr=log_file,
+                    start_new_session=True,
+                    bufsize=0,
+                )
+
+        return begin
+
+
+ORDER_FILES = example_files(16)
+
+
+def order(ranks: int = 2, nodes: int = 1) -> Order:
+    """Of a configuration of several ranks."""
+    config = example_config(data=ORDER_FILES.fingerprint, ranks=ranks, nodes=nodes)
+    return Order(config=config, files=ORDER_FILES, budget_s=None, begin_ns=7)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Callable[..., Group]]:
+    """Makes groups, and lets all their threads go."""
+    made: list[Group] = []
+
+    def make(nodes: int = 1, local: int = 2, ranks: int = 2, over: int = 1) -> Group:
+        given = replace(measured(Truth(compute=1000.0), 2), config=order(ranks, over).config)
+        made.append(Group(nodes, local, tmp_path, encode("measurement", given)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        for thread in each.threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def measure(group: Group, lead: Lead, asked: Order, events: list[Event] | None = None) -> Measurement | RunFailure:
+    """In the children of all ranks."""
+    heard = events if events is not None else []
+    return lead.measure(asked, clock=SystemClock(), time_limit_s=60.0, on_event=heard.append, start=group.start(0))
+
+
+def test_all_ranks_have_a_child_and_rank_0_s_measurement_counts(group: Callable[..., Group]) -> None:
+    """Each child has its place; the others' processes then wait for the next, and go when all is over."""
+    here = group()
+    here.scripts = {0: [DONE, DONE], 1: [DONE, DONE]}
+    lead, events = here.lead(), []
+    assert isinstance(measure(here, lead, order(), events), Measurement)
+    assert isinstance(measure(here, lead, order()), Measurement)
+    lead.end()
+    assert [each.stage for each in events] == ["round 1"]
+    places = sorted((each.prefix, each.rank, each.size, each.local_size) for each in here.places)
+    assert places == [(f"p/0/turn/{turn}/ranks", rank, 2, 2) for turn in (0, 1) for rank in (0, 1)]
+    assert here.raised == []
+
+
+def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]) -> None:
+    """One rank on each of two nodes with two processes."""
+    here = group(nodes=2, local=2, over=2)
+    here.scripts = {0: [DONE], 2: [DONE]}
+    lead = here.lead()
+    assert isinstance(measure(here, lead, order(2, 2)), Measurement)
+    lead.end()
+    assert sorted((each.rank, each.node, each.local_rank) for each in here.places) == [(0, 0, 0), (1, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rank", "said"),
+    [
+        (WAITS, KILLED, 1, "killed by SIGKILL"),
+        (LOST, HUNG, 1, "did not answer, ended because rank 0 could not go on"),
+        (WAITS, RAISED, 1, "ValueError: no"),
+        (RAISED, LOST, 0, "ValueError: no"),
+        (KILLED, WAITS, 0, "killed by SIGKILL"),
+    ],
+)
+def test_a_rank_that_fails_costs_one_configuration(
+    group: Callable[..., Group], first: str, second: str, rank: int, said: str
+) -> None:
+    """It is named, all children are ended, and the next configuration is measured."""
+    here = group()
+    here.scripts = {0: [first, DONE], 1: [second, DONE]}
+    lead = here.lead()
+    failure = measure(here, lead, order())
+    assert isinstance(failure, RunFailure)
+    assert (failure.rank, failure.host) == (rank, "host0")
+    assert said in failure.reason
+    assert failure.stage == ("joining" if second == HUNG else "round 1")
+    assert isinstance(measure(here, lead, order()), Measurement)
+    lead.end()
+    assert here.raised == []
+
+
+def test_a_child_that_stays_after_rank_0_s_has_ended_is_ended(
+    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What rank 0 gathered counts."""
+    monkeypatch.setattr(lead_module, "ENDS_S", 0.05)
+    here = group()
+    here.scripts = {0: [DONE], 1: [WAITS]}
+    lead = here.lead()
+    assert isinstance(measure(here, lead, order()), Measurement)
+    lead.end()
+    assert here.raised == []
+
+
+def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Group]) -> None:
+    """The others wait for what is next."""
+    here = group()
+    here.scripts = {0: [WAITS], 1: [WAITS]}
+    lead = here.lead()
+
+    def interrupt(_: Event) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lead.measure(order(), clock=SystemClock(), time_limit_s=60.0, on_event=interrupt, start=here.start(0))
+    lead.end()
+    for thread in here.threads:
+        thread.join(10)
+    assert here.raised == [] and not any(thread.is_alive() for thread in here.threads)
+
+
+def test_a_process_that_has_gone_ends_the_sweep_but_no_result(
+    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its configuration has a record with its host; then what is left waits for a resume."""
+    monkeypatch.setattr(lead_module, "ENDS_S", 0.02)
+    monkeypatch.setattr(lead_module, "ENDED_S", 0.02)
+    here = group(nodes=2, local=1, over=2)
+    here.scripts = {0: [LOST], 1: []}
+    here.threads = []
+    put(here.store, "seat/1", here.seats[1]._seen)
+    lead = here.lead()
+    failure = measure(here, lead, order(2, 2))
+    assert isinstance(failure, RunFailure)
+    assert (failure.rank, failure.host) == (1, "host1")
+    with pytest.raises(LostRank, match="rank 1 on host1 has gone") as caught:
+        measure(here, lead, order(2, 2))
+    assert "--resume" in caught.value.hint
+
+
+def test_a_store_that_has_gone_ends_the_others(group: Callable[..., Group]) -> None:
+    """Their children too: rank 0's process held it."""
+    here = group()
+    here.scripts = {1: [WAITS]}
+    lead = here.lead()
+    put(here.store, "order", order())
+    lead._begin(seat_module.Turn(kind="measure", ranks=2, nodes=1, time_limit_s=60.0))
+    while not here.places:
+        SystemClock().sleep(0.005)
+    here.store.gone = True
+    for thread in here.threads:
+        thread.join(10)
+    assert [type(each) for each in here.raised] == [LostRank]
+
+
+def files_at(folder: Path) -> FileSet:
+    """One file there."""
+    (folder / "a.jpg").write_bytes(b"12345")
+    return replace(example_files(1), root=str(folder), paths=("a.jpg",), classes=(0,), size_bytes=(5,))
+
+
+@pytest.mark.parametrize("damage", ["gone", "shorter", ""])
+def test_every_node_sees_the_data_set(group: Callable[..., Group], tmp_path: Path, damage: str) -> None:
+    """Where a file is missing or has another size there, the sweep is refused, and the node is named."""
+    here = group(nodes=2, local=1, over=2)
+    files = files_at(tmp_path)
+    configs = [replace(order(2, 2).config, data=files.fingerprint)]
+    if damage == "gone":
+        files.folder.joinpath("a.jpg").unlink()
+    elif damage == "shorter":
+        files.folder.joinpath("a.jpg").write_bytes(b"123")
+    lead = here.lead()
+    if damage:
+        with pytest.raises(BadValue, match=r"host1 does not see the data set 500x375: .*a\.jpg"):
+            lead.admit(configs, [files])
+    else:
+        lead.admit(configs, [files])
+    lead.end()
+
+
+def test_more_ranks_than_processes_are_refused_before_measuring(group: Callable[..., Group]) -> None:
+    """A run that is resumed with fewer."""
+    here = group()
+    lead = here.lead()
+    with pytest.raises(BadValue, match="4 ranks are asked for, and the launcher started 2"):
+        lead.admit([order(4).config], [])
+    lead.end()
+
+
+def test_processes_that_do_not_come_are_named() -> None:
+    """After some minutes, on a fake clock."""
+    store = FakeStore()
+    here = Launched(rank=0, size=2, node="0", address="head", port=1, agent_store=True)
+    seen = SeatSeen(rank=0, host="host0", node="0", gpus=(), version="1")
+    with pytest.raises(LostRank, match="rank 1 of 2 has not come after 300 s"):
+        Seat(here, seen, store, store, FakeClock(), "p").come()
+
+
+def test_different_versions_are_refused(group: Callable[..., Group]) -> None:
+    """Their records would not be alike."""
+    here = group()
+    here.threads = []
+    put(here.store, "seat/1", here.seat(1, 2, 1, version="2")._seen)
+    with pytest.raises(BadValue, match="host1 has loaderprobe 2, and host0 has 1"):
+        here.lead()
+
+
+def test_many_processes_ask_the_store_less_often() -> None:
+    """It serves them all while they measure."""
+    store, clock = FakeStore(), FakeClock()
+    here = Launched(rank=0, size=1024, node="0", address="head", port=1, agent_store=True)
+    seen = SeatSeen(rank=0, host="host0", node="0", gpus=(), version="1")
+    assert Seat(here, seen, store, store, clock, "p").poll_s == pytest.approx(1.024)
+
+
+def test_a_long_record_is_kept_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store takes no value above 8 MiB."""
+    monkeypatch.setattr(seat_module, "PART", 7)
+    store = FakeStore()
+    put(store, "long", ["ä" * 9, "b"])
+    assert max(map(len, store.held.values())) == 7
+    found: Any = take(store, "long", list[str])
+    assert found == ["ä" * 9, "b"] == msgspec.json.decode(msgspec.json.encode(found))

@@ -1,0 +1,47 @@
+"""What can be measured on a machine, in words."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from loaderprobe.records.capability import Capability, CapabilityName, Finding, FindingCode, StepCode
+from loaderprobe.records.note import Note
+from loaderprobe.records.unavailable import reported
+from loaderprobe.render.capabilities import capabilities_text
+from loaderprobe.render.capability_words import TITLES, finding_words, step_words, why_words
+
+FACTS: dict[str, float | str] = {
+    "filesystem": "ext4", "devices": "vda", "path": "/data", "share": 0.25, "cores": 2.0, "all": 4.0,
+    "free_bytes": 67_000_000, "device": "H100", "gpus": "H100", "gpu": "T4", "because": "no_gpm", "status": 15.0,
+    "mount": "/mnt",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", get_args(FindingCode))
+def test_every_finding_has_words(code: FindingCode) -> None:
+    """A clause without a full stop."""
+    words = finding_words(Finding(code=code, facts=FACTS))
+    assert words and not words.endswith(".") and "{" not in words
+
+
+@pytest.mark.parametrize("step", get_args(StepCode))
+def test_every_step_has_words(step: StepCode) -> None:
+    """With what was found, where it quotes that."""
+    found = Capability(name="cores", state="no", why=(Finding(code="cores", facts=FACTS),), next_step=step)
+    assert step_words(found) and "{" not in step_words(found)
+
+
+def test_every_capability_has_a_title() -> None:
+    """A line that begins with a code would be none for people."""
+    assert TITLES.keys() == set(get_args(CapabilityName))
+
+
+def test_all_that_was_found_stands_in_one_line() -> None:
+    """Findings, notes and reasons, in their order; what quotes a reason names the GPU."""
+    why = (Finding(code="on_storage", facts=FACTS), Note(code="nfs"), reported("it rained"))
+    found = Capability(name="storage", state="limited", why=why)
+    assert why_words(found).startswith("ext4 on vda; NFS counts") and why_words(found).endswith("; it rained")
+    assert finding_words(Finding(code="gpu_not_read", facts=FACTS)).startswith("T4: ")
+    assert "storage under the data" in capabilities_text([found]) and step_words(found) == ""
