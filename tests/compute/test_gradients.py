@@ -1,4 +1,4 @@
-"""The exchange of gradients by two gloo ranks: there, taken away, and alone."""
+"""The exchange of gradients by two gloo ranks: with the step, left out, and alone."""
 
 from __future__ import annotations
 
