@@ -145,6 +145,22 @@ class MakeModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """The other ranks, for a compute that takes each step together with them."""
+
+    crew: Crew
+    """The device's own: no one else meets by it, so that it may be used in another thread."""
+    local_rank: int
+    """Among the ranks of its node, from 0."""
+    cores: float
+    """For this rank."""
+    store: SharedStore
+    """For groups of processes of its own; torch's."""
+    timeout_s: float
+    """For the others to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeArguments:
     """What a compute is made from."""
 
@@ -156,6 +172,8 @@ class ComputeArguments:
     """For all times that it returns."""
     make_model: MakeModel | None = None
     """Makes the model to train; None for torchvision's ResNet-50."""
+    peers: Peers | None = None
+    """None for one rank."""
 
 
 class Compute(Protocol):
@@ -205,6 +223,26 @@ class Timed(Protocol):
 
     def begun(self) -> tuple[int, ...]:
         """The time at which the device began the copy of each step that `finish` returned last, in ns of the clock."""
+
+
+@runtime_checkable
+class InStepCompute(Protocol):
+    """A `Compute` of one of several ranks. One without this is waited for after each step."""
+
+    @property
+    def in_step(self) -> bool:
+        """True where each step ends on all ranks together, by itself."""
+
+
+@runtime_checkable
+class Exchanging(Protocol):
+    """A `Compute` that exchanges gradients with the other ranks in each step. Only called with several ranks."""
+
+    def exchange(self, *, on: bool) -> None:
+        """Whether steps from now on exchange gradients; without, ranks still end each step together."""
+
+    def exchange_alone(self) -> None:
+        """Launch as `step` does, but nothing other than the exchange of as many bytes as the gradients have."""
 
 
 @runtime_checkable

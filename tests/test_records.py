@@ -81,6 +81,19 @@ def test_files_go_round(count: int, first: int, images: int) -> None:
     ]
 
 
+@given(st.integers(1, 9), st.integers(1, 6))
+def test_shards_of_ranks_are_disjoint_and_together_the_whole(count: int, size: int) -> None:
+    """Of sizes that differ by one at most; fewer files than ranks are refused."""
+    files = example_files(count)
+    if count < size:
+        with pytest.raises(BadValue, match="cannot be shared"):
+            files.shard(0, size)
+        return
+    shards = [files.shard(rank, size) for rank in range(size)]
+    assert sorted(path for each in shards for path in each.paths) == sorted(files.paths)
+    assert max(each.count for each in shards) - min(each.count for each in shards) <= 1
+
+
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
 def test_delivered_bytes_add_up(first: int, one: int, other: int) -> None:
     """Two stretches in turn deliver what they deliver as one."""

@@ -72,7 +72,7 @@ def verdict(
         ),
         advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
         step_time=step_time(trained, images_per_s.value),
-        worker_time=found.cost.per_image() if found.cost else None,
+        worker_time=found.cost.per_image(measurement.ranks) if found.cost else None,
         files_were=files_were(measurement),
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
         unavailable=_unavailable(found, rates, disk)

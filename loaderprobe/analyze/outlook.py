@@ -42,7 +42,8 @@ def outlooks(
     other = None if devices else _reference(accelerators)
     found = []
     for (data, _), some in together.items():
-        row = cold_and_fastest(some)
+        fewest = min(row.config.ranks for row in some)
+        row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
         if data in by_fingerprint and (devices or other):
             made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
             found += [made] if made else []
@@ -63,7 +64,8 @@ def _outlook(
         workload = workload_of(measurement, row.verdict, files, ceiling, other)
     except BadValue:
         return None
-    one, specified = demand(workload, UTILIZATION), workload.rate.label == "given"
+    one = demand(workload, UTILIZATION)
+    specified = other is not None or measurement.compute.specified_images_per_s is not None
     cores = cores_of(workload, UTILIZATION)
     supply = _supply(workload)
     return Outlook(

@@ -25,7 +25,8 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     if not loader.batches_ahead or compute is None:
         return None
     free = free_batches(loader)
-    seen = study if study is not None and study.prefilled is not None else None
+    # The study is of one process.
+    seen = study if study is not None and study.prefilled is not None and measurement.ranks == 1 else None
     rates = _steady_rates(measurement, seen) if seen else [verdict.images_per_s.value]
     steady = len(rates) / sum(1 / rate for rate in rates)
     most = max(1.0, compute / steady)

@@ -3,6 +3,8 @@
 In step, each rank takes as long for a step as the slowest. So the rates of all together are the number of ranks times
 those of the slowest rank, and every rule for one process holds: a batch is that of all ranks, made in the time, by the
 workers and on the share of the cores that the slowest rank has.
+
+Only the first rank of a node reads the counters of its machine.
 """
 
 from __future__ import annotations
@@ -15,12 +17,18 @@ from typing import TypeVar
 from loaderprobe.analyze.verdict.rates import segments_of, worker_cost
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.measurement import FirstLap, Measurement, Segment, WorkerBatches
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.measurement import MOST_SERVICES, FirstLap, Measurement, RankSeen, Segment, WorkerBatches
 from loaderprobe.records.together import RankMeasurement
 from loaderprobe.stats import mean
 
 Note = TypeVar("Note")
+LEAST_SERVICES = 32
 _OF_LAP = ("images", "read_bytes", "called_bytes", "again_read_bytes")
+
+
+WAITS = "waits"
+"""The name of the missing samples of workers, which each rank takes of its own."""
 
 
 def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
@@ -31,23 +39,51 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
     if len(ranks) == 1:
         return ranks[0].measurement
     _check_in_step(ranks)
-    slowest = max(ranks, key=_worker_s)
-    seen, size = slowest.measurement, len(ranks)
-    asked, given, lap = seen.config.compute, seen.compute.specified_images_per_s, seen.first_lap
+    slowest = slowest_of(ranks)
+    seen, size, lap = slowest.measurement, len(ranks), slowest.measurement.first_lap
+    first = next(each for each in ranks if (each.node, each.host) == (slowest.node, slowest.host)).measurement
+    given = seen.compute.specified_images_per_s
     return replace(
         seen,
-        config=replace(seen.config, compute=replace(asked, batch_size=asked.batch_size * size)),
+        config=_config(seen.config, size),
         compute=replace(seen.compute, specified_images_per_s=None if given is None else given * size),
-        segments=tuple(
-            _together(slowest.measurement.segments[number], number, ranks) for number in range(len(seen.segments))
-        ),
+        segments=tuple(_together(slowest, number, ranks) for number in range(len(seen.segments))),
         worker_batches=_batches(slowest, ranks),
+        series=first.series,
+        missing=(*(m for m in first.missing if m.name != WAITS), *(m for m in seen.missing if m.name == WAITS)),
         first_lap=None if lap is None else _lap(lap, size),
         modes=tuple(mode for mode in seen.modes if all(mode in each.measurement.modes for each in ranks)),
+        alternatives=next((each.measurement.alternatives for each in ranks if each.measurement.alternatives), ()),
         cores_available=cores(ranks) / size,
         notes=tuple(_once(note for each in ranks for note in each.measurement.notes)),
         ranks=size,
+        by_rank=tuple(_seen(each) for each in ranks) if seen.config.ranks > 1 else (),
     )
+
+
+def slowest_of(ranks: Sequence[RankMeasurement]) -> RankMeasurement:
+    """The rank that takes longest for a batch alone; where none was alone, for one in its worker."""
+    alone = [place for place, each in enumerate(ranks[0].measurement.segments) if each.activity == "alone"]
+    if alone:
+        return min(ranks, key=lambda each: sum(_rate(each.measurement.segments[place]) for place in alone))
+    return max(ranks, key=_worker_s)
+
+
+def _rate(segment: Segment) -> float:
+    """Steps a ns."""
+    return segment.steps / max(1, span_ns(segment))
+
+
+def span_ns(segment: Segment) -> int:
+    """From the first step to the end of the last, or of the device."""
+    return max(segment.closed_ns, *segment.finished_ns[-1:], 0) - segment.begin_ns[0]
+
+
+def _config(asked: RunConfig, size: int) -> RunConfig:
+    """As asked, where ranks were; a script has no such option, so its batches count as one of all ranks."""
+    if asked.ranks > 1:
+        return asked
+    return replace(asked, compute=replace(asked.compute, batch_size=asked.compute.batch_size * size))
 
 
 def cores(ranks: Iterable[RankMeasurement]) -> float:
@@ -59,9 +95,14 @@ def cores(ranks: Iterable[RankMeasurement]) -> float:
 
 
 def _check_in_step(ranks: Sequence[RankMeasurement]) -> None:
-    first, *others = ([(s.mode, s.activity, s.steps) for s in each.measurement.segments] for each in ranks)
+    first, *others = (list(map(_common, each.measurement.segments)) for each in ranks)
     if any(each != first for each in others):
         raise LoaderprobeError("the ranks did not take the same steps", hint="report this, with the command")
+
+
+def _common(segment: Segment) -> tuple[str, str, int | None, int]:
+    """What is the same on all ranks; each is alone for the same time, not for the same number of steps."""
+    return segment.mode, segment.activity, segment.without, 0 if segment.activity == "alone" else segment.steps
 
 
 def _worker_s(rank: RankMeasurement) -> float:
@@ -71,19 +112,54 @@ def _worker_s(rank: RankMeasurement) -> float:
     return 0.0 if cost is None else cost.wall_s / cost.images
 
 
-def _together(slowest: Segment, number: int, ranks: Sequence[RankMeasurement]) -> Segment:
+def _together(slowest: RankMeasurement, number: int, ranks: Sequence[RankMeasurement]) -> Segment:
     """Times of the slowest rank; images and bytes of all. A host's devices are counted once, by its first rank."""
     all_ = [each.measurement.segments[number] for each in ranks]
-    hosts = {each.host: segment for each, segment in reversed(list(zip(ranks, all_, strict=True)))}
-    resident = [each.resident_before for each in all_ if each.resident_before is not None]
+    own = slowest.measurement.segments[number]
+    fed = [each for rank, each in zip(ranks, all_, strict=True) if rank.rank != own.without]
+    hosts = {(each.node, each.host): segment for each, segment in reversed(list(zip(ranks, all_, strict=True)))}
+    resident = [each.resident_before for each in fed if each.resident_before is not None]
     return replace(
-        slowest,
+        own,
         batch_size=sum(each.batch_size for each in all_),
-        delivered_bytes=_sum(each.delivered_bytes for each in all_),
-        distinct_bytes=_sum(each.distinct_bytes for each in all_),
+        delivered_bytes=_sum(each.delivered_bytes for each in fed),
+        distinct_bytes=_sum(each.distinct_bytes for each in fed),
         disk_bytes=_sum(each.disk_bytes for each in hosts.values()),
-        resident_before=mean(resident) if len(resident) == len(all_) else None,
+        resident_before=mean(resident) if len(resident) == len(fed) else None,
     )
+
+
+def _seen(rank: RankMeasurement) -> RankSeen:
+    """What is kept of each rank."""
+    measured = rank.measurement
+    segments, records = measured.segments, measured.worker_batches
+    row = {number: place for place, number in enumerate(records.batch)}
+    made = [[row[n] for n in _numbers(each) if n in row] for each in segments]
+    alone = [rows for each, rows in zip(segments, made, strict=True) if each.activity == "alone"]
+    # What is kept of a rank is at most 4 kB: the more segments, the fewer batches.
+    kept, counted = max(LEAST_SERVICES, MOST_SERVICES - len(segments)), measured.storage_counts_reads
+    return RankSeen(
+        rank=rank.rank,
+        node=rank.node,
+        host=rank.host,
+        device=rank.device,
+        cores=measured.cores_available,
+        span_ns=tuple(map(span_ns, segments)),
+        input_ns=tuple((sum(each.ready_ns) - sum(each.begin_ns)) // each.steps for each in segments),
+        meet_ns=tuple(
+            (sum(s.end_ns) - sum(s.ready_ns)) // s.steps if s.activity == "loader_only" else 0 for s in segments
+        ),
+        steps=tuple(each.steps for each in segments),
+        delivered_bytes=tuple(each.delivered_bytes for each in segments),
+        disk_bytes=tuple(each.disk_bytes for each in segments),
+        service_ns=tuple(records.wall_ns[place] for rows in alone for place in rows[: kept // len(alone)]),
+        read_bytes=tuple(sum(records.read_bytes[place] for place in rows) if counted else None for rows in made),
+    )
+
+
+def _numbers(segment: Segment) -> range:
+    first = segment.first_batch
+    return range(first, first + segment.steps) if first >= 0 else range(0)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
@@ -102,7 +178,8 @@ def _batches(slowest: RankMeasurement, ranks: Sequence[RankMeasurement]) -> Work
     total = {number: size * len(ranks) for number, size in zip(records.batch, records.read_bytes, strict=True)}
     for place, segment in enumerate(slowest.measurement.segments):
         firsts = [each.measurement.segments[place].first_batch for each in ranks]
-        for step in range(segment.steps if segment.first_batch >= 0 else 0):
+        # Ranks alone take unlike numbers of steps, and one that takes no input has no batches.
+        for step in range(segment.steps if min(firsts) >= 0 and segment.activity != "alone" else 0):
             known = [row[first + step] for row, first in zip(rows, firsts, strict=True) if first + step in row]
             if len(known) == len(ranks):
                 total[segment.first_batch + step] = sum(known)

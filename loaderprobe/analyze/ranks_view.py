@@ -15,7 +15,7 @@ from loaderprobe.stats import median
 
 def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     """None of one rank, and of those of a script."""
-    if not measurement.by_rank:
+    if len(measurement.by_rank) < 2:
         return None
     base = base_mode(measurement)
     places = [

@@ -230,5 +230,5 @@ def _detail(measurement: Measurement, judged: Verdict, reading: WindowReading) -
         view=reading.view,
         steps=None if reading.view else steps_view(measurement),
         ranks=ranks_view(measurement, judged),
-        then=next_limits(judged, measurement.config.loader.workers),
+        then=next_limits(judged, max(1, measurement.config.loader.workers) * measurement.ranks),
     )

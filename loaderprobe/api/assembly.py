@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
@@ -19,6 +20,7 @@ from loaderprobe.protocols import (
     MakeCompute,
     NextRound,
     PageCache,
+    Peers,
 )
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import StorageLocation
@@ -52,9 +54,9 @@ def check_parts(loader: LoaderSpec, compute: ComputeSpec) -> None:
     _checked(_arguments(loader, compute, SystemClock()))
 
 
-def make_compute(config: RunConfig, clock: Clock) -> Compute:
-    """The device of a configuration. Raises what `check_parts` raises, and any error of the device."""
-    arguments = _arguments(config.loader, config.compute, clock)
+def make_compute(config: RunConfig, clock: Clock, peers: Peers | None = None) -> Compute:
+    """The device of a configuration, or of one of its ranks. Raises what `check_parts` raises, and its own errors."""
+    arguments = replace(_arguments(config.loader, config.compute, clock), peers=peers)
     return _checked(arguments)(arguments)
 
 

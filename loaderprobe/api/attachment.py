@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
-from loaderprobe.api.looped import LoopIterator
+from loaderprobe.api.looped import LoopIterator, counts_to, length_of
 from loaderprobe.api.ranks import Ranks, ranks_here
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.api.user_loader import Asked
@@ -51,6 +51,8 @@ class Attachment:
         self._ranks: Ranks | None = None
         """Set where this process trains together with others."""
         self._real: Any = None
+        self._length: int | None = None
+        """Batches of an epoch, where the loop ends with them; None for as many as the measurement takes."""
         self._over = self._finished = self._keeping = False
         self._files = WrittenFiles(self._endangered, ours=self._is_ours)
         self._why: WhyNot | None = None
@@ -79,7 +81,9 @@ class Attachment:
 
     def _next(self, seen: Seen, real: Iterator[Any]) -> Any:
         """The batch that the script gets: the next of its own loader, or of the measurement."""
-        if self._takes(seen, real):
+        taken = self._takes(seen, real)
+        seen.in_epoch += 1
+        if taken:
             return self._turn()
         begin_ns = time.perf_counter_ns()
         batch = next(real)
@@ -102,6 +106,8 @@ class Attachment:
         """The next batch of the measurement; raises Finished when it has none."""
         if self._finished or self._turns is None:
             raise Finished(0)
+        if self._chosen is not None and self._length is not None and self._chosen.in_epoch > self._length:
+            raise StopIteration
         try:
             batch = self._turns.next()
         except LoaderprobeError as error:
@@ -193,7 +199,8 @@ class Attachment:
             except LostRank as error:
                 ranks.refuse("lost", error.message, error.hint)
                 return self._leave("ranks_apart")
-        self._chosen, self._real = seen, real
+        self._chosen, self._real, length = seen, real, length_of(seen.loader)
+        self._length = length if length is not None and counts_to(length) else None
         if self._leads:
             others = self._loaders.beside(seen)
             self._say(words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))

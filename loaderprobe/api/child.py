@@ -6,18 +6,19 @@ It imports what its children need and forks one for each configuration, in which
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.verdict.in_turn import round_in_turn
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import alternatives, join_parts, make_compute, make_loader
+from loaderprobe.api.rank_child import RankChild
 from loaderprobe.api.study_child import study
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.forkserver import ForkServer, serve
 from loaderprobe.measure.order import Order
-from loaderprobe.measure.pace import pace_for
+from loaderprobe.measure.pace import Pace, pace_for
 from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import OnStage, Session
 from loaderprobe.plugins import resolve
@@ -36,44 +37,59 @@ def forkserver() -> ForkServer:
 
 
 def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
-    """Build the parts of the order and run them."""
-    clock = SystemClock()
-    config = order.config
-    location = locate(Path(order.files.root))
+    """Build the parts of the order and run them: alone, or as one of several ranks."""
+    clock, config, place = SystemClock(), order.config, order.place
+    files = order.files if place is None else order.files.shard(place.rank, place.size)
+    location = locate(Path(files.root))
     others = order.earlier.alternatives if order.earlier else ()
     if order.earlier is None:
+        # All ranks report the same stages: who is behind the others is known by that.
         on_stage("alternative decoders", 0, 0)
-        others = alternatives(config, order.files)
+        others = alternatives(config, files) if place is None or place.rank == 0 else ()
     on_stage("starting the loader", 0, 0)
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
-        loader = stack.enter_context(make_loader(config, order.files, scratch))
+        loader = stack.enter_context(make_loader(config, files, scratch))
+        rank = None if place is None else RankChild(order, place, on_stage)
+        stack.enter_context(rank.named() if rank else nullcontext())
         on_stage("starting the device", 0, 0)
-        compute = make_compute(config, clock)
+        compute = make_compute(config, clock, rank.peers if rank else None)
         looking = stack.enter_context(WaitsSampler(lambda: threads_of(loader.workers()), scratch))
         gpu = compute.uuid() if isinstance(compute, OnGpu) else None
-        samplers = stack.enter_context(sampling(clock, location.devices, loader.workers, gpu))
-        session = Session(
-            recorder=Recorder(config, alternatives=others, earlier=order.earlier),
-            files=order.files,
-            parts=join_parts(
-                loader,
-                compute,
-                clock,
-                LinuxPageCache(),
-                location,
-                looking.samples,
-                next_round=round_in_turn if order.in_turn else next_round,
-            ),
-            on_stage=on_stage,
-            budget_s=_left_s(order, clock),
-            turn=pace_for(workers=config.loader.workers, rounds=1, budget_s=order.budget_s) if order.in_turn else None,
-            thorough=order.thorough,
+        # What belongs to a whole node is read by its first rank.
+        first = place is None or place.local_rank == 0
+        samplers = stack.enter_context(
+            sampling(clock, location.devices if first else (), loader.workers, gpu if first else None)
         )
+        parts = join_parts(
+            loader,
+            compute,
+            clock,
+            LinuxPageCache(),
+            location,
+            looking.samples,
+            next_round=round_in_turn if order.in_turn else next_round,
+        )
+        given: dict[str, Any] = {
+            "recorder": Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
+            "files": files,
+            "on_stage": on_stage,
+            "budget_s": _left_s(order, clock),
+            "turn": _turn(order),
+            "thorough": order.thorough,
+        }
+        session = rank.session(parts, gpu or "", **given) if rank else Session(parts=parts, **given)
         session.run()
         if order.earlier is None or order.earlier.timeline is None:
             session.profile()
-        return session.measurement(*samplers.collected())
+        measured = session.measurement(*samplers.collected())
+        return rank.together(measured) if rank else measured
+
+
+def _turn(order: Order) -> Pace | None:
+    """The pace of a round in turn; None where the verdict asks for rounds."""
+    workers = order.config.loader.workers
+    return pace_for(workers=workers, rounds=1, budget_s=order.budget_s) if order.in_turn else None
 
 
 def _left_s(order: Order, clock: Clock) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -25,6 +26,31 @@ class LoopIterator:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
+
+
+def length_of(loader: Any) -> int | None:
+    """Batches of an epoch; None where the loader does not know."""
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def counts_to(length: int) -> bool:
+    """True where the function that iterates has a variable with the number of its batches, or that of the last.
+
+    It may not expect more: timm's train.py divides by zero. Generators on the way to it are asked, too. Ask before the
+    last batches, when its counter is another number.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        ours = str(frame.f_globals.get("__name__")).startswith("loaderprobe.")
+        if not ours and any(type(each) is int and each in (length - 1, length) for each in frame.f_locals.values()):
+            return True
+        if not ours and not frame.f_code.co_flags & inspect.CO_GENERATOR:
+            return False
+        frame = frame.f_back
+    return False
 
 
 def seen_loader(number: int, loader: Any, batches: int, backward_passes: int) -> SeenLoader:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from loaderprobe.analyze.ranks import as_one
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.diagnose import Diagnosis, compute_of, judge_loader
+from loaderprobe.api.gathering import KIND, Gathering
 from loaderprobe.api.seen_loaders import Seen
 from loaderprobe.api.user_loader import Asked, Deadline, measure_loader
 from loaderprobe.errors import LostRank
@@ -26,13 +22,12 @@ from loaderprobe.measure.take_over import TakeOver
 from loaderprobe.measure.turns import Turns
 from loaderprobe.protocols import Crew
 from loaderprobe.records.attachment import AttachRequest
-from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
 from loaderprobe.records.together import Apart, ApartCode, RankMeasurement, RankOffer
 from loaderprobe.stats import median
-from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
-from loaderprobe.system.cpu import cores_available
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.ranks import Joined
@@ -43,7 +38,6 @@ MEETINGS = 16
 """To time one."""
 WORTH_A_WORD = 0.02
 """Of a training step: what the meeting after it takes."""
-Round = tuple[tuple[Mode, Activity], ...]
 
 
 class DeadlineInStep(Deadline):
@@ -69,8 +63,7 @@ class Ranks:
         self._crew: Crew | None = None
         self._meeting: Meeting | None = None
         self._meeting_s = 0.0
-        self._seen: list[RankMeasurement] = []
-        """What all ranks measured until the last round; on rank 0."""
+        self._gathering: Gathering | None = None
         self.apart: Apart | None = None
         """Why the ranks are not measured together."""
 
@@ -135,12 +128,12 @@ class Ranks:
         on_stage: OnStage,
     ) -> Diagnosis | None:  # fmt: skip
         """Measure in step with the others. The verdict on all, on rank 0; None on the others."""
-        meeting = self._meeting
-        assert meeting is not None
+        meeting, gathering = self._meeting, self._gathering
+        assert meeting is not None and gathering is not None
         asked = Asked(
             cache=request.cache,
             budget_s=budget_s,
-            next_round=self._next_round,
+            next_round=gathering.next_round,
             session=lambda **given: SessionInStep(turns=turns, period=seen.period, meeting=meeting, **given),
             ceiling=False,
             deadline=lambda budget: self._deadline(budget, meeting),
@@ -150,8 +143,8 @@ class Ranks:
             measure_loader(seen.loader, compute_of(step), asked, on_stage)
             return None
         found = judge_loader(seen.loader, step, asked, on_stage, command=request.command)
-        keep_ranks(self._seen, Path(request.run))
-        return replace(found, notes=(*self._notes(found), *found.notes))
+        keep_ranks(gathering.seen, Path(request.run))
+        return replace(found, notes=(*self._notes(found, gathering.seen), *found.notes))
 
     @property
     def _together(self) -> Crew:
@@ -169,51 +162,33 @@ class Ranks:
             crew.most(0)
             took.append((clock.now_ns() - begin_ns) / 1e9)
         self._meeting_s = median(took)
-        self._crew, self._meeting = crew, Meeting(crew)
+        self._crew, self._meeting, self._gathering = crew, Meeting(crew), Gathering(crew, standard_rounds)
 
     def _deadline(self, budget_s: float | None, meeting: Meeting) -> Deadline:
         deadline = DeadlineInStep(budget_s, lambda: meeting.begun)
         meeting.late, meeting.out_of_time = lambda: deadline.late, deadline.error
         return deadline
 
-    def _next_round(self, measurement: Measurement, *, thorough: bool) -> Round:
-        """As rank 0 decides from what all ranks measured."""
-        self._gather(measurement)
-        plan = standard_rounds(as_one(self._seen), thorough=thorough) if self.leads else ()
-        return msgspec.json.decode(self._together.broadcast(msgspec.json.encode(plan)), type=Round)
-
     def _as_one(self, measured: Measurement) -> Measurement:
         """Of all ranks, on rank 0. Where a rank has gone, as far as all had come by the last round."""
+        gathering = self._gathering
+        assert gathering is not None
         try:
-            self._gather(measured)
+            gathering.gather(measured)
         except LostRank:
-            if self.leads and not self._seen:
+            if self.leads and not gathering.seen:
                 raise
         if not self.leads:
             return measured
-        found = as_one(self._seen)
+        found = gathering.together()
         return replace(found, notes=(*found.notes, *(each for each in measured.notes if each not in found.notes)))
 
-    def _gather(self, measurement: Measurement) -> None:
-        own = RankMeasurement(
-            rank=self._joined.rank,
-            host=socket.gethostname(),
-            cores=cores_available(),
-            affinity=tuple(sorted(os.sched_getaffinity(0))),
-            measurement=measurement,
-        )
-        given = self._together.gathered(encode("rank-measurement", own))
-        if self.leads:
-            self._seen = [
-                decode("rank-measurement", data, RankMeasurement, f"rank {number}") for number, data in enumerate(given)
-            ]
-
-    def _notes(self, found: Diagnosis) -> tuple[Note, ...]:
+    def _notes(self, found: Diagnosis, seen: Sequence[RankMeasurement]) -> tuple[Note, ...]:
         """What the rates are; and the time of meeting after each step, where that is worth a word."""
         measured = found.measurement
         trained = segments_of(measured, base_mode(measured), "training")
         step_s = sum(map(segment_seconds, trained)) / sum(each.steps for each in trained)
-        hosts = len({each.host for each in self._seen})
+        hosts = len({each.host for each in seen})
         together = Note(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
         if self._meeting_s <= WORTH_A_WORD * step_s:
             return (together,)
@@ -252,4 +227,4 @@ def keep_ranks(seen: Sequence[RankMeasurement], run: Path) -> None:
     """Write what each rank measured into the directory of a run."""
     make_directory(run / RANKS)
     for each in seen:
-        write_atomically(run / RANKS / f"rank-{each.rank}.json", encode("rank-measurement", each))
+        write_atomically(run / RANKS / f"rank-{each.rank}.json", encode(KIND, each))

@@ -17,6 +17,8 @@ class Seen:
     number: int
     loader: Any
     batches: int = 0
+    in_epoch: int = 0
+    """Batches since the script last began to iterate it, those of a measurement among them."""
     trained: int = 0
     """Backward passes after its batches."""
     wait_ns: int = 0
@@ -49,7 +51,7 @@ class SeenLoaders:
         """This loader; one made again for each epoch is the same one."""
         for seen in self._all:
             if same_loader(seen.loader, loader):
-                seen.loader = loader
+                seen.loader, seen.in_epoch = loader, 0
                 return seen
         self._all.append(Seen(len(self._all), loader))
         return self._all[-1]

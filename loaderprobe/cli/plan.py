@@ -70,6 +70,15 @@ def plan(
     growth: Annotated[
         float, typer.Option(help="Factor by which the number of accelerators will grow.", rich_help_panel=COMPUTE)
     ] = 1.0,
+    simulate_ranks: Annotated[
+        int | None,
+        typer.Option(
+            help="Replay the run's batches for this many ranks that take each step together: what waiting for the "
+            "slowest costs, by prefetch factor.",
+            show_default="as many as accelerators, where the run has ranks",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = None,
     storage: Annotated[
         list[str] | None,
         typer.Option(
@@ -133,7 +142,7 @@ def plan(
     found = verb.plan(
         run, accelerators=accelerators, kind=kind, utilization=utilization, per_node=per_node, nic=nic,
         storage=storage or (), use=use, cache=cache, layout=layout, data=data, images=images, mean_size=mean_size,
-        epochs=epochs, growth=growth,
+        epochs=epochs, growth=growth, simulate_ranks=simulate_ranks,
     )  # fmt: skip
     if html is not None:
         _write(html, found.html())

@@ -2,17 +2,19 @@
 
 CUDA is asynchronous: the host launches a step and runs ahead. A tool that sleeps for the step time on the training
 thread adds the loading time to the step. This emulation keeps a timeline of the device instead, and lets the host
-run two steps ahead.
+run two steps ahead. The devices of several ranks have one timeline together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.batches import samples_in
 from loaderprobe.errors import BadValue
-from loaderprobe.protocols import ComputeArguments
+from loaderprobe.protocols import ComputeArguments, Crew
 from loaderprobe.records.measurement import ComputeInfo
 from loaderprobe.records.options import refuse_options
 from loaderprobe.units import join_words, significant
@@ -73,6 +75,47 @@ def parse_rate(argument: str) -> tuple[float, str]:
     return rate, "specified on the command line"
 
 
+class Timeline:
+    """When the steps of one device end. Times are ns."""
+
+    def __init__(self, now_ns: int) -> None:
+        self._free_ns = now_ns
+
+    def add(self, begin_ns: int, step_ns: int) -> Callable[[], int]:
+        """Queue a step whose batch is there at `begin_ns`; the end of it, when asked for."""
+        end_ns = self._run(begin_ns, step_ns)
+        return lambda: end_ns
+
+    def _run(self, begin_ns: int, step_ns: int) -> int:
+        self._free_ns += self._longest(max(begin_ns - self._free_ns, 0) + step_ns)
+        return self._free_ns
+
+    def _longest(self, length_ns: int) -> int:
+        """How long a step lasts from the end of that before."""
+        return length_ns
+
+
+class TimelineInStep(Timeline):
+    """When the steps of all ranks' devices end: each when the last rank's does.
+
+    Ranks exchange how long a step lasts since the end of that before, which is common to all. So no clock is compared
+    with another, and neither sleeping too long nor the time of the exchange enters the rate. A thread of the device
+    exchanges, so that the host goes on.
+    """
+
+    def __init__(self, now_ns: int, crew: Crew) -> None:
+        super().__init__(now_ns)
+        self._crew = crew
+        self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
+
+    def add(self, begin_ns: int, step_ns: int) -> Callable[[], int]:
+        """The same. Asking for the end waits for the other ranks, and raises LostRank."""
+        return self._device.submit(self._run, begin_ns, step_ns).result
+
+    def _longest(self, length_ns: int) -> int:
+        return self._crew.most(length_ns)[0]
+
+
 class EmulatedCompute:
     """A device with a step time and its own timeline; the host may run two steps ahead."""
 
@@ -82,8 +125,21 @@ class EmulatedCompute:
         self._name = arguments.spec.argument
         self._rate, self._source = self._specified()
         self._clock = arguments.clock
-        self._free_ns = 0
-        self._finished: list[int] = []
+        self._peers = arguments.peers
+        self._timeline = self._begun(arguments.clock.now_ns())
+        self._ends: list[Callable[[], int]] = []
+
+    def _begun(self, now_ns: int) -> Timeline:
+        """The timeline of this device, or of the devices of all ranks, which begin together."""
+        if self._peers is None:
+            return Timeline(now_ns)
+        self._peers.crew.most(0)
+        return TimelineInStep(self._clock.now_ns(), self._peers.crew)
+
+    @property
+    def in_step(self) -> bool:
+        """True with several ranks."""
+        return self._peers is not None
 
     @staticmethod
     def check(arguments: ComputeArguments) -> None:
@@ -108,16 +164,15 @@ class EmulatedCompute:
     def step(self, batch: Any) -> None:
         """Queue one step; waits while `STEPS_AHEAD` steps are queued."""
         images = samples_in(batch)
-        if len(self._finished) >= STEPS_AHEAD:
-            self._wait_until(self._finished[-STEPS_AHEAD])
-        self._free_ns = max(self._clock.now_ns(), self._free_ns) + round(images / self._rate * 1e9)
-        self._finished.append(self._free_ns)
+        if len(self._ends) >= STEPS_AHEAD:
+            self._wait_until(self._ends[-STEPS_AHEAD]())
+        self._ends.append(self._timeline.add(self._clock.now_ns(), round(images / self._rate * 1e9)))
 
     def finish(self) -> tuple[int, ...]:
         """Wait for the end of the timeline; when each step ended, in ns."""
-        self._wait_until(self._free_ns)
-        finished, self._finished = tuple(self._finished), []
-        return finished
+        ended, self._ends = tuple(end() for end in self._ends), []
+        self._wait_until(ended[-1] if ended else 0)
+        return ended
 
     def _specified(self) -> tuple[float, str]:
         """(images/s, their source)."""
@@ -137,4 +192,4 @@ class SynchronousCompute(EmulatedCompute):
     def step(self, batch: Any) -> None:
         """Queue one step and wait for its end."""
         super().step(batch)
-        self._wait_until(self._free_ns)
+        self._wait_until(self._ends[-1]())

@@ -128,7 +128,8 @@ class NoCompute(EmulatedCompute):
 
     def step(self, batch: Any) -> None:
         """Nothing."""
-        self._finished.append(self._clock.now_ns())
+        now_ns = self._clock.now_ns()
+        self._ends.append(lambda: now_ns)
 
     def _specified(self) -> tuple[float, str]:
         return ENDLESS_RATE, "no step"

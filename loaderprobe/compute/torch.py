@@ -11,12 +11,13 @@ import torch
 from torch.profiler import ProfilerActivity
 
 from loaderprobe.compute.decode import GpuDecoder
+from loaderprobe.compute.gradients import Gradients
 from loaderprobe.compute.occupancy import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.stepped import StepEvents
 from loaderprobe.compute.trainer import Trainer
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.protocols import ComputeArguments
+from loaderprobe.protocols import ComputeArguments, Peers
 from loaderprobe.records.measurement import ComputeInfo
 from loaderprobe.records.options import asked_of_device
 from loaderprobe.records.timeline import Timeline
@@ -34,6 +35,18 @@ def _on_rocm() -> bool:
     return getattr(torch.version, "hip", None) is not None
 
 
+def _gpu_of(first: int, peers: Peers | None) -> int:
+    """The number of a rank's GPU: those of a node's ranks follow each other. Raises MissingPart without one.
+
+    A launcher may show each rank its own GPU only, which then is the first.
+    """
+    seen = torch.cuda.device_count()
+    number = first if peers is None or seen == 1 else first + peers.local_rank
+    if peers is not None and number >= seen:
+        raise MissingPart(f"rank {peers.local_rank} of this node has no GPU: there are {seen}", hint="use fewer ranks")
+    return number
+
+
 class CudaCompute:
     """Training on a GPU, by default in bf16 autocast and channels_last. The argument is its number, or empty."""
 
@@ -42,10 +55,11 @@ class CudaCompute:
             raise MissingPart("torch finds no CUDA device", hint=INSTEAD)
         spec = arguments.spec
         self._loader = arguments.loader
-        self._device = torch.device("cuda", int(spec.argument or 0))
+        self._device = torch.device("cuda", _gpu_of(int(spec.argument or 0), arguments.peers))
         torch.cuda.set_device(self._device)
         torch.backends.cudnn.benchmark = True
-        self._trainer = Trainer(self._device, spec, arguments.make_model)
+        self._gradients = Gradients(self._device, arguments.peers)
+        self._trainer = Trainer(self._device, spec, arguments.make_model, self._gradients.exchanged_by)
         self._events = StepEvents(self._device, arguments.clock)
         self._side = torch.cuda.Stream(self._device) if spec.side_stream else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self._decoder = GpuDecoder(self._device) if self._loader.gpu_decode else None
@@ -103,7 +117,22 @@ class CudaCompute:
     def step(self, batch: Any) -> None:
         """Enqueue one step and an event after it; never synchronises."""
         self._events.begin()
-        self._trainer.train_step(batch)
+        self._gradients.step(lambda: self._trainer.train_step(batch))
+        self._events.end()
+
+    @property
+    def in_step(self) -> bool:
+        """True with several ranks."""
+        return self._gradients.among_ranks
+
+    def exchange(self, *, on: bool) -> None:
+        """Whether steps from now on exchange gradients."""
+        self._gradients.exchanged = on
+
+    def exchange_alone(self) -> None:
+        """Enqueue the exchange of one step, and events around it."""
+        self._events.begin()
+        self._gradients.exchange_alone()
         self._events.end()
 
     def finish(self) -> tuple[int, ...]:
@@ -140,7 +169,11 @@ class CpuCompute:
 
     def __init__(self, arguments: ComputeArguments) -> None:
         self._clock = arguments.clock
-        self._trainer = Trainer(torch.device("cpu"), arguments.spec, arguments.make_model)
+        cpu = torch.device("cpu")
+        if arguments.peers is not None:
+            torch.set_num_threads(min(torch.get_num_threads(), max(1, int(arguments.peers.cores))))
+        self._gradients = Gradients(cpu, arguments.peers)
+        self._trainer = Trainer(cpu, arguments.spec, arguments.make_model, self._gradients.exchanged_by)
         self._finished: list[int] = []
 
     @staticmethod
@@ -169,7 +202,21 @@ class CpuCompute:
 
     def step(self, batch: Any) -> None:
         """One whole step."""
-        self._trainer.train_step(batch)
+        self._gradients.step(lambda: self._trainer.train_step(batch))
+        self._finished.append(self._clock.now_ns())
+
+    @property
+    def in_step(self) -> bool:
+        """True with several ranks."""
+        return self._gradients.among_ranks
+
+    def exchange(self, *, on: bool) -> None:
+        """Whether steps from now on exchange gradients."""
+        self._gradients.exchanged = on
+
+    def exchange_alone(self) -> None:
+        """The exchange of one step."""
+        self._gradients.exchange_alone()
         self._finished.append(self._clock.now_ns())
 
     def finish(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -42,7 +43,11 @@ def checked_model(name: str, make_model: MakeModel, classes: int = CLASSES) -> A
 class Trainer:
     """A model, its optimizer and its loss on one device. Raises BadValue for a model that cannot train."""
 
-    def __init__(self, device: torch.device, spec: ComputeSpec, make_model: MakeModel | None = None) -> None:
+    def __init__(
+        self, device: torch.device, spec: ComputeSpec, make_model: MakeModel | None = None,
+        among_ranks: Callable[[Any], Any] = lambda model: model,
+    ) -> None:  # fmt: skip
+        """`among_ranks` wraps the model of one of several ranks."""
         self.device = device
         self.precision = precision_on(device, spec.precision)
         self.memory_format = FORMATS[spec.memory_format]
@@ -53,7 +58,8 @@ class Trainer:
             _round_products(self.precision == "tf32")
         model = checked_model(spec.model, make_model or resnet50).to(device, memory_format=self.memory_format).train()
         self._parameters = list(model.parameters())
-        self._model: Any = torch.compile(model) if spec.compile else model
+        wrapped = among_ranks(model)
+        self._model: Any = torch.compile(wrapped) if spec.compile else wrapped
         # A scaled loss is looked at before each step, which waits for the GPU, unless the optimizer itself looks.
         fused = {"fused": True} if self.precision == "fp16" and device.type == "cuda" else {}
         self._optimizer = torch.optim.SGD(self._parameters, lr=LEARNING_RATE, momentum=MOMENTUM, **fused)

@@ -1,13 +1,15 @@
-"""The ranks of a training, as torch.distributed joined them: the store they met by, and a group of our own beside it.
+"""The ranks of a training: the store that they meet by, and a group of our own over it.
 
-The group is gloo's, whatever the script trains over. The script's own groups are neither used nor counted up, and ours
-still works after the script has left them.
+The group is gloo's, whatever is trained over. A script's own groups are neither used nor counted up, and ours still
+works after the script has left them.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,6 +19,8 @@ import torch.distributed as dist
 
 from loaderprobe.errors import LostRank
 from loaderprobe.protocols import SharedStore
+from loaderprobe.records.place import Place
+from loaderprobe.units import join_words
 
 JOIN_S = 60.0
 """For all ranks to come to the group."""
@@ -25,6 +29,9 @@ STEP_S = 300.0
 LEAVING_S = 10.0
 """For the others to come to a rank whose script ends."""
 PREFIX = "loaderprobe"
+OTHERS_S = 0.8
+"""For the others to say that they lost a rank, too: who does not is the one that is lost."""
+OF_CONNECTIONS = ("Connection closed", "Connection reset", "Broken pipe", "imed out", "NCCL")
 _times = itertools.count()
 """Each measurement of a process has keys of its own in the store; ranks of one training count alike."""
 _LENGTH = 8
@@ -51,17 +58,58 @@ def joined_ranks() -> Joined | None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtPlace:
+    """This process among the ranks of a configuration."""
+
+    crew: GlooCrew
+    """For what ranks agree on."""
+    device: GlooCrew
+    """For the device alone."""
+    store: SharedStore
+    """For groups of the device's own."""
+
+
+def joined_at(place: Place) -> AtPlace:
+    """Meet the other ranks by the store that the place names. Raises LostRank where not all come.
+
+    To be called once workers have been started, which would hold the connections open. Nothing is read from the
+    environment: under torchrun that makes every rank wait for a server which no process starts.
+    """
+    lost = _joined(place, "lost").store
+    crew, device = (
+        GlooCrew(_joined(place, name), join_s=place.timeout_s, step_s=place.timeout_s, lost=lost)
+        for name in ("agreement", "device")
+    )
+    return AtPlace(crew=crew, device=device, store=_joined(place, "gradients").store)
+
+
+def _joined(place: Place, name: str) -> Joined:
+    """With a client of its own: one that waits in a thread holds up all that use it."""
+    try:
+        client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
+            place.address, place.port, None, is_master=False, timeout=timedelta(seconds=place.timeout_s),
+            wait_for_workers=False,
+        )  # fmt: skip
+    except (RuntimeError, ValueError) as error:
+        raise _lost(error) from error
+    return Joined(rank=place.rank, size=place.size, store=_below(f"{place.prefix}/{name}", client))
+
+
 class GlooCrew:
     """A `Crew` over gloo. Once a rank is lost, no call waits any more."""
 
-    def __init__(self, joined: Joined) -> None:
-        """Raises LostRank where not all come."""
+    def __init__(
+        self, joined: Joined, *, join_s: float = JOIN_S, step_s: float = STEP_S, lost: SharedStore | None = None
+    ) -> None:
+        """Raises LostRank where not all come. `lost` is where ranks say that they lost another; it outlives them."""
         self._rank, self._size, self._lost = joined.rank, joined.size, ""
+        self._step_s, self._store = step_s, lost
         store = _below("group", joined.store)
         try:
-            self._group: Any = dist.ProcessGroupGloo(store, self._rank, self._size, timedelta(seconds=JOIN_S))
+            self._group: Any = dist.ProcessGroupGloo(store, self._rank, self._size, timedelta(seconds=join_s))
         except (RuntimeError, ValueError) as error:
-            raise _lost(error) from error
+            raise _lost(error, self._missing()) from error
 
     @property
     def rank(self) -> int:
@@ -79,7 +127,7 @@ class GlooCrew:
         options.reduceOp = dist.ReduceOp.MAX
         # A script may have set another device to make tensors on.
         given = torch.tensor(values, dtype=torch.int64, device="cpu")
-        self._wait(lambda: self._group.allreduce([given], options), options, LEAVING_S if leaving else STEP_S)
+        self._wait(lambda: self._group.allreduce([given], options), options, LEAVING_S if leaving else self._step_s)
         return tuple(given.tolist())
 
     def gathered(self, value: bytes) -> tuple[bytes, ...]:
@@ -88,7 +136,7 @@ class GlooCrew:
         options = dist.GatherOptions()
         options.rootRank = 0
         all_ = [torch.zeros_like(given) for _ in range(self._size)] if self._rank == 0 else []
-        self._wait(lambda: self._group.gather([all_] if all_ else [], [given], options), options, STEP_S)
+        self._wait(lambda: self._group.gather([all_] if all_ else [], [given], options), options, self._step_s)
         return tuple(map(_unpacked, all_))
 
     def broadcast(self, value: bytes) -> bytes:
@@ -97,7 +145,7 @@ class GlooCrew:
         given = _packed(mine, self.most(len(mine))[0])
         options = dist.BroadcastOptions()
         options.rootRank = 0
-        self._wait(lambda: self._group.broadcast([given], options), options, STEP_S)
+        self._wait(lambda: self._group.broadcast([given], options), options, self._step_s)
         return _unpacked(given)
 
     def _wait(self, begin: Any, options: Any, seconds: float) -> None:
@@ -107,9 +155,29 @@ class GlooCrew:
         try:
             begin().wait()
         except RuntimeError as error:
-            lost = _lost(error)
+            lost = _lost(error, self._missing())
             self._lost = lost.message
             raise lost from error
+
+    def lost_by(self, error: Exception) -> LostRank | None:
+        """What an error of another group of these ranks means; None where it is no lost connection, and no timeout."""
+        if not any(word in str(error) for word in OF_CONNECTIONS):
+            return None
+        return _lost(error, self._missing())
+
+    def _missing(self) -> list[int]:
+        """The ranks that do not say either that they lost another; empty where that is not known."""
+        if self._store is None:
+            return []
+        missing, until_s = set(range(self._size)) - {self._rank}, time.monotonic() + OTHERS_S
+        try:
+            self._store.set(f"lost/{self._rank}", "1")
+            while missing and time.monotonic() < until_s:
+                missing = {rank for rank in missing if not self._store.check([f"lost/{rank}"])}
+                time.sleep(OTHERS_S / 20)
+        except RuntimeError:  # the store has gone as well
+            return []
+        return sorted(missing)
 
 
 def _below(prefix: str, store: Any) -> Any:
@@ -117,11 +185,13 @@ def _below(prefix: str, store: Any) -> Any:
     return dist.PrefixStore(prefix, store)  # type: ignore[attr-defined]  # torch does not list it
 
 
-def _lost(error: Exception) -> LostRank:
+def _lost(error: Exception, missing: Sequence[int] = ()) -> LostRank:
     # Of gloo's words, without the line of its source before them and its advice after.
     first = str(error).strip().partition("\n")[0].partition(". ")[0]
     words = re.sub(r"^\[[^]]*\] *", "", first)
-    return LostRank(f"another rank has gone, or does not answer ({words})", hint="see what that rank printed")
+    numbers = join_words([str(each) for each in missing])
+    who = f": rank{'s' * (len(missing) > 1)} {numbers}" if missing else ""
+    return LostRank(f"another rank has gone, or does not answer{who} ({words})", hint="see what that rank printed")
 
 
 def _packed(value: bytes, longest: int) -> torch.Tensor:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from loaderprobe.measure.pace import OVERHEAD, pace_for
-from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, Series, WorkerBatches
+from loaderprobe.records.measurement import (
+    MOST_SERVICES,
+    Activity,
+    Measurement,
+    Mode,
+    RankSeen,
+    Segment,
+    Series,
+    WorkerBatches,
+)
 from loaderprobe.records.note import Note, each_once
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.stats import mean
@@ -16,8 +25,22 @@ from loaderprobe.stats import mean
 NO_TIME = Note(code="no_time")
 CUT_SHORT = Note(code="cut_short")
 
-Part = tuple[Mode, Activity]
-COMPUTE_ALONE: Part = ("resident", "training")
+
+class Part(NamedTuple):
+    """A segment of a round."""
+
+    mode: Mode
+    activity: Activity
+    without: int | None = None
+    """The rank that takes no input; None where all do."""
+
+    @property
+    def among_ranks(self) -> bool:
+        """True for what only several ranks measure, which no other rate rests on."""
+        return self.activity == "alone" or self.without is not None or self.mode in ("no_exchange", "exchange")
+
+
+COMPUTE_ALONE = Part("resident", "training")
 
 
 @dataclass(slots=True)
@@ -37,7 +60,7 @@ class Durations:
         beside_s = max(0.0, measurement.wall_s - sum(timed_s)) / len(timed_s)
         found = cls(usual_s=OVERHEAD * pace.max_s)
         for each, seconds in zip(measurement.segments, timed_s, strict=True):
-            found.add((each.mode, each.activity), seconds + beside_s)
+            found.add(Part(each.mode, each.activity, each.without), seconds + beside_s)
         return found
 
     def add(self, part: Part, seconds: float) -> None:
@@ -48,15 +71,15 @@ class Durations:
         """Seconds that these segments are expected to take."""
         return sum(mean(self._took_s.get(each, [self.usual_s])) for each in plan)
 
-    def of_least(self, plan: Sequence[Part]) -> float:
+    def of_least(self, plan: Iterable[tuple[Mode, Activity]]) -> float:
         """The same of as little of a round as can still be compared."""
-        return min(map(self.of_round, self._smaller(plan)))
+        return min(map(self.of_round, self._smaller([Part(*each) for each in plan])))
 
     def fitting(self, plan: Sequence[Part], left_s: float) -> list[Part]:
         """As much of a round as fits into `left_s` seconds and can still be compared; empty when nothing does.
 
-        Compute alone hardly changes from round to round, so it is left out first. Then training is, where the
-        round also has the loader without a resource, which is compared with the loader as it is.
+        What only ranks have is left out first, then compute alone, which hardly changes from round to round. Then
+        training is, where the round also has the loader without a resource, which is compared with the loader as it is.
         """
         for each in self._smaller(plan):
             if self.of_round(each) <= left_s:
@@ -66,11 +89,14 @@ class Durations:
     def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
         rest = list(plan)
         yield rest
+        if any(each.among_ranks for each in rest):
+            rest = [each for each in rest if not each.among_ranks]
+            yield rest
         if COMPUTE_ALONE in rest and COMPUTE_ALONE in self._took_s:
             rest = [each for each in rest if each != COMPUTE_ALONE]
             yield rest
-        trained = [each for each in rest if each[1] == "training"]
-        compared = sum(activity == "loader_only" for _, activity in rest) > 1
+        trained = [each for each in rest if each.activity == "training"]
+        compared = sum(each.activity == "loader_only" for each in rest) > 1
         if compared and len(trained) == 1 and trained[0] in self._took_s:
             yield [each for each in rest if each not in trained]
 
@@ -100,6 +126,7 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
         ),
         missing=tuple(each for name, each in missing.items() if not has.get(name)),
         waits=_both_waits(earlier.waits, later.waits),
+        by_rank=tuple(map(_both_seen, earlier.by_rank, later.by_rank)),
         timeline=earlier.timeline or later.timeline,
         notes=each_once((*(n for n in earlier.notes if n not in (NO_TIME, CUT_SHORT)), *later.notes)),
         wall_s=earlier.wall_s + later.wall_s,
@@ -107,7 +134,7 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
 
 
 def _numbered_on(segment: Segment, rounds: int, batches: int) -> Segment:
-    first = segment.first_batch if segment.mode == "resident" else segment.first_batch + batches
+    first = segment.first_batch if segment.first_batch < 0 else segment.first_batch + batches
     return replace(segment, round=segment.round + rounds, first_batch=first)
 
 
@@ -128,6 +155,15 @@ def _both_series(earlier: Series | None, later: Series) -> Series:
     if earlier is None:
         return later
     return replace(later, time_ns=(*earlier.time_ns, *later.time_ns), values=(*earlier.values, *later.values))
+
+
+def _both_seen(earlier: RankSeen, later: RankSeen) -> RankSeen:
+    columns = {
+        each.name: getattr(earlier, each.name) + getattr(later, each.name)
+        for each in fields(RankSeen)
+        if isinstance(getattr(later, each.name), tuple)
+    }
+    return replace(later, **{**columns, "service_ns": columns["service_ns"][:MOST_SERVICES]})
 
 
 def _both_waits(earlier: WaitSamples | None, later: WaitSamples | None) -> WaitSamples | None:

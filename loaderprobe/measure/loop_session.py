@@ -9,10 +9,11 @@ from math import lcm
 from typing import Any, Self
 
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.further import Part
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.session import Session
 from loaderprobe.measure.turns import Interrupted, Turns
-from loaderprobe.records.measurement import Activity, Mode, Segment
+from loaderprobe.records.measurement import Mode, Segment
 from loaderprobe.records.note import Note
 
 ATTEMPTS = 4
@@ -53,12 +54,12 @@ class LoopSession(Session):
         self._begun_with = self.taken
         self._batches = self._counted = Counted(self._batches)
 
-    def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
+    def _segment(self, part: Part, number: int) -> Segment:
         """Of steps in a row. Raises BadValue where the loop never makes enough of them."""
         why = ""
         for attempt in range(ATTEMPTS):
             try:
-                return Session._segment(self, mode, activity, number)
+                return Session._segment(self, part, number)
             except Interrupted as interrupted:
                 why = str(interrupted)
                 self._forget(self.turns.broken_off if attempt else 0)

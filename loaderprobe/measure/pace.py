@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 # Rate times CPU per image settles to 1 to 3 % within 1 to 2 s; three rounds of 0.7 s reach it.
@@ -46,6 +47,19 @@ class Pace:
         if seconds >= self.min_s and steps >= self.min_batches:
             return True
         return seconds >= self.max_s and steps >= MIN_STEPS_OF_SLOW_DEVICE
+
+    def expected(self, steps: int, seconds: float) -> int:
+        """The steps at which a segment may end that has taken `steps` in `seconds`, if further ones take as long."""
+        if not seconds or not steps:
+            return steps + 1
+        most = MOST_BATCHES if self.max_batches is None else self.max_batches
+        usual = self._whole(max(self.min_batches, self.min_s * steps / seconds))
+        slow = self._whole(max(MIN_STEPS_OF_SLOW_DEVICE, self.max_s * steps / seconds))
+        late = math.ceil(LONGEST * self.max_s * steps / seconds)
+        return max(steps + 1, min(most, usual, slow, late))
+
+    def _whole(self, steps: float) -> int:
+        return math.ceil(steps / self.multiple) * self.multiple
 
     def for_blocked_workers(self) -> Pace:
         """The pace for workers that spend much of their time waiting for storage."""

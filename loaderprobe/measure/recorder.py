@@ -41,6 +41,8 @@ class Recorder:
     """False when batches hold no images."""
     earlier: Measurement | None = None
     """What was measured of this configuration before, which is continued."""
+    joins: bool = True
+    """False where the measurements of several ranks are joined before that with the earlier one, which is of all."""
     segments: list[Segment] = field(init=False, default_factory=list)
     notes: list[Note] = field(init=False, default_factory=list)
     timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
@@ -95,4 +97,4 @@ class Recorder:
             notes=each_once(self.notes),
             wall_s=self.seconds(now_ns),
         )
-        return joined(self.earlier, found) if self.earlier else found
+        return joined(self.earlier, found) if self.earlier and self.joins else found

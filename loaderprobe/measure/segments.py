@@ -58,7 +58,28 @@ def load_only(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
         steps.end_ns.append(now)
 
     steps = Steps()
-    _repeat(take, steps, clock, pace)
+    _repeat(take, steps, clock, pace.enough)
+    return steps
+
+
+def load_in_step(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
+    """Loader only, by ranks in step: with each batch in hand the pace is asked, by which all ranks wait for each other.
+
+    From `ready_ns` to `end_ns` a rank waits for the others.
+    """
+    over = False
+
+    def take() -> None:
+        nonlocal over
+        next(batches)
+        steps.ready_ns.append(clock.now_ns())
+        over = pace.enough(len(steps.ready_ns), (steps.ready_ns[-1] - steps.begin_ns[0]) / 1e9)
+        now = clock.now_ns()
+        steps.copied_ns.append(now)
+        steps.end_ns.append(now)
+
+    steps = Steps()
+    _repeat(take, steps, clock, lambda *_: over)
     return steps
 
 
@@ -74,7 +95,7 @@ def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace, in
         steps.end_ns.append(clock.now_ns())
 
     steps = Steps()
-    _repeat(step, steps, clock, pace)
+    _repeat(step, steps, clock, pace.enough)
     _finish(steps, compute)
     return steps
 
@@ -90,7 +111,7 @@ def train_resident(on_device: Sequence[Any], compute: Compute, clock: Clock, pac
         steps.end_ns.append(clock.now_ns())
 
     steps = Steps()
-    _repeat(step, steps, clock, pace)
+    _repeat(step, steps, clock, pace.enough)
     _finish(steps, compute)
     return steps
 
@@ -102,11 +123,11 @@ def _finish(steps: Steps, compute: Compute) -> None:
         steps.device_begin_ns = compute.begun()
 
 
-def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, pace: Pace) -> None:
-    """Call `step` until the pace allows the end. A batch is released when `step` returns, inside the iteration."""
+def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, enough: Callable[[int, float], bool]) -> None:
+    """Call `step` until it is enough. A batch is released when `step` returns, inside the iteration."""
     cpu_ns, process_ns = clock.thread_cpu_ns(), clock.process_cpu_ns()
     start_ns = now_ns = clock.now_ns()
-    while not pace.enough(len(steps.begin_ns), (now_ns - start_ns) / 1e9):
+    while not enough(len(steps.begin_ns), (now_ns - start_ns) / 1e9):
         steps.begin_ns.append(now_ns)
         step()
         now_ns = clock.now_ns()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations
+from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part
 from loaderprobe.measure.pace import BLOCKED_SHARE, OVERHEAD, Pace, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.readiness import Readiness
@@ -18,7 +18,7 @@ from loaderprobe.measure.window import WINDOW_WARM_UP, record_window, seconds_wa
 from loaderprobe.protocols import Files, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
-from loaderprobe.records.measurement import Activity, Measurement, Missing, Mode, Segment, Series
+from loaderprobe.records.measurement import Measurement, Missing, Mode, Segment, Series
 from loaderprobe.records.note import Note
 
 # Not timed: a device is slow in its first step after idling, and after a flush the loader has no batch ready. One wait
@@ -73,18 +73,27 @@ class Session:
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
         self._begin()
-        before, segments = self.recorder.rounds_before, self.recorder.segments
+        before, segments = self._rounds_before(), self.recorder.segments
         shuffle = random.Random(self.config.seed + before)
         for number in range(1 if self.turn else MOST_ROUNDS - before):
-            plan = self._affordable(self._plan())
+            plan = self._affordable(self._plan(number))
             if not plan or (number and not self._new_batches_for(plan)):
                 return
             total = max(self.config.rounds * len(plan), len(segments) + len(plan))
-            for mode, activity in shuffle.sample(plan, len(plan)):
-                self.on_stage(f"round {before + number + 1}: {mode} {activity}", len(segments), total)
-                begun_ns = self.parts.clock.now_ns()
-                segments.append(self._segment(mode, activity, number))
-                self._durations.add((mode, activity), (self.parts.clock.now_ns() - begun_ns) / 1e9)
+            for part in shuffle.sample(plan, len(plan)):
+                self._measure(part, number, total)
+
+    def _rounds_before(self) -> int:
+        return self.recorder.rounds_before
+
+    def _measure(self, part: Part, number: int, total: int) -> None:
+        """Add one segment of round `number`."""
+        segments, without = self.recorder.segments, "" if part.without is None else f" without rank {part.without}"
+        name = f"round {self.recorder.rounds_before + number + 1}: {part.mode} {part.activity}{without}"
+        self.on_stage(name, len(segments), total)
+        begun_ns = self.parts.clock.now_ns()
+        segments.append(self._segment(part, number))
+        self._durations.add(part, (self.parts.clock.now_ns() - begun_ns) / 1e9)
 
     def profile(self) -> None:
         """Record the GPU in a profiler window outside all segments; or keep the reason why not."""
@@ -103,7 +112,7 @@ class Session:
         """`count` batches as in a segment of the configuration as asked, from files in the same cache state."""
         self._prepare(self.base_mode, replace(self._pace, min_batches=count))
         first, size = self.taken, self.config.compute.batch_size
-        self._switch(self.base_mode)
+        self._switch(Part(self.base_mode, "training"))
         known = self._ready.whole()
         for number in range(count):
             if number == WINDOW_WARM_UP - 1 and known is not None and self.base_mode == "baseline":
@@ -129,15 +138,15 @@ class Session:
             missing=missing,
         )
 
-    def _plan(self) -> list[tuple[Mode, Activity]]:
-        """The segments of the next round; none when no possible segment would change the verdict."""
+    def _plan(self, number: int) -> list[Part]:
+        """The segments of round `number`; none when no possible segment would change the verdict."""
         asked = self.parts.next_round(self.measurement((), ()), thorough=self.thorough)
         possible = {*self._ready.modes(), "resident"}
-        return [] if any(mode not in possible for mode, _ in asked) else list(asked)
+        return [] if any(mode not in possible for mode, _ in asked) else [Part(*each) for each in asked]
 
-    def _new_batches_for(self, plan: Sequence[tuple[Mode, Activity]]) -> bool:
+    def _new_batches_for(self, plan: Sequence[Part]) -> bool:
         """False where cold segments need new batches, and too few are left."""
-        cold = sum(mode not in ("warm", "resident") for mode, _ in plan)
+        cold = sum(each.mode not in ("warm", "resident") for each in plan)
         short = self._ready.exhausted(cold, self._pace, self._to_flush + 1)
         if short:
             self.recorder.notes.append(Note(code="all_batches_made"))
@@ -146,10 +155,12 @@ class Session:
     def _spent_s(self) -> float:
         return self.recorder.seconds(self.parts.clock.now_ns())
 
-    def _affordable(self, plan: list[tuple[Mode, Activity]]) -> list[tuple[Mode, Activity]]:
+    def _affordable(self, plan: list[Part]) -> list[Part]:
         """As much of the next round as the budget has time for, at durations so far; the very first always fits."""
         segments = self.recorder.segments
-        if self.budget_s is None or not plan or not (segments or self.recorder.earlier):
+        # Ranks begin the first round alone.
+        begun = self.recorder.earlier or any(each.activity != "alone" for each in segments)
+        if self.budget_s is None or not plan or not begun:
             return plan
         window_s = seconds_wanted(self.parts.compute, self.config, segments, self._to_flush)
         fitting = self._durations.fitting(plan, self.budget_s - self._spent_s() - window_s)
@@ -182,17 +193,14 @@ class Session:
             self._resident = [self.parts.compute.copy(batch) for batch in held]
             warm_up(self._resident, self.config, self.parts.compute, clock, self._agreed(WARM_UP))
 
-    def _segment(self, mode: Mode, activity: Activity, number: int) -> Segment:
+    def _segment(self, part: Part, number: int) -> Segment:
+        mode, activity = part.mode, part.activity
         if mode == "resident":
-            self._ready.rest(self.taken, self.parts.clock)
-        if mode == "resident":
-            train_resident(self._resident[:1], self.parts.compute, self.parts.clock, self._agreed(FIRST_STEP))
-            steps = train_resident(self._resident, self.parts.compute, self.parts.clock, self._resident_pace())
-            return self._record(steps, mode, activity, number, first_batch=-1, resident=None, disk_before=None)
+            return self._compute_alone(part, number)
         pace = self._paced(mode, untimed_steps=int(activity == "training"))
         self._prepare(mode, pace)
         resident = self._ready.resident(self.taken)
-        self._switch(mode)
+        self._switch(part)
         # What the kernel reads ahead of a shard must be as much when timing begins as when it ends.
         self._drop(self._ready.untimed(mode, self._to_flush))
         # Without transport, the step uses an earlier batch.
@@ -202,16 +210,25 @@ class Session:
             self.taken += 1
         disk_before = self.parts.read_devices()
         first = self.taken
-        if activity == "loader_only":
-            steps = load_only(self._batches, self.parts.clock, pace)
+        if activity == "training":
+            steps = train(self._batches, self.parts.compute, self.parts.clock, self._agreed(pace), instead)
         else:
-            steps = train(self._batches, self.parts.compute, self.parts.clock, pace, instead)
+            steps = self._load_only(part, pace)
         self.taken = first + len(steps.begin_ns)
         if mode not in ("warm", "no_transport"):
             self._ready.last_new = len(steps.begin_ns)
-        return self._record(
-            steps, mode, activity, number, first_batch=first, resident=resident, disk_before=disk_before
-        )
+        return self._record(steps, part, number, first_batch=first, resident=resident, disk_before=disk_before)
+
+    def _compute_alone(self, part: Part, number: int) -> Segment:
+        """Steps on batches that stay on the device, while no worker makes another."""
+        compute, clock = self.parts.compute, self.parts.clock
+        self._ready.rest(self.taken, clock)
+        train_resident(self._resident[:1], compute, clock, self._agreed(FIRST_STEP))
+        steps = train_resident(self._resident, compute, clock, self._agreed(self._resident_pace()))
+        return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=None)
+
+    def _load_only(self, part: Part, pace: Pace) -> Steps:
+        return load_only(self._batches, self.parts.clock, pace)
 
     def _agreed(self, pace: Pace) -> Pace:
         """Several ranks keep the same pace; alone, it is as it is."""
@@ -225,13 +242,13 @@ class Session:
         flush(self._batches, count)
         self.taken += count
 
-    def _switch(self, mode: Mode) -> None:
-        """Switch the workers, and drop the batches made before, which would bias the segment."""
+    def _switch(self, part: Part) -> None:
+        """Switch the workers to the mode of a segment, and drop batches made before, which would bias it."""
         loader, most = self.parts.loader, self._to_flush
         if not isinstance(loader, Switched):
             self._drop(most)
             return
-        loader.switch(mode)
+        loader.switch(part.mode)
         switched_ns = self.parts.clock.now_ns()
         end = self.taken + most
         while self.taken < end and loader.begun_before(self.taken, switched_ns):
@@ -259,15 +276,17 @@ class Session:
         self._ready.evicted_at = self.taken
 
     def _record(
-        self, steps: Steps, mode: Mode, activity: Activity, number: int, *,
-        first_batch: int, resident: float | None, disk_before: int | None,
+        self, steps: Steps, part: Part, number: int, *, first_batch: int, resident: float | None,
+        disk_before: int | None,
     ) -> Segment:  # fmt: skip
+        """`first_batch` is -1 where no batch was taken."""
         disk_after = self.parts.read_devices() if disk_before is not None else None
-        known = mode != "resident"
+        known = first_batch >= 0
         delivered, distinct = self._ready.delivered(first_batch, len(steps.begin_ns)) if known else (None, None)
         return steps.segment(
-            mode=mode,
-            activity=activity,
+            mode=part.mode,
+            activity=part.activity,
+            without=part.without,
             round=number,
             first_batch=first_batch,
             batch_size=self.config.compute.batch_size,

@@ -26,6 +26,7 @@ def _none(code: CounterCode, **facts: float | str) -> Missing:
 
 
 NOT_ASKED = _none("window_not_asked")
+OF_RANKS = _none("window_of_ranks")
 
 
 def record_window(

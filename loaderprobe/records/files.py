@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal
@@ -82,6 +82,17 @@ class FileSet:
     def count(self) -> int:
         """Images before the first comes again."""
         return len(self.paths)
+
+    def shard(self, rank: int, size: int) -> FileSet:
+        """Every `size`-th file from file `rank` on, as torch's DistributedSampler deals them out. Raises BadValue."""
+        if self.count < size:
+            raise BadValue(f"{self.count} files cannot be shared by {size} ranks", hint="use a larger data set")
+        return replace(
+            self,
+            paths=self.paths[rank::size],
+            classes=self.classes[rank::size],
+            size_bytes=self.size_bytes[rank::size],
+        )
 
     def absolute(self, first: int, count: int) -> list[Path]:
         """The files of `count` images from image `first` on, going round at the end of the set."""

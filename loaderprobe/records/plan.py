@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from loaderprobe.records.lock_step import LockStep
 from loaderprobe.records.note import Note
 from loaderprobe.records.plan_curves import CacheCurves, RampStep
 from loaderprobe.records.plan_reason import PlanPart, PlanReason
@@ -15,7 +16,8 @@ PLAN_SCHEMA = "loaderprobe/plan"
 # 2  2026-11  `refused` has the parts that are not made by name, each reason as a code with facts and a sentence
 # 3  2026-11  notes are codes with facts and a sentence;
 #             hits of the page cache by what was measured of it: `page` in the sizes of `curves`, page_bytes_low, epochs
-PLAN_VERSION = 3
+# 4  2026-11  lock_step: what it costs ranks to take each step together; asked has simulate_ranks
+PLAN_VERSION = 4
 
 Label = Literal["measured", "given", "published", "assumed", "derived"]
 """measured: in this run. given: an option, or the rate of an emulated accelerator. published: the catalogue.
@@ -76,6 +78,8 @@ class Asked:
     epochs: int = 1
     growth: float = 1.0
     cache: CacheAsked = CacheAsked()
+    simulate_ranks: int | None = None
+    """Ranks to replay in lock-step; None: as many as accelerators, where the run has ranks."""
     today: str = ""
     """ISO 8601; against which the catalogue may be stale."""
 
@@ -278,6 +282,8 @@ class PlanReport:
     epochs: EpochPlan
     curves: CacheCurves
     stragglers: Stragglers | None
+    lock_step: LockStep | None = None
+    """None where it is refused, and where neither the run has ranks nor any were asked for."""
     levers: tuple[Lever, ...]
     ledger: tuple[LedgerEntry, ...]
     acceptance: Acceptance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-PlanPart = Literal["measured_storage", "cold_opens", "workers", "cores", "reads_in_flight", "stragglers"]
+PlanPart = Literal["measured_storage", "cold_opens", "workers", "cores", "reads_in_flight", "stragglers", "lock_step"]
 """What a plan may have to leave out, in the order in which that is said."""
 PlanReasonCode = Literal[
     "not_measured",
@@ -30,6 +30,9 @@ PlanReasonCode = Literal[
     "steps_not_recorded",
     "too_few_steps",
     "fewer_steps_than_ranks",
+    "batches_not_timed",
+    "too_few_batches",
+    "bandwidth_without_batches",
     "accelerator_waited",
     "only_a_cpu",
     "unavailable",

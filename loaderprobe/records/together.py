@@ -64,3 +64,6 @@ class RankMeasurement:
     affinity: tuple[int, ...]
     """The cores that it may run on: those of ranks that may run on the same count once."""
     measurement: Measurement
+    node: int = 0
+    device: str = ""
+    """The GPU's UUID; empty without one."""

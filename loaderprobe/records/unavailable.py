@@ -26,7 +26,7 @@ CounterCode = Literal[
     "waits_not_started", "waits_not_startable", "waits_not_ready", "waits_ended", "no_proc", "processes_hidden",
     "no_syscall_file", "ptrace_scope", "trace_refused", "calls_unknown", "window_not_asked", "window_without_steps",
     "window_without_time", "window_too_long", "window_failed", "window_without_gpu", "window_emulated",
-    "window_own_step", "window_other_device",
+    "window_own_step", "window_other_device", "window_of_ranks",
 ]  # fmt: skip
 """Why a sampler read nothing, or the profiler recorded nothing. `nvml` and `gpm` have NVML's error as `status`."""
 StorageCode = Literal[

@@ -44,6 +44,7 @@ COUNTERS: dict[UnavailableCode, str] = {
     "window_emulated": "an emulated accelerator runs no kernels",
     "window_own_step": "kernels are recorded only for loaderprobe's own training steps, not for your step",
     "window_other_device": "training ran on {device}, whose kernels are not recorded",
+    "window_of_ranks": "kernels are recorded for one rank only",
 }
 NVML_ERRORS = {
     0: "NVML has no value for it",

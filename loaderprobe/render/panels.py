@@ -159,7 +159,7 @@ def per_image(row: ConfigurationRow) -> tuple[float, ...] | None:
     spent, loader = (row.verdict.worker_time, row.verdict.rates_images_per_s.loader) if row.verdict else (None, None)
     if spent is None or not loader:
         return None
-    whole = max(row.config.loader.workers, 1) / loader
+    whole = row.config.readers / loader
     known = _known_parts(spent)
     # The parts are means over all rounds, the rate is the median of them: parts of more than all of it are scaled.
     scale = min(1.0, whole / sum(known)) if sum(known) else 1.0

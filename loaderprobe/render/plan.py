@@ -16,6 +16,8 @@ from loaderprobe.records.plan import (
 )
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.lock_step_words import TITLE as LOCK_STEP
+from loaderprobe.render.lock_step_words import lock_step_parts
 from loaderprobe.render.note_words import note_words
 from loaderprobe.render.plan_reason_words import PART, plan_reason_words
 from loaderprobe.render.wording import MISSING, percent
@@ -58,6 +60,8 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="Epochs and caches", name="epochs", parts=tuple(_epochs(plan)))
     late = words.late_words(plan)
     yield Section(title="Stragglers", parts=(Paragraph(text=f"{late[0].upper()}{late[1:]}."),) if late else ())
+    in_step = () if plan.lock_step is None else tuple(lock_step_parts(plan.lock_step))
+    yield Section(title=LOCK_STEP, name="lock_step", parts=in_step)
     yield Section(title="What lowers the need", parts=tuple(_levers(plan)))
     yield Section(title="What this rests on", parts=tuple(_ledger(plan)))
     yield Section(title="The test on delivery", parts=tuple(_test(plan)))

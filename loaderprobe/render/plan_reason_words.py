@@ -13,6 +13,7 @@ PART: dict[PlanPart, str] = {
     "cores": "cores",
     "reads_in_flight": "reads in flight",
     "stragglers": "stragglers",
+    "lock_step": "cost of lock-step",
 }
 _TEXTS: dict[PlanReasonCode, str] = {
     "not_measured": "this was not measured",
@@ -37,6 +38,9 @@ _TEXTS: dict[PlanReasonCode, str] = {
     "steps_not_recorded": "no single steps were measured",
     "too_few_steps": "{steps} measured steps are too few: {least} are needed",
     "fewer_steps_than_ranks": "{steps} measured steps cannot show how late the latest of {ranks} ranks is",
+    "batches_not_timed": "the loader left no record of how long each batch took",
+    "too_few_batches": "{batches} measured batches are too few: {least} are needed",
+    "bandwidth_without_batches": "a bandwidth result has no batches: plan from a sweep",
     "accelerator_waited": (
         "the measured accelerator waited {share} of its time, so its loader or storage did not keep up; "
         "single late steps do not show"

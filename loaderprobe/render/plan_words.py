@@ -14,6 +14,7 @@ from loaderprobe.records.plan import (
     Supply,
     SupplyLimit,
 )
+from loaderprobe.render.lock_step_words import lock_step_answer
 from loaderprobe.render.note_words import note_words
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
@@ -82,7 +83,8 @@ def answer(plan: PlanReport) -> tuple[str, ...]:
         f"Buy, {in_use(asked.use)}, {amount(read.to_buy)} and "
         f"{grouped(opens.to_buy.value)} opens/s."
     )
-    return (need, *(_feeds(supply, asked) for supply in plan.supplies))
+    in_step = () if asked.simulate_ranks is None or plan.lock_step is None else (lock_step_answer(plan.lock_step),)
+    return (need, *(_feeds(supply, asked) for supply in plan.supplies), *in_step)
 
 
 def not_covered(plan: PlanReport) -> tuple[tuple[str, str], ...]:

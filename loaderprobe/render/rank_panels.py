@@ -8,8 +8,9 @@ from loaderprobe.records.ranks_view import RankRow, RanksView
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.charts import LEFT, RIGHT, TONES, TOP, svg_line, svg_page, svg_text
 from loaderprobe.render.groups import detail_of, full_label, groups
+from loaderprobe.render.overview import joint_label
 from loaderprobe.render.panels import Figure, Panel
-from loaderprobe.render.wording import MISSING, counted, figure, label, rate
+from loaderprobe.render.wording import MISSING, counted, figure, rate
 from loaderprobe.units import join_words
 
 HEAD = ("rank", "host", "by itself, images/s", "own input, ms", "waiting for others, ms")
@@ -19,16 +20,15 @@ CAPTION = (
     "buffer."
 )
 _STRIP, _GAP = 64, 30
-_LEAST_BAR = 0.4
+_LEAST_BAR, _WIDEST = 0.4, 24
 
 
 def rank_panels(report: Report) -> tuple[Panel, ...]:
     """One for each device, cache state and number of ranks, where there are several ranks."""
     found = []
     for group in groups(report):
-        figures = [
-            _figure(label(row, group.rows), view) for row in group.rows if (view := _view(report, row)) is not None
-        ]
+        seen = [(row, view) for row in group.rows if (view := _view(report, row)) is not None]
+        figures = [_figure(joint_label([row], group.rows), view) for row, view in seen]
         if figures:
             found.append(Panel(device=group.title, emulated=group.emulated, caption=CAPTION, figures=tuple(figures)))
     return tuple(found)
@@ -64,11 +64,10 @@ def _view(report: Report, row: ConfigurationRow) -> RanksView | None:
 
 
 def _figure(name: str, view: RanksView) -> Figure:
-    title = f"{name}: {counted(len(view.rows), 'rank')}"
     left_out = len(view.rows) - len(view.shown)
-    note = f"{counted(left_out, 'rank')} more are not in the table." if left_out else ""
+    note = f"{left_out} other ranks are not in the table." if left_out else ""
     return Figure(
-        title=title, svg=_strips(title, view) if view.uneven else "", head=HEAD,
+        title=name, svg=_strips(name, view) if view.uneven else "", head=HEAD,
         lines=tuple(_line(row) for row in view.shown), note=note,
     )  # fmt: skip
 
@@ -88,7 +87,7 @@ def _strips(title: str, view: RanksView) -> str:
         *_strip("by itself, images/s", alone, TOP, TONES["compute"]),
         *_strip("own input, ms a step", own, second, TONES["storage"]),
         svg_text(LEFT, second + _STRIP + 15, "rank 0"),
-        svg_text(RIGHT, second + _STRIP + 15, str(len(view.rows) - 1), anchor="end"),
+        svg_text(RIGHT, second + _STRIP + 15, f"rank {len(view.rows) - 1}", anchor="end"),
     ]
     return svg_page(title, second + _STRIP + 24, drawn)
 
@@ -97,9 +96,10 @@ def _strip(words: str, values: Sequence[float], top: float, color: str) -> list[
     """A bar for each rank, as one path: there may be a thousand."""
     most, floor = max(values) or 1.0, top + _STRIP
     slot = (RIGHT - LEFT) / len(values)
-    width = max(_LEAST_BAR, slot * 0.8)
+    width = min(_WIDEST, max(_LEAST_BAR, slot * 0.8))
+    first = LEFT + (slot - width) / 2
     bars = "".join(
-        f"M{LEFT + slot * place:.1f} {floor:.1f}v-{_STRIP * value / most:.1f}h{width:.1f}V{floor:.1f}z"
+        f"M{first + slot * place:.1f} {floor:.1f}v-{_STRIP * value / most:.1f}h{width:.1f}V{floor:.1f}z"
         for place, value in enumerate(values)
     )
     return [

@@ -61,6 +61,8 @@ def option_words(config: RunConfig, name: str) -> str:
     value = OPTIONS[name].of(config)
     if name in COUNTED:
         return counted(value, name.removesuffix("s"))
+    if name == "batch_size" and config.ranks > 1:
+        return f"batch {value} a rank"
     form = OPTION_WORDS.get(name, f"{name.replace('_', ' ')} {{}}")
     return form.format(value) if isinstance(form, str) else form[bool(value)]
 

@@ -26,9 +26,14 @@ def steady_slices(reading: Reading) -> list[tuple[float, float]]:
     if reading.full_ns < reading.seconds * 1e9 / 3:
         # Most of the time was spent waiting for the last pieces.
         return [(reading.seconds, float(reading.size_bytes.sum()))]
-    first_ns = min(WARM_UP_S * 1e9, WARM_UP_SHARE * reading.full_ns)
-    length_ns = reading.full_ns - first_ns
-    edges = np.linspace(first_ns, reading.full_ns, max(1, round(length_ns / 1e9 / SLICE_S)) + 1)
+    return slices_until(reading, reading.full_ns)
+
+
+def slices_until(reading: Reading, until_ns: int) -> list[tuple[float, float]]:
+    """(seconds, bytes) of the slices between the warm-up and a time: the same slices for all that began together."""
+    first_ns = min(WARM_UP_S * 1e9, WARM_UP_SHARE * until_ns)
+    length_ns = until_ns - first_ns
+    edges = np.linspace(first_ns, until_ns, max(1, round(length_ns / 1e9 / SLICE_S)) + 1)
     begun = reading.end_ns - reading.piece_ns
     took = np.maximum(reading.piece_ns, 1)
     before = [float((reading.size_bytes * np.clip((edge - begun) / took, 0.0, 1.0)).sum()) for edge in edges]

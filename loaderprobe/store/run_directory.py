@@ -4,6 +4,7 @@ RUN/  run.json               sweep spec, environment
       files/FINGERPRINT.json exactly the files that each data set contributes
       ceilings/FINGERPRINT.json  what the storage under a data set delivers
       measurements/KEY.json  one a configuration: raw values only
+      measurements/KEY/rank-N.json  what each of its ranks saw, where it has several
       failures/KEY.json
       prefilled/KEY.json     training from a full buffer, where it was measured
       epochs/KEY.json        whole epochs, where they were asked for
@@ -16,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,7 +30,7 @@ from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import Measurement, RankSeen, RunFailure
 from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
 
@@ -37,6 +38,8 @@ R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
 PARTS = ("files", "ceilings", "measurements", "failures")
 STUDIES: dict[str, type[Prefilled] | type[EpochsMeasured]] = {"prefilled": Prefilled, "epochs": EpochsMeasured}
 """What is measured beside the verdicts, by the folder that it is kept in; made when something is."""
+RANK = "rank"
+"""The kind of the file of one rank."""
 LETTING_GO_S = 2.0
 """How long the workers of a process that was killed may take to let its lock go."""
 _NAME = re.compile("[0-9a-f]{16}")
@@ -154,7 +157,7 @@ class RunDirectory:
     def save(self, result: Measurement | RunFailure) -> None:
         """Keep a result; a measurement replaces the failure of an earlier try."""
         if isinstance(result, Measurement):
-            write_atomically(self._measurement_path(result.config.key), encode("measurement", result))
+            self._save_measurement(result)
             # One that stays has no say beside a measurement.
             with suppress(OSError):
                 self._failure_path(result.config.key).unlink(missing_ok=True)
@@ -186,11 +189,33 @@ class RunDirectory:
 
         A damaged measurement has no say where a failure stands beside it: that is of a later try.
         """
-        measured = self._result("measurement", Measurement, self._measurement_path(key), key)
+        measured = self._measurement(key)
         if isinstance(measured, Measurement):
             return measured
         failed = self._result("failure", RunFailure, self._failure_path(key), key)
         return failed if isinstance(failed, RunFailure) else measured or failed
+
+    def _save_measurement(self, measured: Measurement) -> None:
+        """Ranks have files of their own, which are there before the measurement is."""
+        path = self._measurement_path(measured.config.key)
+        try:
+            if measured.by_rank:
+                path.with_suffix("").mkdir(exist_ok=True)
+        except OSError as error:
+            raise write_error(error, path) from error
+        for each in measured.by_rank:
+            write_atomically(_rank_path(path, each.rank), encode(RANK, each))
+        write_atomically(path, encode("measurement", replace(measured, by_rank=())))
+
+    def _measurement(self, key: str) -> Measurement | DamagedFile | None:
+        path = self._measurement_path(key)
+        found = self._result("measurement", Measurement, path, key)
+        if not isinstance(found, Measurement) or found.config.ranks == 1:
+            return found
+        try:
+            return replace(found, by_rank=tuple(_rank_seen(path, rank, found) for rank in range(found.ranks)))
+        except DamagedRun as error:
+            return self.damaged(error)
 
     def damaged(self, error: DamagedRun) -> DamagedFile:
         """A file of this run that cannot be used, as a value."""
@@ -240,6 +265,23 @@ def _file_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadValue(f"{name!r} names no file of a run", hint="restore run.json from a copy")
     return f"{name}.json"
+
+
+def _rank_path(measurement: Path, rank: int) -> Path:
+    return measurement.with_suffix("") / f"rank-{rank}.json"
+
+
+def _rank_seen(measurement: Path, rank: int, of: Measurement) -> RankSeen:
+    """What a rank saw, in as many segments as the measurement has. Raises DamagedRun."""
+    path = _rank_path(measurement, rank)
+    data = read(path)
+    if data is None:
+        raise DamagedRun(str(path), "is missing from the run")
+    found = decode(RANK, data, RankSeen, str(path))
+    columns = (found.span_ns, found.input_ns, found.meet_ns, found.steps, found.delivered_bytes, found.disk_bytes)
+    if found.rank != rank or {len(each) for each in columns} != {len(of.segments)}:
+        raise DamagedRun(str(path), "is damaged: it is of another measurement")
+    return found
 
 
 def _check_paths(files: FileSet, source: Path) -> None:

@@ -28,7 +28,12 @@ SETTLE, SETTLE_WORKER = 6, 3
 PREFETCHED = 2
 """Batches a worker makes ahead, where a loader without workers says nothing."""
 KEPT = 32
-"""Samples that are made once, for `cached`."""
+"""Samples that are made once, for `cached`: of all classes, since the loss of one class alone is soon zero."""
+
+
+def kept_of(count: int) -> range:
+    """Evenly over a data set."""
+    return range(0, count - count % KEPT, count // KEPT)
 
 
 class Kept:
@@ -36,7 +41,7 @@ class Kept:
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.samples = [inner[number] for number in range(KEPT)]
+        self.samples = [inner[number] for number in kept_of(len(inner))]
 
     def __len__(self) -> int:
         return len(self.inner)
@@ -90,7 +95,7 @@ class ByHand:
             loader.__dict__["num_workers"] += 1
             loader.__dict__["prefetch_factor"] = loader.prefetch_factor or PREFETCHED
         if self.way == "cached" and fastai:
-            samples = [loader.d.do_item(number) for number in range(KEPT)]
+            samples = [loader.d.do_item(number) for number in kept_of(loader.d.n)]
             loader.d.do_item = lambda index: samples[index % KEPT]
         elif self.way == "cached":
             loader.__dict__["dataset"] = Kept(loader.dataset)

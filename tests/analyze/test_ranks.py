@@ -9,8 +9,9 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.ranks import as_one, cores
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
 from loaderprobe.records.together import RankMeasurement
+from loaderprobe.records.unavailable import reported
 from loaderprobe.testing import Service
 from tests.measure.conftest import Measure, measure_fake
 
@@ -116,3 +117,39 @@ def test_unlike_numbers_of_steps_are_an_error(alone: Measurement) -> None:
     """They cannot have trained in step."""
     with pytest.raises(LoaderprobeError, match="the same steps"):
         as_one([rank(0, alone), rank(1, replace(alone, segments=alone.segments[:-1]))])
+
+
+def in_a_sweep(measurement: Measurement, *, alone_steps: int, absent: bool = False) -> Measurement:
+    """The same as one of two ranks, with a segment alone and one without the input of rank 1."""
+    config = replace(measurement.config, ranks=2)
+    first = measurement.segments[0]
+    alone = replace(_shortened(first, alone_steps), activity="alone")
+    without = replace(first, without=1, **({"first_batch": -1, "delivered_bytes": None} if absent else {}))
+    return replace(measurement, config=config, segments=(*measurement.segments, alone, without))
+
+
+def _shortened(segment: Segment, steps: int) -> Segment:
+    columns = ("begin_ns", "ready_ns", "copied_ns", "end_ns", "finished_ns", "device_begin_ns")
+    return replace(segment, **{name: getattr(segment, name)[:steps] for name in columns})
+
+
+def test_ranks_of_a_sweep_keep_what_was_asked_and_what_each_saw(alone: Measurement) -> None:
+    """Steps alone may differ: the slowest alone gives the times. One without input has no bytes to add."""
+    fast, slow = in_a_sweep(alone, alone_steps=9), in_a_sweep(alone, alone_steps=4, absent=True)
+    found = as_one([rank(0, fast), rank(1, slow)])
+    assert found.config == fast.config and found.ranks == 2
+    assert [each.steps[-2] for each in found.by_rank] == [9, 4]
+    assert found.segments[-2].steps == 4 and found.segments[-2].batch_size == 2 * alone.config.compute.batch_size
+    assert found.segments[-1].delivered_bytes == fast.segments[-1].delivered_bytes
+    assert found.by_rank[0].read_bytes[0] == fast.segments[0].delivered_bytes
+    assert len(found.by_rank[0].service_ns) == 9
+
+
+def test_counters_of_a_node_are_those_of_its_first_rank(alone: Measurement) -> None:
+    """Whichever rank of it is the slowest; what an own worker waited for is missing on its own."""
+    disk = Series(name="disk", unit="bytes", source="made", time_ns=(1,), values=(2.0,))
+    own, nodes = (Missing(name=name, reason=reported("none")) for name in ("waits", "disk"))
+    first = replace(in_a_sweep(alone, alone_steps=9), series=(disk,), missing=())
+    second = replace(in_a_sweep(alone, alone_steps=4), series=(), missing=(own, nodes))
+    found = as_one([rank(0, first), rank(1, second)])
+    assert found.series == (disk,) and found.missing == (own,)

@@ -25,7 +25,9 @@ def attached_to(way: str, out: Path, **loader: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize("way", ["plain", "validates", "by_next", "generated", "accumulates", "zips", "again"])
+@pytest.mark.parametrize(
+    "way", ["plain", "validates", "by_next", "generated", "accumulates", "zips", "again", "counts"]
+)
 def test_a_loop_is_measured_and_ended(way: str, tmp_path: Path) -> None:
     """By the loader that trains, although others are iterated, too; torch is as it was afterwards."""
     before = DataLoader.__iter__, torch.autograd.backward, torch.save

@@ -33,13 +33,13 @@ def test_every_format_is_printed(run: Path) -> None:
     assert plan(run, "-n", 64).stdout.startswith("Storage plan for 64 ")
     assert plan(run, "--md").stdout.startswith("# Storage plan for 8 ")
     found = json.loads(plan(run, "--json", "-n", 10**6).stdout)
-    assert (found["schema"], found["schema_version"]) == ("loaderprobe/plan", 3)
+    assert (found["schema"], found["schema_version"]) == ("loaderprobe/plan", 4)
     assert found["refused"]["stragglers"] == {
         "code": "fewer_steps_than_ranks",
         "facts": {"steps": 69, "ranks": 1_000_000},
         "sentence": "69 measured steps cannot show how late the latest of 1000000 ranks is",
     }
-    assert json.loads(plan("--schema").stdout)["title"] == "loaderprobe/plan 3"
+    assert json.loads(plan("--schema").stdout)["title"] == "loaderprobe/plan 4"
     assert "s3-standard" in plan("--catalogue").stdout
     assert plan("--catalogue", "--md").stdout.startswith("# Storage catalogue")
     assert {entry["name"] for entry in json.loads(plan("--catalogue", "--json").stdout)} > {"gcs"}

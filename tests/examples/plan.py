@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from loaderprobe.analyze.lock_step.price import Batches
 from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.plan import Made, make_plan
 from loaderprobe.analyze.plan.quantities import known
@@ -50,6 +51,12 @@ def example_storage(bytes_per_s: float = 0.92e9, **changes: Any) -> MeasuredStor
         at_least=False,
     )
     return replace(storage, **changes)
+
+
+def example_batches() -> Batches:
+    """200 batches of 400 images, one in ten of which takes twice as long, in the one worker of one rank."""
+    times = tuple(0.4 if number % 10 == 3 else 0.2 for number in range(200))
+    return Batches(series=(times,), images=400, workers=1, prefetch_factor=2)
 
 
 def example_asked(accelerators: int = 64, **changes: Any) -> Asked:

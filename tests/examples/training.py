@@ -141,6 +141,15 @@ def schedules(training: Training) -> None:
             scheduler.step()
 
 
+def counts(training: Training) -> None:
+    """With a weight for each batch of an epoch."""
+    for _ in training.epochs():
+        last = len(training.loader)
+        weights = [1.0] * last
+        for number, batch in enumerate(training.loader):
+            training.step(batch, update=bool(weights[number]))
+
+
 def catches_all(training: Training) -> None:
     """Catches what ends it, and goes on."""
     for _ in training.epochs():
@@ -201,7 +210,7 @@ WAYS: dict[str, Callable[[Training], None]] = {
     way.__name__: way
     for way in (
         plain, validates, by_next, generated, accumulates, zips, again, schedules, catches_all, saves, raises,
-        never_trains, short, in_a_thread,
+        never_trains, short, in_a_thread, counts,
     )
 }  # fmt: skip
 

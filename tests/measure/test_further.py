@@ -13,7 +13,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.api.sweep import is_open
-from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, joined
+from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, joined
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.sweep import Progress, sweep
 from loaderprobe.records.config import SweepSpec
@@ -174,17 +174,19 @@ def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:
 def test_a_round_that_does_not_fit_is_measured_in_part() -> None:
     """Compute alone is left out first, then training where ablations are compared with the loader; both once known."""
     durations = Durations(usual_s=2.0)
-    screening = [("baseline", "loader_only"), ("baseline", "training"), ("resident", "training")]
-    assert durations.fitting(screening, 5.0) == []  # type: ignore[arg-type]
+    screening = [Part("baseline", "loader_only"), Part("baseline", "training"), Part("resident", "training")]
+    assert durations.fitting(screening, 5.0) == []
     for each in screening:
-        durations.add(each, 2.0)  # type: ignore[arg-type]
-    ablations = [("warm", "loader_only"), ("cached_samples", "loader_only")]
-    plan: Any = [*screening, *ablations]
+        durations.add(each, 2.0)
+    ablations = [Part("warm", "loader_only"), Part("cached_samples", "loader_only")]
+    plan = [*screening, *ablations]
+    of_ranks = [Part("baseline", "alone"), Part("baseline", "loader_only", 1), Part("exchange", "training")]
+    assert durations.fitting([*plan, *of_ranks], 15.0) == plan
     assert durations.fitting(plan, 10.0) == plan
     assert durations.fitting(plan, 9.0) == [*screening[:2], *ablations]
     assert durations.fitting(plan, 7.0) == [screening[0], *ablations]
     assert durations.fitting(plan, 5.0) == []
-    in_training: Any = [*screening[:2], ("warm", "training")]
+    in_training = [*screening[:2], Part("warm", "training")]
     assert durations.fitting(in_training, 5.0) == []
 
 

@@ -31,6 +31,19 @@ WORDS: list[tuple[ActionCode, dict[str, float | str], str]] = [
         "accelerator", {"images_per_s": 920.0, "name": "mlperf-a100"},
         "train on an accelerator of 920 images/s (mlperf-a100, specified)",
     ),
+    (
+        "accelerator", {"images_per_s": 920.0, "name": "mlperf-a100", "ranks": 4.0},
+        "train on 4 accelerators, each of 920 images/s (mlperf-a100, specified)",
+    ),
+    (
+        "slow_rank", {"rank": 3, "host": "node7"},
+        "check the loader, cores and storage path of rank 3 on node7: all ranks wait for its input",
+    ),
+    (
+        "exchange", {},
+        "exchange gradients faster or less often: a faster link between ranks, gradient accumulation, compression; "
+        "faster GPUs gain less",
+    ),
     ("decoder", {"decoder": "torchvision"}, "decode with torchvision.io"),
     ("tensor", {"tensor": "uint8"}, "deliver uint8 tensors and normalise on the device"),
     ("shorter_lock", {"subject": "/a"}, "hold the lock (/a) for less time, or give each worker its own"),

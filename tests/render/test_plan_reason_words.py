@@ -13,6 +13,7 @@ FACTS: dict[str, dict[str, float | str]] = {
     "reads_not_cold": {"files": "warm"},
     "too_few_steps": {"steps": 12.0, "least": 30},
     "fewer_steps_than_ranks": {"steps": 40.0, "ranks": 1024},
+    "too_few_batches": {"batches": 12.0, "least": 30},
     "accelerator_waited": {"share": 0.154},
     "unavailable": {"because": "files_empty"},
     "reported": {"reason": "it rained"},

@@ -17,6 +17,7 @@ FACTS: dict[str, float | str] = {
     "status": 15.0, "sampler": "Nvml", "limit_s": 30.0, "needed_s": 62.4, "how": "SIGKILL", "scope": 2.0,
     "machine": "riscv64", "device": "CPU", "path": "/data", "filesystem": "ZFS", "readers": 8.0,
     "within_s": 60.0, "images": 99.0, "least": 288.0, "epochs": 2.0, "take_s": 823.0, "timeout_s": 600.0,
+    "rank": "1", "host": "node7",
 }  # fmt: skip
 
 
@@ -36,7 +37,8 @@ def test_every_code_has_words(code: UnavailableCode) -> None:
         ("launches_lost", "1.5% of the launches left no record of a kernel, refused above 1%"),
         ("clock_moved", "moved by 67 µs while the profiler ran, refused above 66 µs"),
         ("nvml", "the GPU has been lost; its readings end 3.0 s after sampling began"),
-        ("failed", "it broke (at: round 1); repair it"),
+        ("failed", "it broke (at: round 1, rank 1 on node7); repair it"),
+        ("bytes_on_a_rank", "on rank 1 (node7), 15% of the bytes came from storage in segments meant to be cold"),
         ("window_too_long", "of 7 steps would take 62 s, of 30 s that it may take"),
         ("buffer_not_filled", "the loader did not fill its buffer within 1 min"),
         ("too_few_for_buffer", "99 images are too few to read each once: --images 288 is enough"),

@@ -22,7 +22,8 @@ FILES: dict[str, Any] = {"files_were": "partly warm", "cold_reads_known_by": "wa
 
 
 def bound(cause: Cause, code: ReasonCode, candidates: tuple[str, ...] = (), **facts: float | str) -> Bound:
-    side: Any = cause if cause in ("compute", "balanced", "inconclusive") else "compute" if cause == "host" else "input"
+    side: Any = cause if cause in ("compute", "balanced", "inconclusive") else "input"
+    side = "compute" if cause in ("host", "gradients") else side
     reason = Reason(code=code, facts={**RATES, **facts})
     return Bound(side=side, cause=cause, candidates=candidates, reason=reason, evidence=())
 
@@ -36,11 +37,23 @@ WAIT: dict[str, Any] = {"waiting_share": 0.62, "subject": "10.0.0.5:443"}
 ALIKE: dict[str, Any] = {
     "storage_speedup": 1.9, "storage_how": "measured", "preprocessing_speedup": 1.8, "preprocessing_how": "estimated",
 }  # fmt: skip
+SLOW: dict[str, Any] = {
+    "resource": "preprocessing", "speedup": 3.18, "how": "measured", "rank": "1", "host": "node7",
+    "slow_images_per_s": 37.0, "middle_images_per_s": 114.0,
+}  # fmt: skip
+EXCHANGE: dict[str, Any] = {
+    "compute_speedup": 1.9, "compute_how": "measured", "gradients_speedup": 1.8, "gradients_how": "measured",
+}  # fmt: skip
 EVERY = [
     largest("storage", **DISK, **FILES), largest("preprocessing"), largest("transport"), largest("network", **WAIT),
     largest("lock", **WAIT), largest("wait", **WAIT), largest("compute"),
     largest("compute", input="preprocessing", input_speedup=1.23, input_how="estimated"),
     bound("cpu", "all_cores_busy", **{**SPEEDUP, "resource": "preprocessing"}),
+    bound("imbalance", "slow_rank", **SLOW), bound("imbalance", "slow_rank", **{**SLOW, "resource": "cpu"}),
+    largest("storage", **DISK, straggler_speedup=1.23),
+    largest("gradients", gradients_speedup=2.86, compute_speedup=1.4),
+    largest("compute", gradients_speedup=1.7, compute_speedup=2.61),
+    bound("either", "speedups_alike", ("compute", "gradients"), **EXCHANGE),
     bound("copy", "device_idle", copy_share=0.31, copies_from="pageable memory"),
     bound("host", "device_idle", launch_share=0.5, sync_share=0.14),
     bound("either", "speedups_alike", ("storage", "preprocessing"), **ALIKE),
@@ -92,6 +105,17 @@ def test_sentences_are_short_and_whole(each: Bound) -> None:
             largest("compute", device="measured", utilization=0.99, speedup=3.31, compute_how="estimated"),
             "Compute-bound: training reaches 99 % of compute alone (estimated); the loader alone is 3.31 times as fast "
             "as training (estimated).",
+        ),
+        (
+            bound("imbalance", "slow_rank", **SLOW),
+            "Input-bound by rank 1 (node7): all wait for its preprocessing; with a middle rank's input training would "
+            "be 3.18 times as fast. By itself, rank 1 loads 37.0 images/s, another rank 114. Training reaches 12 % of "
+            "the emulated accelerator.",
+        ),
+        (
+            largest("gradients", gradients_speedup=2.86, compute_speedup=1.4),
+            "Compute-bound by the exchange of gradients: without it training would be 2.86 times as fast, with a free "
+            "device 1.40 times.",
         ),
         (
             bound("inconclusive", "outside_noise_band", predicted_share=0.69, noise_band=0.1),

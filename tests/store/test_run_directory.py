@@ -12,7 +12,7 @@ from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Locked, M
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.damage import DamagedFile
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import Measurement, RankSeen, RunFailure
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import Service, example_config, example_environment, example_files
@@ -45,6 +45,38 @@ def test_a_measurement_comes_back_as_it_was(run: RunDirectory, measure_fake: Mea
     assert isinstance(run.result(CONFIG.key), Measurement)
     assert run.result(CONFIG.key) == measurement
     assert not list((run.path / "failures").iterdir())
+
+
+def of_ranks(measured: Measurement, ranks: int) -> Measurement:
+    """The same of several ranks, which saw the same."""
+    count = len(measured.segments)
+    seen = RankSeen(
+        rank=0, node=0, host="one", device="", cores=2.0, span_ns=(10**9,) * count, input_ns=(10**6,) * count,
+        meet_ns=(0,) * count, steps=(20,) * count, delivered_bytes=(None,) * count, disk_bytes=(10**6,) * count,
+        service_ns=(10**7,) * 128, read_bytes=(0,) * count,
+    )  # fmt: skip
+    config = replace(measured.config, ranks=ranks)
+    return replace(
+        measured, config=config, ranks=ranks, by_rank=tuple(replace(seen, rank=rank) for rank in range(ranks))
+    )
+
+
+def test_ranks_have_files_of_their_own(run: RunDirectory, measure_fake: Measure) -> None:
+    """They come back with the measurement, of which each takes at most 4 kB; damage of one is that of all."""
+    measured = of_ranks(measure_fake(Service(cpu_s=0.001, blocked_s=0.001), files=FILES), 3)
+    run.save(measured)
+    assert run.result(measured.config.key) == measured
+    files = sorted((run.path / "measurements" / measured.config.key).iterdir())
+    assert [each.name for each in files] == ["rank-0.json", "rank-1.json", "rank-2.json"]
+    assert max(each.stat().st_size for each in files) <= 4096
+    files[2].write_bytes(files[1].read_bytes())
+    damaged = run.result(measured.config.key)
+    assert isinstance(damaged, DamagedFile) and "rank-2.json" in damaged.file
+    files[1].unlink()
+    damaged = run.result(measured.config.key)
+    assert isinstance(damaged, DamagedFile) and damaged.reason == "is missing from the run"
+    run.save(measured)
+    assert run.has_measurement(measured.config.key)
 
 
 def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> None:

@@ -25,9 +25,9 @@ from loaderprobe.analyze.forecast.knee import WITHIN, worker_forecasts
 from loaderprobe.analyze.forecast.point import Point, point_of
 from loaderprobe.analyze.forecast.rank_remedies import rank_remedies
 from loaderprobe.analyze.forecast.remedies import remedies
+from loaderprobe.analyze.forecast.schedule import batch_seconds
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
 from loaderprobe.records.forecast import Forecast, Refusal
 from loaderprobe.records.measurement import Alternative, Measurement
@@ -141,7 +141,7 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
 def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list[Option]:
     """The smallest prefetch factor that is within 2 % of the best."""
     before = measurement.config.loader.prefetch_factor
-    rounds = _batch_seconds(measurement, found)
+    rounds = batch_seconds(measurement, found.base)
     made = {n: prefetch(fitted, n, before, rounds) for n in PREFETCH_FACTORS if n > before}
     rates = {number: each.images_per_s.value for number, each in made.items() if each.images_per_s}
     best = max(rates.values(), default=0.0)
@@ -150,16 +150,6 @@ def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list
         return [Option(forecast=each) for each in made.values()][:1]
     action = Action(code="prefetch", facts={"batches": chosen})
     return [Option(forecast=made[chosen], action=action, command=f"prefetch_factor={chosen}")]
-
-
-def _batch_seconds(measurement: Measurement, found: Experiments) -> list[list[float]]:
-    """Wall time of each batch in its worker, in order, by round of the loader alone."""
-    records = measurement.worker_batches
-    by_number = {number: wall / 1e9 for number, wall in zip(records.batch, records.wall_ns, strict=True)}
-    return [
-        [by_number[n] for n in range(s.first_batch, s.first_batch + s.steps) if n in by_number]
-        for s in segments_of(measurement, found.base, "loader_only")
-    ]
 
 
 def _storage(fitted: Fit, place: Place | None) -> list[Option]:

@@ -9,10 +9,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from loaderprobe.analyze.verdict.rates import segments_of
+from loaderprobe.records.measurement import Measurement, Mode
+
 # Steps a device that runs on its own is handed ahead of time.
 STEPS_AHEAD = 2
 # Enough for batch times to meet in many ways.
 BATCHES = 400
+
+
+def batch_seconds(measurement: Measurement, mode: Mode) -> list[list[float]]:
+    """Wall time of each batch in its worker, in order, by round of the loader alone."""
+    records = measurement.worker_batches
+    by_number = {number: wall / 1e9 for number, wall in zip(records.batch, records.wall_ns, strict=True)}
+    return [
+        [by_number[n] for n in range(s.first_batch, s.first_batch + s.steps) if n in by_number]
+        for s in segments_of(measurement, mode, "loader_only")
+    ]
 
 
 def scheduled_rate(

@@ -32,6 +32,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         "workers": _NO_WORKERS,
         "cores": _NO_WORKERS,
         "stragglers": PlanReason(code="bandwidth_without_steps"),
+        "lock_step": PlanReason(code="bandwidth_without_batches"),
     }
     opens = cold_opens(found)
     if isinstance(storage, PlanReason):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loaderprobe.analyze.plan.from_sweep import FilesRead, amplification_of, measured_workload
-from loaderprobe.analyze.plan.quantities import known, scaled
+from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import Workload, requests
 from loaderprobe.analyze.verdict.rates import interval, segments_of, worker_cost
 from loaderprobe.analyze.verdict.validity import base_mode
@@ -14,7 +14,6 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note, PlanNote
 from loaderprobe.records.plan import Quantity
-from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.records.verdict import Verdict
 
 
@@ -40,39 +39,18 @@ def workload_of_run(
         images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
     )
     found = measured_workload(measurement, verdict, read, ceiling, other)
-    if measurement.ranks > 1:
-        found = _of_one_rank(found, measurement.ranks, own=other is None)
     codes: dict[PlanNote, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
     notes = [Note(code=code) for code, holds in codes.items() if holds]
     return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))
 
 
-def _of_one_rank(together: Workload, ranks: int, *, own: bool) -> Workload:
-    """From rates of all ranks, and worker times in which all of them made that many images."""
-
-    def times(quantity: Quantity | None) -> Quantity | None:
-        return None if quantity is None else scaled(quantity, ranks, f"time of all ranks' images x {ranks} ranks")
-
-    found = replace(
-        together, cpu_s=times(together.cpu_s), other_s=times(together.other_s), wait_s=times(together.wait_s)
-    )
-    if not own:
-        return found
-    return replace(
-        found,
-        rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
-        stalls=None,
-        refused={**together.refused, "stragglers": PlanReason(code="steps_of_ranks")},
-    )
-
-
 def _of_files(measurement: Measurement) -> Quantity | None:
     """From the sizes of the files that the batches of each segment opened."""
-    each = [s.delivered_bytes / (s.steps * s.batch_size) for s in measurement.segments if s.delivered_bytes]
-    if not each:
+    fed = [s for s in measurement.segments if s.delivered_bytes and s.without is None and s.activity != "alone"]
+    if not fed:
         return None
-    found = interval(each)
-    batches = sum(s.steps for s in measurement.segments if s.delivered_bytes)
+    found = interval([(s.delivered_bytes or 0) / (s.steps * s.batch_size) for s in fed])
+    batches = sum(s.steps for s in fed)
     return known(found.value, "B", "measured", f"the files of {batches} batches", half=found.high - found.value)
 
 

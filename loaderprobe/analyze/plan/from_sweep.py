@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.lock_step.batches import batches_of
+from loaderprobe.analyze.plan.quantities import known, scaled
 from loaderprobe.analyze.plan.storage import storage_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Stalls, Workload, requests
 from loaderprobe.analyze.verdict.disk import NEAR_CEILING
-from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round, segments_of
+from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round, segments_of, step_images
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
@@ -87,8 +88,11 @@ def measured_workload(
     stalls = _stalls(measurement, rate.value)
     if other:
         refused["stragglers"] = PlanReason(code="steps_of_another")
+    batches = batches_of(measurement, verdict)
+    if isinstance(batches, PlanReason):
+        refused["lock_step"] = batches
     emulated = measurement.compute.specified_images_per_s is not None
-    return Workload(
+    found = Workload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
         compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
         rate=rate,
@@ -100,8 +104,22 @@ def measured_workload(
         other_s=other_s,
         wait_s=wait_s,
         stalls=None if other else stalls,
+        batches=None if isinstance(batches, PlanReason) else batches,
         storage=own,
         refused=refused,
+    )
+    return found if measurement.ranks == 1 else _of_one_rank(found, measurement.ranks, own=other is None)
+
+
+def _of_one_rank(together: Workload, ranks: int, *, own: bool) -> Workload:
+    """From rates of all ranks. `own`: of the device that they trained on."""
+    if not own:
+        return together
+    return replace(
+        together,
+        rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
+        stalls=None,
+        refused={**together.refused, "stragglers": PlanReason(code="steps_of_ranks")},
     )
 
 
@@ -145,7 +163,7 @@ def _worker_times(
     if times is None or not loader:
         return PlanReason(code="no_worker_times")
     source = measurement.config.title()
-    spent = max(measurement.config.loader.workers, 1) / loader
+    spent = max(measurement.config.loader.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
     return (
         known(times.cpu_s, "s", "measured", source),
@@ -171,7 +189,7 @@ def _wait(measurement: Measurement, verdict: Verdict, storage: MeasuredStorage |
 def _stalls(measurement: Measurement, images_per_s: float) -> Stalls | None:
     """From the end of one step to the end of the next, beyond the time of compute alone."""
     late: list[float] = []
-    step_s = measurement.config.compute.batch_size / images_per_s
+    step_s = step_images(measurement) / images_per_s
     for segment in segments_of(measurement, "baseline", "training"):
         late += [max(0.0, spent - step_s) for spent in _between(segment.finished_ns)]
     return Stalls(step_s=step_s, late_s=tuple(late)) if late else None

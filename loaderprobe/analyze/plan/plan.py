@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from loaderprobe.analyze.caches import page_cache_hits, pinned_hits
+from loaderprobe.analyze.lock_step.price import lock_step
 from loaderprobe.analyze.plan.curves import cache_curves
 from loaderprobe.analyze.plan.demand import BUSY_CORES, TRAINING_CORES, demand, needs, workers_of
 from loaderprobe.analyze.plan.levers import levers
@@ -15,6 +16,7 @@ from loaderprobe.analyze.plan.quantities import known, product
 from loaderprobe.analyze.plan.stragglers import stragglers
 from loaderprobe.analyze.plan.supply import Offer, judge_supplies, judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload
+from loaderprobe.records.lock_step import LockStep
 from loaderprobe.records.plan import (
     Acceptance,
     Asked,
@@ -58,6 +60,9 @@ def make_plan(
     late = _stragglers(workload, asked)
     if isinstance(late, PlanReason):
         refused["stragglers"] = late
+    in_step = _lock_step(workload, asked)
+    if isinstance(in_step, PlanReason):
+        refused["lock_step"] = in_step
     return PlanReport(
         loaderprobe=made.loaderprobe,
         created_utc=made.created_utc,
@@ -70,10 +75,11 @@ def make_plan(
         epochs=epoch_plan(workload, asked),
         curves=cache_curves(asked.nodes),
         stragglers=None if isinstance(late, PlanReason) else late,
+        lock_step=None if isinstance(in_step, PlanReason) else in_step,
         levers=levers(workload, asked, every, supplies),
         ledger=_ledger(workload, asked, every[0] if every else None, found),
         acceptance=_acceptance(workload, asked, found),
-        refused=_in_order({**workload.refused, **refused}),
+        refused=_in_order({**_beside(workload, in_step), **refused}),
         notes=workload.notes,
     )
 
@@ -86,6 +92,24 @@ def _stragglers(workload: Workload, asked: Asked) -> Stragglers | PlanReason:
     if workload.stalls is None:
         return workload.refused.get("stragglers", PlanReason(code="steps_not_recorded"))
     return stragglers(workload.stalls, asked.accelerators, asked.utilization)
+
+
+def _lock_step(workload: Workload, asked: Asked) -> LockStep | PlanReason | None:
+    """What waiting for each other costs as many ranks as are planned for or asked for; None where that is no matter."""
+    batches = workload.batches
+    if asked.simulate_ranks is None and (batches is None or batches.ranks == 1):
+        return None
+    if batches is None:
+        return workload.refused.get("lock_step", PlanReason(code="batches_not_timed"))
+    ranks = asked.simulate_ranks or asked.accelerators
+    return lock_step(batches, batches.images / workload.rate.value, ranks)
+
+
+def _beside(workload: Workload, in_step: LockStep | PlanReason | None) -> Mapping[PlanPart, PlanReason]:
+    """What the workload lacks; without the cost of lock-step where that is no matter."""
+    if in_step is not None:
+        return workload.refused
+    return {part: why for part, why in workload.refused.items() if part != "lock_step"}
 
 
 def epoch_plan(workload: Workload, asked: Asked) -> EpochPlan:

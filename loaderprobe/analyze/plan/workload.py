@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from loaderprobe.analyze.lock_step.price import Batches
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity
@@ -68,6 +69,8 @@ class Workload:
     wait_s: Quantity | None = None
     """Waiting for one image's file in a worker."""
     stalls: Stalls | None = None
+    batches: Batches | None = None
+    """Of the loader, one by one."""
     storage: MeasuredStorage | None = None
     same_files: bool = True
     """False when the planned files have another size than those the storage was measured with."""

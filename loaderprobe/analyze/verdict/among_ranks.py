@@ -67,12 +67,6 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
     )
 
 
-def slowest_and_middle(rates: Sequence[float]) -> tuple[int, int]:
-    """(the slowest rank, one in the middle) by the ranks' rates alone; of two, the other one."""
-    order = sorted(range(len(rates)), key=lambda rank: rates[rank])
-    return order[0], order[len(order) // 2]
-
-
 def rates_alone(measurement: Measurement) -> dict[int, float]:
     """Images/s of each rank's loader by itself, the median of the rounds; empty where ranks were not alone."""
     places = _places_alone(measurement)

@@ -78,14 +78,15 @@ class WorkerCost:
         """Neither computing nor waiting for a core: waiting for storage, or for what workers are seen to wait for."""
         return max(0.0, self.wall_s - self.cpu_s - self.run_delay_s)
 
-    def per_image(self) -> WorkerTime:
-        """Mean seconds an image in one worker."""
+    def per_image(self, ranks: int = 1) -> WorkerTime:
+        """Mean seconds an image in one worker; `ranks` made the images, of which the times of one are counted."""
         known = {} if self.waiting is None else {name: self.waited_s(name) or 0.0 for name in RESOURCES}
+        own = self.images / ranks
         return WorkerTime(
-            cpu_s=self.cpu_s / self.images,
-            run_delay_s=self.run_delay_s / self.images,
-            blocked_s=self.blocked_s / self.images,
-            waits={name: seconds / self.images for name, seconds in known.items()},
+            cpu_s=self.cpu_s / own,
+            run_delay_s=self.run_delay_s / own,
+            blocked_s=self.blocked_s / own,
+            waits={name: seconds / own for name, seconds in known.items()},
         )
 
 

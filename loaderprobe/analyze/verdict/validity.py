@@ -282,7 +282,7 @@ def _cost(measurement: Measurement, mode: Mode) -> WorkerCost | None:
 def _wait_s(measurement: Measurement, mode: Mode) -> float | None:
     """Seconds that a worker waits for an image."""
     cost = _cost(measurement, mode)
-    return None if cost is None else cost.per_image().blocked_s
+    return None if cost is None else cost.per_image(measurement.ranks).blocked_s
 
 
 def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
@@ -290,4 +290,4 @@ def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
     whole, waited_s = _cost(measurement, "warm"), _wait_s(measurement, mode)
     if whole is None or waited_s is None or not whole.wall_s:
         return None
-    return waited_s * whole.images / whole.wall_s
+    return waited_s * whole.images / measurement.ranks / whole.wall_s

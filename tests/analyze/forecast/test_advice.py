@@ -23,6 +23,8 @@ from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.render.wording import knee_words
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
+from tests.analyze.rank_runs import rank_run
+from tests.analyze.runs import alike
 from tests.analyze.scripted import Truth
 
 SLOW_DISK = Truth(bytes_per_s=20e6)
@@ -207,3 +209,24 @@ def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
     refused = {each.changed for each in found.forecasts if each.refused and each.refused.code == "files_as_found"}
     assert refused == {"page_cache_share", "pinned_share", "disk_speed", "disk"}
     assert not any(each.action.code in ("files_in_memory", "files_pinned") for each in found.advice)
+
+
+def test_no_forecast_mixes_ranks() -> None:
+    """Each number of ranks has a knee of its own, from the numbers of workers that it was measured with."""
+    truth = replace(SLOW_DISK, bytes_per_s=80e6)
+    one = [measured(truth, workers) for workers in (1, 2)]
+    two = [rank_run(alike(training=rate, baseline=rate), workers=workers) for workers, rate in ((1, 90.0), (2, 95.0))]
+    _, knees = recommend_groups([*one, *two], Known(storage={FILES.fingerprint: truth.storage()}))
+    keys = [{each.config.key for each in members} for members in (one, two)]
+    assert [set(knee.keys) for knee in knees] == keys
+
+
+def test_accelerators_are_counted_for_each_rank() -> None:
+    """A published rate is that of one accelerator, of which every rank has one."""
+    made = rank_run(alike(training=58.0, baseline=700.0), compute=60.0, workers=4)
+    recommendations, _ = recommend_groups([made], Known(accelerators={"mlperf-a100": 360.0}))
+    (faster,) = [
+        each for each in recommendations[made.config.key].advice if each.action.facts.get("name") == "mlperf-a100"
+    ]
+    assert (faster.action.facts["images_per_s"], faster.action.facts["ranks"]) == (360.0, 2)
+    assert faster.after.value == pytest.approx(700.0, rel=0.05)

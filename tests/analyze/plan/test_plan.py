@@ -9,7 +9,7 @@ import pytest
 from loaderprobe.analyze.plan.plan import epoch_plan
 from loaderprobe.records.plan import CacheAsked, Lever, PlanReport
 from loaderprobe.records.plan_reason import PlanReason
-from tests.examples.plan import example_asked, example_plan, example_workload
+from tests.examples.plan import example_asked, example_batches, example_plan, example_workload
 
 SET_BYTES = 1_281_167 * 115_000.0
 
@@ -132,3 +132,17 @@ def test_what_is_not_known_is_refused_and_the_rest_is_planned() -> None:
         ("stragglers", "steps_of_another"),
     ]
     assert plan.need("opens") is not None and [supply.label for supply in plan.supplies] == ["given"]
+
+
+def test_lock_step_is_priced_where_the_run_has_ranks_or_ranks_are_asked_for() -> None:
+    """Of one rank's run it is no matter until it is asked for; then it is refused without batches."""
+    assert example_plan().lock_step is None and "lock_step" not in example_plan().refused
+    alone = example_workload(batches=example_batches())
+    assert example_plan(alone).lock_step is None
+    asked = example_plan(alone, replace(example_asked(64), simulate_ranks=128)).lock_step
+    assert asked is not None and asked.asked == 128 and asked.compute_s == pytest.approx(0.224)
+    ranks = example_plan(example_workload(batches=replace(example_batches(), ranks=4))).lock_step
+    assert ranks is not None and (ranks.asked, ranks.measured_ranks) == (64, 4)
+    assert example_plan(asked=replace(example_asked(), simulate_ranks=8)).refused["lock_step"] == PlanReason(
+        code="batches_not_timed"
+    )

@@ -1,0 +1,194 @@
+"""What lock-step costs more ranks than were measured: never more ranks than batches, and a range for what is said.
+
+A rare long batch is the reason why many ranks wait, and few batches show none: too few of them err on the cheerful
+side. So nothing is replayed for more ranks than batches were measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from loaderprobe.analyze.forecast.knee import WITHIN
+from loaderprobe.analyze.lock_step.replay import (
+    Loading,
+    Seconds,
+    apart,
+    beside,
+    blocks_of,
+    drawn,
+    mean_steps,
+    resampled,
+)
+from loaderprobe.analyze.verdict.rule import WORTH
+from loaderprobe.records.lock_step import LockStep, PrefetchCost
+from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.verdict import Interval
+
+LEAST_BATCHES = 30
+FACTORS = (2, 4, 8)
+"""Prefetch factors beside the measured one."""
+AS_MEASURED = 10
+"""Replays of the measured batches; their mean is the figure."""
+REPLICATES = 40
+"""Replays of resampled batches; they give the range."""
+ALONE = 64
+"""Ranks of which each is replayed alone."""
+FURTHEST = 2.0
+"""A range ends at this factor of the cost above that of one rank, below which it is noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """The measured batches, and what is known of the ranks that made them."""
+
+    series: tuple[tuple[float, ...], ...]
+    """Seconds of each batch in its worker, in order, by rank or by stretch of one."""
+    by_rank: bool = False
+    """True when each of `series` is of one rank, in their order."""
+    images: int
+    """Of one rank's batch."""
+    workers: int
+    prefetch_factor: int
+    ranks: int = 1
+    """That they were measured on."""
+    slow_rank: int | None = None
+    """The one whose input an ablation found to be slower than the others'."""
+    saturated: bool = False
+    """True when these ranks took all that their storage gives."""
+    measured_cost: float | None = None
+    """Sum of the ranks' rates alone over their rate in step, loader only."""
+
+    @property
+    def count(self) -> int:
+        """Of all batches."""
+        return sum(map(len, self.series))
+
+    @property
+    def usual(self) -> tuple[tuple[float, ...], ...]:
+        """Those of all ranks but the slow one."""
+        return tuple(each for rank, each in enumerate(self.series) if not self._is_slow(rank))
+
+    @property
+    def slow(self) -> tuple[tuple[float, ...], ...]:
+        """Those of the slow rank alone."""
+        return tuple(each for rank, each in enumerate(self.series) if self._is_slow(rank))
+
+    def _is_slow(self, rank: int) -> bool:
+        return self.by_rank and rank == self.slow_rank
+
+
+def lock_step(batches: Batches, compute_s: float, ranks: int) -> LockStep | PlanReason:
+    """What so many ranks lose by waiting for each other, each step of which computes for `compute_s`."""
+    if batches.count < LEAST_BATCHES or not any(batches.usual):
+        return PlanReason(code="too_few_batches", facts={"batches": batches.count, "least": LEAST_BATCHES})
+    replayed = min(ranks, batches.count)
+    times = list(itertools.chain.from_iterable(batches.series))
+    found = LockStep(
+        asked=ranks,
+        ranks=replayed,
+        measured_ranks=batches.ranks,
+        batches=batches.count,
+        mean_s=sum(times) / len(times),
+        longest_s=max(times),
+        workers=batches.workers,
+        prefetch_factor=batches.prefetch_factor if batches.workers else 0,
+        compute_s=compute_s,
+        costs=(),
+        correlation=correlation(batches.series) if batches.by_rank else None,
+        slow_rank=batches.slow_rank if batches.slow else None,
+        saturated=batches.saturated,
+        measured_cost=batches.measured_cost,
+    )
+    if batches.saturated:
+        return found
+    pools = _Pools(batches)
+    own = found.prefetch_factor
+    factors = sorted({own, *(each for each in FACTORS if batches.workers)})
+    costs = tuple(pools.cost(_loading(batches, factor, compute_s), replayed) for factor in factors)
+    check = None
+    if batches.measured_cost is not None and not batches.slow and 1 < batches.ranks <= replayed:
+        check = pools.cost(_loading(batches, own, 0.0), batches.ranks).cost.value
+    return replace(found, costs=costs, advised=_advised(costs, own), replayed_cost=check)
+
+
+def _loading(batches: Batches, factor: int, compute_s: float) -> Loading:
+    return Loading(workers=batches.workers, prefetch_factor=factor, compute_s=compute_s)
+
+
+def _advised(costs: Sequence[PrefetchCost], own: int) -> int | None:
+    """The smallest factor within 2 % of the shortest step, if that is worth a change."""
+    shortest = min(each.step_s for each in costs)
+    enough = next(each for each in costs if each.step_s <= shortest / WITHIN)
+    now = next(each for each in costs if each.prefetch_factor == own)
+    return enough.prefetch_factor if now.step_s >= WORTH * enough.step_s else None
+
+
+def correlation(series: Sequence[Sequence[float]]) -> float | None:
+    """Mean over all pairs of ranks of the correlation of their times at the same place; None where there is none."""
+    shared = min(map(len, series), default=0)
+    if len(series) < 2 or shared < LEAST_BATCHES:
+        return None
+    table = np.array([each[:shared] for each in series])
+    table = table[table.std(axis=1) > 0]
+    if len(table) < 2:
+        return None
+    pairs = np.corrcoef(table)[np.triu_indices(len(table), k=1)]
+    return float(pairs.mean())
+
+
+class _Pools:
+    """Draws for the usual ranks, and for the slow one from batches of its own."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._rng = np.random.default_rng(0)
+        # All replays of one plan see the same resampled batches, so that they differ by what is asked only.
+        self._usual = self._series(batches.usual)
+        self._slow = self._series(batches.slow) if batches.slow else None
+
+    def cost(self, loading: Loading, ranks: int) -> PrefetchCost:
+        """The step of so many ranks over that of a usual one alone."""
+        together = mean_steps(self._together(ranks), loading)
+        alone = mean_steps(apart(drawn(self._usual, ALONE, self._rng)), loading).mean(axis=-1)
+        first = slice(0, AS_MEASURED)
+        step_s, alone_s = float(together[first].mean()), float(alone[first].mean())
+        ratios = together[AS_MEASURED:] / alone[AS_MEASURED:]
+        return PrefetchCost(
+            prefetch_factor=loading.prefetch_factor,
+            alone_s=alone_s,
+            step_s=step_s,
+            cost=_reflected(max(1.0, step_s / alone_s), ratios),
+        )
+
+    def _together(self, ranks: int) -> Iterator[Seconds]:
+        if self._slow is None:
+            return drawn(self._usual, ranks, self._rng)
+        slow = drawn(self._slow, 1, self._rng)
+        return slow if ranks == 1 else beside(drawn(self._usual, ranks - 1, self._rng), slow)
+
+    def _series(self, of_ranks: Sequence[Sequence[float]]) -> Seconds:
+        """One for each replay: of the first few the measured batches, of the others a bootstrap."""
+        measured = np.array(list(itertools.chain.from_iterable(of_ranks)))
+        again = resampled(blocks_of(of_ranks), len(measured), REPLICATES, self._rng)
+        return np.concatenate([np.tile(measured, (AS_MEASURED, 1)), again])
+
+
+def _reflected(value: float, others: Seconds) -> Interval:
+    """A range about the cost that holds 90 %, from the costs of all resampled batches, reflected.
+
+    A resampled set misses some of the longest batches, as the measured one misses some of the truth's: by how much the
+    one falls short of the other, the other falls short of the truth. What is compared is the cost above that of one
+    rank. Of 270 samples of 200 batches from three known distributions, for 8 ranks, 91 % of the ranges held the truth.
+    """
+    excess = value - 1
+    if excess <= 0:
+        return Interval(value=1.0, low=1.0, high=max(1.0, float(others.max())))
+    least, most = (max(float(each) - 1, 0.0) / excess for each in (others.min(), others.max()))
+    return Interval(
+        value=value,
+        low=1 + excess / max(1.0, min(most, FURTHEST)),
+        high=1 + excess / min(1.0, max(least, 1 / FURTHEST)),
+    )

@@ -1,0 +1,60 @@
+"""What several ranks measured, brought together on rank 0, which decides for all what is measured next."""
+
+from __future__ import annotations
+
+import os
+import socket
+import zlib
+
+import msgspec
+
+from loaderprobe.analyze.ranks import as_one
+from loaderprobe.measure.further import joined
+from loaderprobe.protocols import Crew, NextRound
+from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.records.together import RankMeasurement
+from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.cpu import cores_available
+
+Round = tuple[tuple[Mode, Activity], ...]
+KIND = "rank-measurement"
+
+
+class Gathering:
+    """One rank's side of it. All ranks call the same methods in the same order; each raises LostRank."""
+
+    def __init__(
+        self, crew: Crew, decide: NextRound, *, node: int = 0, device: str = "", earlier: Measurement | None = None
+    ) -> None:
+        """`decide` is asked on rank 0, of all ranks together and what was measured `earlier`; `device` is a UUID."""
+        self._crew, self._decide, self._earlier = crew, decide, earlier
+        self._node, self._device = node, device
+        self.seen: list[RankMeasurement] = []
+        """What all ranks had measured when they were last asked; on rank 0."""
+
+    def next_round(self, measurement: Measurement, *, thorough: bool) -> Round:
+        """As rank 0 decides from what all ranks measured."""
+        self.gather(measurement)
+        plan = self._decide(self.together(), thorough=thorough) if self.seen else ()
+        return msgspec.json.decode(self._crew.broadcast(msgspec.json.encode(plan)), type=Round)
+
+    def together(self) -> Measurement:
+        """One measurement of all ranks, and of earlier rounds; on rank 0."""
+        found = as_one(self.seen)
+        return joined(self._earlier, found) if self._earlier else found
+
+    def gather(self, measurement: Measurement) -> None:
+        """Send what this rank measured to rank 0."""
+        own = RankMeasurement(
+            rank=self._crew.rank,
+            host=socket.gethostname(),
+            cores=cores_available(),
+            affinity=tuple(sorted(os.sched_getaffinity(0))),
+            measurement=measurement,
+            node=self._node,
+            device=self._device,
+        )
+        given = self._crew.gathered(zlib.compress(encode(KIND, own), 1))
+        self.seen = [
+            decode(KIND, zlib.decompress(data), RankMeasurement, f"rank {number}") for number, data in enumerate(given)
+        ]

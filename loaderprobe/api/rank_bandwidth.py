@@ -1,0 +1,117 @@
+"""`bandwidth` by ranks: what storage delivers to several processes, or nodes, that read at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.analyze.rank_bandwidth import ranks_limit
+from loaderprobe.api.documented import Documented
+from loaderprobe.api.origin import origin_now
+from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.protocols import Crew
+from loaderprobe.records.rank_bandwidth import RankBandwidthReport
+from loaderprobe.render.document import Document
+from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document
+from loaderprobe.render.rank_bandwidth_words import headline
+from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
+from loaderprobe.storage.files import Sample, sample_files
+from loaderprobe.storage.footprint import as_text, locate_pieces, path_text
+from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase
+from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.pagecache import LinuxPageCache
+
+READERS = 4
+"""Of each rank, unless asked for."""
+FEWEST_PIECES = 2
+"""For each rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RankBandwidth(Documented, RankBandwidthReport):
+    """What ranks got from storage, together and each. Shows itself."""
+
+    table_name = "ladder.csv"
+
+    def document(self) -> Document:
+        """What all get together and in step, then the ladder."""
+        return rank_bandwidth_document(self)
+
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row a step."""
+        return rank_bandwidth_columns(self)
+
+    def headline(self) -> str:
+        """What the most ranks get."""
+        return headline(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProbe:
+    """What is read, and how."""
+
+    path: Path
+    steps: tuple[RanksStep, ...]
+    seconds: float = 3.0
+    seed: int = 0
+    command: str = ""
+
+
+def steps_of(layouts: Sequence[tuple[Sequence[int], int]], readers: int) -> tuple[RanksStep, ...]:
+    """The ladder of these (seats, nodes), with so many readers a rank; then as many readers as its end in one rank."""
+    ordered = sorted(layouts, key=lambda each: (len(each[0]), each[1]))
+    steps = [RanksStep(seats=tuple(seats), nodes=nodes, readers=readers) for seats, nodes in ordered]
+    last, first = steps[-1], steps[0]
+    if len(first.seats) == 1 and len(last.seats) > 1:
+        steps.append(RanksStep(seats=first.seats, nodes=1, readers=readers * len(last.seats)))
+    return tuple(dict.fromkeys(steps))
+
+
+def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhase) -> RankBandwidth:
+    """Rank 0's part: lets the others read, and makes the report. Raises BadValue where a rank reads nothing."""
+    reader = RankReader(crew=crew, cache=LinuxPageCache())
+    try:
+        sample = _sample(asked)
+    except LoaderprobeError:
+        reader.refuse()
+        raise
+    location = as_text(locate_pieces(asked.path, sample.pieces))
+    reader.counts_reads = location.counts_reads
+    places = reader.begin(sample, here)
+    ladder = RankLadder(
+        reader=reader, places=places, seconds=asked.seconds, cores=cores_available(), seed=asked.seed
+    )  # fmt: skip
+    interrupted = ladder.climb(asked.steps, on_phase)
+    return RankBandwidth(
+        origin=origin_now(asked.command),
+        path=path_text(asked.path.absolute()),
+        location=location,
+        hosts=tuple({each.node: each.host for each in places}.values()),
+        files_found=sample.found,
+        files_used=len(sample.paths),
+        mean_size_bytes=sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
+        images=sample.images and sample.block_bytes is None,
+        whole_files=sample.block_bytes is None,
+        interrupted=interrupted,
+        phases=tuple(ladder.phases),
+        limit=ranks_limit(ladder.phases),
+        notes=sample.notes,
+    )
+
+
+def follow_ranks(crew: Crew, here: Whereabouts) -> None:
+    """Any other rank's part. Raises LostRank when rank 0 has gone."""
+    RankReader(crew=crew, cache=LinuxPageCache()).follow(here)
+
+
+def _sample(asked: RankProbe) -> Sample:
+    sample = sample_files(asked.path, limit_bytes=LIMIT_BYTES, seed=asked.seed)
+    most = max(len(step.seats) for step in asked.steps)
+    if len(sample.pieces) < FEWEST_PIECES * most:
+        raise BadValue(
+            f"{asked.path} holds {len(sample.pieces)} files to read, too few for {most} ranks",
+            hint="give a folder of more files",
+        )
+    return sample

@@ -1,0 +1,89 @@
+"""One rank of a configuration, in the child of a sweep: it joins the others, and rank 0 returns what all measured."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from loaderprobe.api.gathering import Gathering
+from loaderprobe.measure.in_step import Agreement
+from loaderprobe.measure.order import Order
+from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.rank_session import RankSession
+from loaderprobe.measure.session import OnStage
+from loaderprobe.protocols import Crew, Peers
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.place import Place
+from loaderprobe.system.cpu import cores_available
+
+if TYPE_CHECKING:
+    from loaderprobe.loaders.ranks import AtPlace
+
+_HELD: list[AtPlace] = []
+"""What ends a group of ranks may wait for ranks that have gone. So it lasts until the process leaves, all at once."""
+
+
+class RankChild:
+    """This process as one rank. To be made once workers have been started; raises LostRank where not all come."""
+
+    def __init__(self, order: Order, place: Place, on_stage: OnStage) -> None:
+        from loaderprobe.loaders.ranks import joined_at
+
+        on_stage("waiting for the other ranks", 0, 0)
+        self._order, self._place, self._at = order, place, joined_at(place)
+        _HELD.append(self._at)
+        self._cores = cores_of(self._at.crew)
+        self._gathering: Gathering | None = None
+
+    @property
+    def peers(self) -> Peers:
+        """For the device."""
+        at, place = self._at, self._place
+        return Peers(
+            crew=at.device, local_rank=place.local_rank, cores=self._cores, store=at.store, timeout_s=place.timeout_s
+        )
+
+    def session(self, parts: Parts, device: str, **given: Any) -> RankSession:
+        """In step with the others. `device` is the UUID of its GPU, or empty."""
+        crew = self._at.crew
+        self._gathering = Gathering(
+            crew, parts.next_round, node=self._place.node, device=device, earlier=self._order.earlier
+        )
+        of_rank = replace(parts, cores_available=self._cores, next_round=self._gathering.next_round)
+        if self._place.local_rank:
+            of_rank = replace(of_rank, read_devices=lambda: None)
+        return RankSession(parts=of_rank, meeting=Agreement(crew), **given)
+
+    def together(self, measured: Measurement) -> Measurement:
+        """That of all ranks and of earlier rounds, on rank 0; on the others their own."""
+        assert self._gathering is not None
+        self._gathering.gather(measured)
+        # One that left before all was received would take it along.
+        self._at.crew.most(0)
+        return self._gathering.together() if self._gathering.seen else measured
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Errors of the device's groups become LostRank where they mean that."""
+        try:
+            yield
+        except RuntimeError as error:
+            lost = self._at.crew.lost_by(error)
+            if lost is None:
+                raise
+            raise lost from error
+
+
+def cores_of(crew: Crew) -> float:
+    """For this rank: what it may run on, shared evenly by the ranks that may run on the same."""
+    own = socket.gethostname(), sorted(os.sched_getaffinity(0))
+    given = crew.gathered(msgspec.json.encode(own))
+    sharing = [given.count(each) for each in given]
+    told = msgspec.json.decode(crew.broadcast(msgspec.json.encode(sharing)), type=list[int])
+    return cores_available() / told[crew.rank]

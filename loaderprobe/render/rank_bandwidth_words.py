@@ -1,0 +1,76 @@
+"""What ranks that read at once get, and what limits them, in words."""
+
+from __future__ import annotations
+
+from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksLimit
+from loaderprobe.render.wording import counted, megabytes_per_s, percent
+from loaderprobe.units import significant
+
+NOTICED = 0.95
+"""A fairness below this is said in the answer."""
+
+
+def headline(found: RankBandwidthReport) -> str:
+    """What the most ranks get together, and in step."""
+    most = found.largest
+    if most is None:
+        return "No step of the ladder was measured."
+    together = f"{'at least ' if most.at_least else ''}{megabytes_per_s(most.bw_bytes)} MB/s"
+    layout = f" on {most.nodes} nodes" if most.nodes > 1 else ""
+    sentence = (
+        f"{counted(most.ranks, 'rank')}{layout} together get {together} and {significant(most.files_per_s)} "
+        f"{noun(found)}s/s with {counted(most.clients, 'reader')}."
+    )
+    if most.ranks == 1:
+        return sentence
+    slow = most.slowest
+    in_step = f"{most.ranks} x the slowest is {megabytes_per_s(most.in_step_bw_bytes)} MB/s"
+    if most.fairness >= NOTICED:
+        return f"{sentence} All get alike: {in_step}."
+    return (
+        f"{sentence} Ranks in step may get less: {in_step}. The slowest, rank {slow.rank} on {slow.host}, gets "
+        f"{percent(most.fairness)} of the fastest."
+    )
+
+
+def ranks_limit_words(limit: RanksLimit) -> str:
+    """A sentence."""
+    facts = {name: megabytes_per_s(float(value)) if name.endswith("bytes_per_s") else value
+             for name, value in limit.facts.items()}  # fmt: skip
+    match limit.code:
+        case "from_memory":
+            return "Files came from memory, at least partly: nothing is said of storage."
+        case "probe_busy":
+            return "The probe kept the cores busy: storage delivers at least that."
+        case "slow_rank":
+            return (
+                f"Rank {facts['rank']:g} on {facts['host']} gets {facts['bytes_per_s']} MB/s, "
+                f"{percent(float(limit.facts['fairness']))} of the fastest: look at the path of its node to the "
+                "storage. Training in step waits for it."
+            )
+        case "process":
+            where = "on more nodes" if limit.facts["nodes"] != limit.facts["fewer_nodes"] else "in more processes"
+            return (
+                f"One process or node, not the storage: {facts['clients']:g} readers get {facts['bytes_per_s']} MB/s "
+                f"{where} ({facts['ranks']:g} ranks), and {facts['fewer_bytes_per_s']} MB/s as "
+                f"{facts['fewer_ranks']:g}."
+            )
+        case "plateau":
+            return (
+                f"The storage, or the path to it: from {facts['clients']:g} to {facts['most']:g} readers it gives "
+                "no more."
+            )
+        case "rising":
+            return (
+                f"None yet: with {facts['clients']:g} readers it still rises, so this is at least what it gives. "
+                f"{facts['next']:g} readers would show more."
+            )
+        case "one_step":
+            return "Not known from one step: add more ranks, as --ranks 1,2,4."
+
+
+def noun(found: RankBandwidthReport) -> str:
+    """What is counted."""
+    if not found.whole_files:
+        return "block"
+    return "image" if found.images else "file"

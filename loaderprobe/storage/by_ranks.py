@@ -1,0 +1,215 @@
+"""The probe by ranks: each reads its own shard after a common start, for an agreed time; rank 0 says what is next.
+
+Shards are disjoint, so no rank evicts or warms what another reads. Each rank's times are those of its own clock, from
+the meeting of all on: between ranks only durations are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.protocols import Crew, PageCache
+from loaderprobe.records.rank_bandwidth import RanksPhase
+from loaderprobe.storage.files import Piece, Sample
+from loaderprobe.storage.probe import OnPhase
+from loaderprobe.storage.rank_figures import Part, phase_of
+from loaderprobe.storage.reader import Order, ReadEngine, Reading, ThreadEngine
+from loaderprobe.storage.steady import slices_until
+from loaderprobe.storage.supply import Supply
+from loaderprobe.system.process import read_process
+
+LONGEST = 5.0
+"""A step whose rate has not settled ends after this many times its shortest duration."""
+MOST_RUNS = 40
+NOT_READING = -(2**62)
+MOST_TIMES = 2000
+"""Times of single files that a rank sends after a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanksStep:
+    """One step of the ladder."""
+
+    seats: tuple[int, ...]
+    """The ranks of the crew that read; the first of them has the first shard."""
+    nodes: int
+    readers: int
+    """Of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whereabouts:
+    """The node of a rank."""
+
+    host: str
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What all do next."""
+
+    kind: Literal["read", "end"]
+    step: RanksStep | None = None
+    seconds: float = 0.0
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class RankReader:
+    """One rank's part: reads its shard when rank 0 says so, and reports."""
+
+    crew: Crew
+    cache: PageCache
+    engine: ReadEngine = field(default_factory=ThreadEngine)
+    counts_reads: bool = True
+    """False where nothing counts what this process reads from storage."""
+    pieces: tuple[Piece, ...] = ()
+
+    def follow(self, here: Whereabouts) -> None:
+        """Take part until rank 0 ends it. Raises LostRank when a rank has gone."""
+        found = json.loads(self.crew.broadcast(b""))
+        if not found:
+            return
+        self.counts_reads = found["counts_reads"]
+        self.pieces = tuple(Piece(path=Path(p), offset=o, size_bytes=s) for p, o, s in found["pieces"])
+        self.crew.gathered(msgspec.json.encode(here))
+        while (turn := msgspec.json.decode(self.crew.broadcast(b""), type=Turn)).kind == "read":
+            self.take_turn(turn)
+
+    def begin(self, sample: Sample, here: Whereabouts) -> tuple[Whereabouts, ...]:
+        """Rank 0: tell all which pieces there are; returns where each rank is."""
+        self.pieces = sample.pieces
+        told = [(os.fsdecode(piece.path), piece.offset, piece.size_bytes) for piece in sample.pieces]
+        self.crew.broadcast(json.dumps({"pieces": told, "counts_reads": self.counts_reads}).encode())
+        found = self.crew.gathered(msgspec.json.encode(here))
+        return tuple(msgspec.json.decode(each, type=Whereabouts) for each in found)
+
+    def refuse(self) -> None:
+        """Rank 0: there is nothing to read."""
+        self.crew.broadcast(json.dumps({}).encode())
+
+    def tell(self, turn: Turn) -> None:
+        """Rank 0: say what is next."""
+        self.crew.broadcast(msgspec.json.encode(turn))
+
+    def take_turn(self, turn: Turn) -> tuple[Part, ...]:
+        """Read if it is this rank's turn, and report; returns, on rank 0, the parts of those that read."""
+        step = turn.step
+        assert step is not None
+        mine = step.seats.index(self.crew.rank) if self.crew.rank in step.seats else None
+        shard = () if mine is None else self.pieces[mine :: len(step.seats)]
+        supply = None if not shard else self._evicted(shard, turn.seed)
+        # All evict before any reads.
+        self.crew.most(0)
+        reading, read_bytes, trouble = Reading(seconds=0.0), None, ""
+        if supply is not None:
+            try:
+                reading, read_bytes = self._read(supply, Order(readers=step.readers, seconds=turn.seconds))
+            except (OSError, LoaderprobeError) as error:
+                trouble = str(error)
+        full = -reading.full_ns if len(reading.end_ns) else NOT_READING
+        until_ns = -self.crew.most(full)[0]
+        part = _part(mine, reading, read_bytes, until_ns, trouble)
+        found = self.crew.gathered(msgspec.json.encode(part))
+        parts = (msgspec.json.decode(each, type=Part) for each in found)
+        return tuple(sorted((each for each in parts if each.rank >= 0), key=lambda each: each.rank))
+
+    def _evicted(self, shard: Sequence[Piece], seed: int) -> Supply:
+        sample = Sample(pieces=tuple(shard), found=len(shard), images=False, block_bytes=None)
+        supply = Supply(sample, self.cache, seed=seed)
+        supply.ahead(1)
+        return supply
+
+    def _read(self, supply: Supply, order: Order) -> tuple[Reading, int | None]:
+        before = _own_reads() if self.counts_reads else None
+        reading = self.engine.read(supply.ahead(1), order)
+        after = _own_reads() if self.counts_reads else None
+        return reading, None if before is None or after is None else after - before
+
+
+def _own_reads() -> int | None:
+    counters = read_process(os.getpid())
+    return counters.read_bytes if counters else None
+
+
+def _part(mine: int | None, reading: Reading, read_bytes: int | None, until_ns: int, trouble: str) -> Part:
+    """What this rank reports; a rank of -1 does not read."""
+    every = max(1, len(reading.piece_ns) // MOST_TIMES)
+    return Part(
+        rank=-1 if mine is None else mine,
+        slices=slices_until(reading, until_ns) if len(reading.end_ns) else [],
+        seconds=reading.seconds,
+        io_bytes=reading.delivered_bytes,
+        files=len(reading.end_ns),
+        storage_bytes=read_bytes,
+        piece_ns=reading.piece_ns[::every].tolist(),
+        cpu_s=reading.cpu_s,
+        unread=list(reading.unread.values()),
+        trouble=trouble,
+    )
+
+
+@dataclass(slots=True)
+class RankLadder:
+    """Rank 0's part: the steps, each read again until its rate has settled."""
+
+    reader: RankReader
+    places: tuple[Whereabouts, ...]
+    """By rank of the crew."""
+    seconds: float
+    cores: float
+    seed: int = 0
+    phases: list[RanksPhase] = field(default_factory=list)
+
+    def climb(self, steps: Sequence[RanksStep], on_phase: OnPhase) -> bool:
+        """All steps; True when interrupted after the first. The other ranks' parts end with it."""
+        try:
+            for number, step in enumerate(steps):
+                ranks = len(step.seats)
+                on_phase(f"{ranks} rank{'s' * (ranks > 1)}, {step.readers} readers each", number, len(steps))
+                self.phases.append(self._phase(step))
+        except KeyboardInterrupt:
+            # Amid a turn the others cannot be told: they lose this rank, or are interrupted as well.
+            if not self.phases:
+                raise
+            return True
+        except BadValue:
+            self.reader.tell(Turn(kind="end"))
+            raise
+        self.reader.tell(Turn(kind="end"))
+        return False
+
+    def _phase(self, step: RanksStep) -> RanksPhase:
+        runs: list[tuple[Part, ...]] = []
+        places = [self.places[seat] for seat in step.seats]
+        while True:
+            turn = Turn(kind="read", step=step, seconds=self.seconds, seed=self.seed + len(runs))
+            self.reader.tell(turn)
+            parts = self.reader.take_turn(turn)
+            _check(parts, places)
+            runs.append(parts)
+            phase = phase_of(runs, [(each.host, each.node) for each in places], step.readers, self.cores)
+            read_s = phase.runtime / 1e3
+            over = read_s >= 0.98 * LONGEST * self.seconds or len(runs) == MOST_RUNS
+            if over or (phase.settled and read_s >= 0.98 * self.seconds):
+                return phase
+
+
+def _check(parts: Sequence[Part], places: Sequence[Whereabouts]) -> None:
+    """Raises BadValue where a rank could read nothing: a node may not see the data."""
+    for part in parts:
+        if part.trouble or not part.files:
+            why = part.trouble or ", ".join(dict.fromkeys(part.unread)) or "no file could be read in the agreed time"
+            raise BadValue(
+                f"rank {part.rank} on {places[part.rank].host} read nothing: {why}",
+                hint="put the files on storage that all nodes mount at the same path, more of them than readers",
+            )

@@ -1,0 +1,44 @@
+"""What limits ranks that read at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from loaderprobe.analyze.rank_bandwidth import ranks_limit
+from loaderprobe.records.rank_bandwidth import RanksLimit, RanksLimitCode, RanksPhase
+from tests.examples.rank_bandwidth import example_ranks
+
+ONE, TWO, FOUR = example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ranks(*[5.1e6] * 4)
+
+
+@pytest.mark.parametrize(
+    ("phases", "code"),
+    [
+        ((ONE, TWO, FOUR), "plateau"),
+        ((ONE, TWO), "rising"),
+        ((ONE, example_ranks(18e6, 18e6), example_ranks(*[15e6] * 4)), "rising"),
+        ((FOUR,), "one_step"),
+        ((), "one_step"),
+        ((ONE, TWO, example_ranks(6e6, 6e6, 6e6, 3.5e6)), "slow_rank"),
+        ((ONE, TWO, example_ranks(*[5.1e6] * 4, at_least=True)), "probe_busy"),
+        ((ONE, TWO, example_ranks(*[5.1e6] * 4, cache="warm")), "from_memory"),
+        ((example_ranks(400e6, readers=8), example_ranks(*[200e6] * 4)), "process"),
+        ((example_ranks(790e6, readers=8), example_ranks(*[200e6] * 4)), "one_step"),
+    ],
+)  # fmt: skip
+def test_the_steps_show_the_limit(phases: tuple[RanksPhase, ...], code: RanksLimitCode) -> None:
+    """Two doublings under 5 % are a plateau; one is not. As many readers in more ranks tell a process from storage."""
+    assert ranks_limit(phases).code == code
+
+
+def test_a_climbing_ladder_names_the_readers_that_would_show_more() -> None:
+    """It is never extrapolated."""
+    found = ranks_limit((ONE, example_ranks(18e6, 18e6), example_ranks(*[15e6] * 4)))
+    assert found == RanksLimit(code="rising", facts={"clients": 8, "next": 16})
+
+
+def test_a_node_is_told_from_its_server() -> None:
+    """Eight ranks on one node against one on each of eight."""
+    node, spread = example_ranks(*[50e6] * 8), example_ranks(*[100e6] * 8, nodes=8)
+    found = ranks_limit((node, spread))
+    assert found.code == "process" and (found.facts["fewer_nodes"], found.facts["nodes"]) == (1, 8)

@@ -1,0 +1,171 @@
+"""Several ranks: a slow one, slow batches and the exchange of gradients, as planted and measured with two ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rounds import next_round
+from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.verdict import Cause, Side, Verdict
+from tests.analyze.rank_runs import rank_run
+from tests.analyze.runs import Cost, alike
+
+ALIKE: dict[str, Any] = {"alone": (90.0, 91.0), "without": {0: 340.0, 1: 343.0}}
+LIMITED_DISK = alike(training=180.0, baseline=176.0, warm=338.0, cached_samples=185.0, no_transport=181.0)
+SLEEPING = alike(training=88.0, baseline=86.0, warm=90.0, cached_samples=868.0, no_transport=88.0)
+SLOW: dict[str, Any] = {"alone": (114.0, 37.0), "without": {1: 229.0, 0: 72.0}}
+STEPS: dict[str, Any] = {
+    "training": 54.0,
+    "baseline": 256.0,
+    "warm": 256.0,
+    "cached_samples": 258.0,
+    "no_transport": 257.0,
+}
+DECODING = alike(training=75.0, baseline=73.0, warm=88.0, cached_samples=624.0, no_transport=85.0)
+
+
+def judged(*arguments: Any, **changes: Any) -> Verdict:
+    return verdict(rank_run(*arguments, **changes))
+
+
+@pytest.mark.parametrize(
+    ("case", "side", "cause"),
+    [
+        (rank_run(LIMITED_DISK, Cost(blocked_s=0.05), **ALIKE), "input", "storage"),
+        (
+            rank_run(DECODING, Cost(delay_s=0.01), alone=(45.0, 45.0), without={0: 100.0, 1: 108.0}, workers=2),
+            "input", "cpu",
+        ),
+        (
+            rank_run(
+                alike(training=120.0, baseline=260.0, warm=260.0, cached_samples=262.0, no_transport=261.0),
+                compute=120.0, alone=(130.0, 131.0), without={0: 270.0, 1: 400.0},
+            ),
+            "compute", "compute",
+        ),
+        (rank_run(SLEEPING, **SLOW), "input", "imbalance"),
+        (rank_run(alike(**STEPS, resident=56.0), no_exchange=95.0, exchange=123.0), "compute", "compute"),
+        (
+            rank_run(alike(**{**STEPS, "training": 28.0}, resident=29.0), no_exchange=83.0, exchange=40.6),
+            "compute", "gradients",
+        ),
+    ],
+    ids=["disk", "decode", "compute", "imbalance", "ddp", "slow-wire"],
+)  # fmt: skip
+def test_the_planted_cases(case: Measurement, side: Side, cause: Cause) -> None:
+    """The figures that two ranks measured with a known limit: each verdict names it."""
+    found = verdict(case).bound
+    assert (found.side, found.cause) == (side, cause)
+
+
+def test_an_imbalance_names_rank_host_and_resource() -> None:
+    """And what each of the two loads by itself."""
+    found = verdict(rank_run(SLEEPING, nodes=2, **SLOW))
+    assert (found.bound.rank, found.bound.host) == (1, "node1")
+    facts = found.bound.reason.facts
+    assert (facts["resource"], facts["rank"], facts["host"]) == ("preprocessing", "1", "node1")
+    assert (facts["slow_images_per_s"], facts["middle_images_per_s"]) == pytest.approx((37.0, 114.0))
+    assert found.speedups.imbalance and found.speedups.imbalance.value == pytest.approx(229 / 72)
+    assert {"speedups.imbalance", "speedups.straggler"} <= {each.metric for each in found.bound.evidence}
+
+
+def test_equal_ranks_on_shared_storage_are_no_imbalance() -> None:
+    """Without either, the other has the disk for itself: twice as fast, and no faster than without the other one."""
+    found = judged(LIMITED_DISK, Cost(blocked_s=0.05), alone=(90.0, 91.0), without={0: 352.0, 1: 349.0})
+    assert found.bound.cause == "storage" and found.bound.rank is None
+    assert found.speedups.imbalance and found.speedups.imbalance.value == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("slow", [(229.0, 229.0, 80.0), (82.0, 82.0, 82.0)])
+def test_an_imbalance_must_lead_in_every_round(slow: tuple[float, ...]) -> None:
+    """One round in which it does not, or a lead of less than 1.15, leaves the cause of all ranks."""
+    found = judged(SLEEPING, alone=(114.0, 37.0), without={1: slow, 0: 72.0})
+    assert found.bound.cause == "preprocessing"
+
+
+def test_two_rounds_need_a_wider_lead() -> None:
+    """As for the other speed-ups: fewer than three have no useful spread."""
+    assert judged(SLEEPING[:2], **SLOW).bound.cause == "imbalance"
+    near = {"alone": (114.0, 37.0), "without": {1: 100.0, 0: 72.0}}
+    assert judged(SLEEPING[:2], **near).bound.cause == "preprocessing"
+
+
+def test_slow_batches_stand_beside_the_cause() -> None:
+    """With prefetching as their remedy; never as the cause, and not beside an imbalance."""
+    found = judged(LIMITED_DISK, Cost(blocked_s=0.05), **{**ALIKE, "alone": (110.0, 111.0)})
+    assert found.bound.cause == "storage"
+    assert found.bound.reason.facts["straggler_speedup"] == pytest.approx(221 / 176)
+    (advice,) = [each for each in found.advice if each.action.code == "prefetch"]
+    assert advice.command == "prefetch_factor=8" and advice.after.low == advice.before.value
+    assert "straggler_speedup" not in judged(SLEEPING, **SLOW).bound.reason.facts
+    assert "straggler_speedup" not in judged(LIMITED_DISK, Cost(blocked_s=0.05), **ALIKE).bound.reason.facts
+
+
+def test_the_slow_rank_is_to_be_checked() -> None:
+    """Advice names it, before anything else."""
+    first = judged(SLEEPING, **SLOW).advice[0]
+    assert (first.action.code, first.action.facts["rank"]) == ("slow_rank", 1)
+
+
+def test_exchange_and_device_may_be_too_close_to_tell_apart() -> None:
+    """Then both are named, on the side of compute."""
+    found = judged(alike(**{**STEPS, "training": 28.0}, resident=29.0), no_exchange=60.0, exchange=58.0)
+    assert (found.bound.side, found.bound.cause) == ("compute", "either")
+    assert set(found.bound.candidates) == {"compute", "gradients"}
+
+
+def test_no_faster_accelerator_where_the_exchange_limits() -> None:
+    """A free device still exchanges gradients: its speed-up counts that, and no rate is promised for a faster one."""
+    found = judged(alike(**{**STEPS, "training": 28.0}, resident=29.0), no_exchange=83.0, exchange=40.6)
+    assert found.speedups.compute and found.speedups.compute.value == pytest.approx(40.6 / 29)
+    assert [each.action.code for each in found.advice] == ["exchange"]
+
+
+def test_compute_is_not_certain_where_ranks_exchange_gradients() -> None:
+    """Training far below its prediction, on a loader that is many times as fast: the side alone is certain."""
+    rounds = alike(**{**STEPS, "training": 22.0}, resident=29.0)
+    busy = rank_run(rounds, no_exchange=83.0, exchange=40.6)
+    segments = tuple(
+        replace(each, end_ns=tuple(begin + 3 * (each.closed_ns // each.steps) // 4 for begin in each.begin_ns))
+        if each.activity == "training" and each.mode == "baseline"
+        else each
+        for each in busy.segments
+    )
+    found = verdict(replace(busy, segments=segments)).bound
+    assert (found.side, found.cause) in {("compute", "inconclusive"), ("inconclusive", "inconclusive")}
+
+
+def test_files_must_have_been_cold_on_every_rank() -> None:
+    """One rank with warm files hides in the bytes of all."""
+    found = judged(LIMITED_DISK, Cost(blocked_s=0.05), cold=(1.0, 0.5), **ALIKE)
+    assert found.speedups.storage is None and found.bound.cause == "inconclusive"
+    reason = found.unavailable["speedups.storage"]
+    assert (reason.code, reason.facts["rank"], reason.facts["share"]) == ("bytes_on_a_rank", "1", 0.5)
+
+
+def test_rates_leave_out_what_only_some_ranks_did() -> None:
+    """Segments without a rank, alone and without gradients change no rate of all ranks."""
+    with_all = run_experiments(rank_run(LIMITED_DISK, Cost(blocked_s=0.05), **ALIKE))
+    plain = run_experiments(rank_run(LIMITED_DISK, Cost(blocked_s=0.05)))
+    assert with_all.loader == plain.loader and with_all.speedups == plain.speedups
+    assert with_all.end_to_end == plain.end_to_end and with_all.how == plain.how
+
+
+def test_one_rank_has_none_of_it() -> None:
+    """The same figures, from one rank, name the cause without ranks; a reason stands for each of the three."""
+    found = judged(LIMITED_DISK, Cost(blocked_s=0.05), ranks=1)
+    assert found.bound.cause == "storage"
+    for name in ("imbalance", "straggler", "gradients"):
+        assert getattr(found.speedups, name) is None
+        assert found.unavailable[f"speedups.{name}"].code == "one_rank"
+
+
+def test_ranks_are_measured_without_each_resource() -> None:
+    """Idle workers of a rank that waits for another show no estimate: every mode is run."""
+    first = next_round(rank_run(LIMITED_DISK[:1], Cost(blocked_s=0.05)), thorough=False)
+    assert {mode for mode, _ in first} == {"baseline", "warm", "cached_samples", "no_transport"}

@@ -1,0 +1,55 @@
+"""The exchange of gradients by two gloo ranks: there, taken away, and alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import torch
+import torch.distributed as dist
+
+from loaderprobe.compute.gradients import Gradients
+from loaderprobe.protocols import Peers
+
+LONGEST_S = 60.0
+
+
+def exchanges(rank: int, scratch: Path) -> None:
+    """One rank, whose gradients are 1 on rank 0 and 2 on rank 1 by themselves."""
+    store: Any = dist.FileStore(str(scratch / "store"), 2)  # type: ignore[attr-defined]  # torch does not list it
+    crew: Any = SimpleNamespace(rank=rank, size=2)
+    peers = Peers(crew=crew, local_rank=rank, cores=1.0, store=store, timeout_s=LONGEST_S)
+    model = torch.nn.Linear(4, 1, bias=False)
+    gradients = Gradients(torch.device("cpu"), peers)
+    wrapped = gradients.exchanged_by(model)
+
+    def train() -> None:
+        model.zero_grad(set_to_none=True)
+        wrapped(torch.full((1, 4), 1.0 + rank)).sum().backward()
+
+    found = []
+    for on in (True, False, True):
+        gradients.exchanged = on
+        gradients.step(train)
+        assert model.weight.grad is not None
+        found.append(float(model.weight.grad[0, 0]))
+    gradients.exchange_alone()
+    (scratch / f"rank-{rank}.json").write_bytes(msgspec.json.encode(found))
+    os._exit(0)
+
+
+def test_gradients_are_exchanged_unless_that_is_taken_away(tmp_path: Path) -> None:
+    """With it, each rank has the mean of both; without, its own."""
+    context = multiprocessing.get_context("forkserver")
+    ranks = [context.Process(target=exchanges, args=(rank, tmp_path)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(LONGEST_S)
+        assert rank.exitcode == 0
+    found = [msgspec.json.decode((tmp_path / f"rank-{rank}.json").read_bytes()) for rank in range(2)]
+    assert found == [[1.5, 1.0, 1.5], [1.5, 2.0, 1.5]]

@@ -1,0 +1,84 @@
+"""Ranks over torch's own gloo and its store, each in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from loaderprobe.errors import LostRank
+from loaderprobe.loaders import ranks
+from loaderprobe.loaders.ranks import AtPlace, joined_at
+from loaderprobe.measure.in_step import Agreement
+from loaderprobe.records.place import Place
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    """Of a store."""
+    store: Any = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
+        "127.0.0.1", 0, None, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
+    )
+    _STORES.append(store)
+    return int(store.port)
+
+
+_STORES: list[Any] = []
+
+
+def in_threads(port: int, prefix: str, size: int, each: Callable[[int, AtPlace], Any]) -> list[Any]:
+    """What `each(rank, joined)` returns or raises on every rank."""
+    found: list[Any] = [None] * size
+
+    def run(rank: int) -> None:
+        place = Place(
+            rank=rank, size=size, node=0, local_rank=rank, local_size=size, address="127.0.0.1", port=port,
+            prefix=prefix, timeout_s=10.0,
+        )  # fmt: skip
+        try:
+            found[rank] = each(rank, joined_at(place))
+        except LostRank as error:
+            found[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_three_ranks_agree_by_the_store_of_their_place(port: int) -> None:
+    """On numbers and on bytes of any length; the device has a group of its own."""
+
+    def agrees(rank: int, at: AtPlace) -> tuple[Any, ...]:
+        agreement = Agreement(at.crew)
+        told = agreement.told(100 + rank), agreement.least(None if rank == 2 else rank), agreement.ends(rank == 1)
+        return *told, agreement.ascending(-rank), at.device.most(rank), at.crew.gathered(b"x" * rank)
+
+    first, *others = in_threads(port, "agree", 3, agrees)
+    assert first == (100, 0, False, (2, 1, 0), (2,), (b"", b"x", b"xx"))
+    assert all(each == (*first[:-1], ()) for each in others)
+
+
+def test_a_rank_that_has_gone_is_named_by_the_others(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They say so in the store; it does not."""
+    monkeypatch.setattr(ranks, "OTHERS_S", 0.3)
+
+    def leaves(rank: int, at: AtPlace) -> None:
+        at.crew.most(0)
+        if rank != 1:
+            at.crew._step_s = 0.2
+            at.crew.most(0)
+        else:
+            _STORES.append(at)
+
+    first, gone, third = in_threads(port, "lost", 3, leaves)
+    assert gone is None
+    for error in (first, third):
+        assert isinstance(error, LostRank)
+        assert "does not answer: rank 1 (" in error.message

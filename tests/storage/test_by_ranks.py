@@ -1,0 +1,155 @@
+"""Ranks that read at once: disjoint shards, a common window, rank 0 that says what is next, and troubles by host."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import Engine
+from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
+from loaderprobe.storage.files import Piece, Sample
+from loaderprobe.storage.reader import Order, Reading
+from loaderprobe.testing.fakes import FakePageCache
+from loaderprobe.testing.ranks import FakeCrew
+
+SIZE = 100_000
+
+
+@dataclass
+class PacedEngine:
+    """Reads a file every so many ms without a disk, and remembers which."""
+
+    file_ms: float
+    full_s: float | None = None
+    """When it has no more work; None: at the end of its order."""
+    read_paths: list[list[Path]] = field(default_factory=list)
+    name: Engine = "threads"
+    least_s: float = 0.1
+
+    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+        """As many files as fit into the order."""
+        count = int((self.full_s or order.seconds) * 1e3 / self.file_ms)
+        self.read_paths.append([piece.path for piece in pieces])
+        end_ns = np.arange(1, count + 1) * round(self.file_ms * 1e6)
+        same, took = np.ones(count, np.int64), round(self.file_ms * 1e6)
+        return Reading(
+            seconds=order.seconds, end_ns=end_ns, size_bytes=same * SIZE, read_ns=same, piece_ns=same * took,
+            ios=count, delivered_bytes=count * SIZE, taken=count, full_ns=round((self.full_s or order.seconds) * 1e9),
+        )  # fmt: skip
+
+
+@dataclass
+class FailingEngine(PacedEngine):
+    """Cannot read."""
+
+    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+        """Raises OSError."""
+        raise OSError("Stale file handle")
+
+
+def together(parts: Sequence[Callable[[], object]]) -> list[object]:
+    """What each rank returns, or raised, from a thread of its own."""
+    results: list[object] = [None] * len(parts)
+
+    def run(number: int) -> None:
+        try:
+            results[number] = parts[number]()
+        except Exception as error:  # noqa: BLE001  # looked at by the test
+            results[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(parts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def climb(engines: Sequence[PacedEngine], *steps: RanksStep) -> RankLadder | Exception:
+    """The ladder of rank 0, with the others as followers on hosts of their own."""
+    crews = FakeCrew.of(len(engines))
+    readers = [
+        RankReader(crew=crew, cache=FakePageCache(), engine=engine, counts_reads=False)
+        for crew, engine in zip(crews, engines, strict=True)
+    ]
+    here = [Whereabouts(host=f"node{rank}", node=rank) for rank in range(len(engines))]
+    pieces = tuple(Piece(path=Path(f"/data/{number}.jpg"), offset=0, size_bytes=SIZE) for number in range(40))
+    sample = Sample(pieces=pieces, found=40, images=True, block_bytes=None)
+
+    def lead() -> RankLadder:
+        places = readers[0].begin(sample, here[0])
+        ladder = RankLadder(reader=readers[0], places=places, seconds=2.0, cores=4)
+        ladder.climb(steps, lambda *_: None)
+        return ladder
+
+    follow = [lambda n=n: readers[n].follow(here[n]) for n in range(1, len(engines))]  # type: ignore[misc]
+    first, *others = together([lead, *follow])
+    assert all(each is None for each in others)
+    assert isinstance(first, RankLadder | Exception)
+    return first
+
+
+def step(*seats: int, readers: int = 2) -> RanksStep:
+    """Each on a node of its own."""
+    return RanksStep(seats=seats, nodes=len(seats), readers=readers)
+
+
+def test_equal_ranks_add_up() -> None:
+    """Three ranks of 10 MB/s: 30 together, 30 in step, all alike; those that do not read take no part."""
+    ladder = climb([PacedEngine(10.0) for _ in range(3)], step(0), step(0, 1, 2))
+    assert isinstance(ladder, RankLadder)
+    one, three = ladder.phases
+    assert one.bw_bytes == pytest.approx(10e6, rel=0.01) and len(one.by_rank) == 1
+    assert three.bw_bytes == pytest.approx(30e6, rel=0.01)
+    assert three.in_step_bw_bytes == pytest.approx(30e6, rel=0.01) and three.fairness == pytest.approx(1.0)
+    assert three.files_per_s == pytest.approx(300, rel=0.01) and three.settled
+    assert [each.host for each in three.by_rank] == ["node0", "node1", "node2"]
+    assert (three.cache, three.cold_fraction) == ("unproved", None)
+
+
+def test_the_sum_and_the_slowest_differ_where_one_path_is_slow() -> None:
+    """10 + 10 + 4 MB/s: 24 together, 12 in step."""
+    ladder = climb([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], step(0, 1, 2))
+    assert isinstance(ladder, RankLadder)
+    (phase,) = ladder.phases
+    assert phase.bw_bytes == pytest.approx(24e6, rel=0.02)
+    assert phase.in_step_bw_bytes == pytest.approx(12e6, rel=0.02)
+    assert (phase.slowest.rank, phase.slowest.host) == (2, "node2") and phase.fairness == pytest.approx(0.4, abs=0.01)
+
+
+def test_rates_are_of_the_time_in_which_all_read() -> None:
+    """A rank whose shard ends after half the time: what the other reads alone counts for last done only."""
+    ladder = climb([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], step(0, 1))
+    assert isinstance(ladder, RankLadder)
+    (phase,) = ladder.phases
+    assert phase.bw_bytes == pytest.approx(20e6, rel=0.02)
+    assert phase.last_done_bw_bytes == pytest.approx(15e6, rel=0.02)
+
+
+def test_shards_are_disjoint_and_complete() -> None:
+    """Whatever the number of ranks that read; each run reads a shard in another order."""
+    engines = [PacedEngine(10.0), PacedEngine(10.0)]
+    climb(engines, step(0, 1), step(0))
+    first, second = (set(engine.read_paths[0]) for engine in engines)
+    assert not first & second and len(first | second) == 40
+    assert len(engines[0].read_paths[-1]) == 40
+
+
+def test_a_rank_that_reads_nothing_is_named_with_its_host() -> None:
+    """And the others are let go."""
+    found = climb([PacedEngine(10.0), FailingEngine(10.0)], step(0, 1))
+    assert isinstance(found, BadValue)
+    assert "rank 1 on node1 read nothing: Stale file handle" in found.message
+
+
+def test_followers_end_where_there_is_nothing_to_read() -> None:
+    """Rank 0 says so at once."""
+    crews = FakeCrew.of(2)
+    readers = [RankReader(crew=crew, cache=FakePageCache()) for crew in crews]
+    assert together([readers[0].refuse, lambda: readers[1].follow(Whereabouts(host="b", node=1))]) == [None, None]
