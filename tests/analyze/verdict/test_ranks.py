@@ -10,7 +10,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Cause, Side, Verdict
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import Cost, alike
@@ -127,17 +127,23 @@ def test_no_faster_accelerator_where_the_exchange_limits() -> None:
 
 
 def test_compute_is_not_certain_where_ranks_exchange_gradients() -> None:
-    """Training far below its prediction, on a loader that is many times as fast: the side alone is certain."""
-    rounds = alike(**{**STEPS, "training": 22.0}, resident=29.0)
-    busy = rank_run(rounds, no_exchange=83.0, exchange=40.6)
-    segments = tuple(
-        replace(each, end_ns=tuple(begin + 3 * (each.closed_ns // each.steps) // 4 for begin in each.begin_ns))
-        if each.activity == "training" and each.mode == "baseline"
-        else each
-        for each in busy.segments
-    )
-    found = verdict(replace(busy, segments=segments)).bound
-    assert (found.side, found.cause) in {("compute", "inconclusive"), ("inconclusive", "inconclusive")}
+    """Nothing but compute is left, which is the device or the exchange: the side alone is certain."""
+    rounds, quick = alike(1, training=10.0, baseline=240.0, resident=11.4), Cost(cpu_s=0.002, blocked_s=0.0005)
+    bounds = [
+        verdict(stepping(rank_run(rounds, quick, synchronous=True, no_exchange=faster, exchange=60.0))).bound
+        for faster in (11.5, 30.0)
+    ]
+    assert [(each.side, each.cause) for each in bounds] == [("compute", "compute"), ("compute", "inconclusive")]
+
+
+def stepping(measurement: Measurement) -> Measurement:
+    """With training that waits for nothing and works in its steps, for all of their time."""
+
+    def with_steps(one: Segment) -> Segment:
+        end = tuple(begin + one.closed_ns // one.steps for begin in one.begin_ns)
+        return replace(one, end_ns=end, finished_ns=()) if one.activity == "training" else one
+
+    return replace(measurement, segments=tuple(map(with_steps, measurement.segments)))
 
 
 def test_files_must_have_been_cold_on_every_rank() -> None:
