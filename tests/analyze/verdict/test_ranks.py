@@ -13,7 +13,7 @@ from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Cause, Side, Verdict
 from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import Cost, alike
+from tests.analyze.runs import BATCH, Cost, alike
 
 ALIKE: dict[str, Any] = {"alone": (90.0, 91.0), "without": {0: 340.0, 1: 343.0}}
 LIMITED_DISK = alike(training=180.0, baseline=176.0, warm=338.0, cached_samples=185.0, no_transport=181.0)
@@ -88,11 +88,17 @@ def test_an_imbalance_must_lead_in_every_round(slow: tuple[float, ...]) -> None:
     assert found.bound.cause == "preprocessing"
 
 
-def test_two_rounds_need_a_wider_lead() -> None:
+@pytest.mark.parametrize(("rounds", "lead", "cause"), [(2, 1.6, "imbalance"), (2, 1.4, "preprocessing"),
+    (1, 2.1, "imbalance"), (1, 1.9, "preprocessing")])  # fmt: skip
+def test_few_rounds_need_a_wider_lead(rounds: int, lead: float, cause: Cause) -> None:
     """As for the other speed-ups: fewer than three have no useful spread."""
-    assert judged(SLEEPING[:2], **SLOW).bound.cause == "imbalance"
-    near = {"alone": (114.0, 37.0), "without": {1: 100.0, 0: 72.0}}
-    assert judged(SLEEPING[:2], **near).bound.cause == "preprocessing"
+    found = judged(SLEEPING[:rounds], alone=(114.0, 37.0), without={1: 72.0 * lead, 0: 72.0})
+    assert found.bound.cause == cause
+
+
+def test_a_rank_that_is_no_slower_by_itself_is_no_imbalance() -> None:
+    """Two experiments that do not agree are noise."""
+    assert judged(SLEEPING, alone=(38.0, 37.0), without={1: 229.0, 0: 72.0}).bound.cause == "preprocessing"
 
 
 def test_slow_batches_stand_beside_the_cause() -> None:
@@ -160,6 +166,15 @@ def test_rates_leave_out_what_only_some_ranks_did() -> None:
     plain = run_experiments(rank_run(LIMITED_DISK, Cost(blocked_s=0.05)))
     assert with_all.loader == plain.loader and with_all.speedups == plain.speedups
     assert with_all.end_to_end == plain.end_to_end and with_all.how == plain.how
+
+
+def test_an_image_takes_a_worker_as_long_whatever_the_ranks() -> None:
+    """Figures of one worker are those of its own images; the parts of a step sum to the batch of all ranks."""
+    one, four = (judged(LIMITED_DISK, Cost(blocked_s=0.05), ranks=ranks) for ranks in (1, 4))
+    assert one.worker_time and four.worker_time
+    assert four.worker_time.blocked_s == pytest.approx(one.worker_time.blocked_s)
+    spent = four.step_time
+    assert spent.wait_s + spent.copy_s + spent.step_s + spent.other_s == pytest.approx(4 * BATCH / 180.0)
 
 
 def test_one_rank_has_none_of_it() -> None:
