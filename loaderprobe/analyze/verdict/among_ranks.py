@@ -38,6 +38,8 @@ class AmongRanks:
     """Images/s of its loader by itself."""
     middle_alone: float = 0.0
     """Images/s of the rank that it is compared with."""
+    on_a_node: int = 1
+    """Ranks that share the cores of one."""
 
     def speedups(self) -> dict[str, Speedup]:
         """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
@@ -64,6 +66,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
+        on_a_node=measurement.config.ranks // measurement.config.nodes,
     )
 
 
