@@ -46,7 +46,7 @@ def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, option
     run = run_of(None)
     if most_ranks(run.record.spec.configs) == 1:
         return measured(run, None)
-    with _ended_by_sigterm():
+    with ended_by_sigterm():
         return wait_for(start_ranks(run, options))
 
 
@@ -61,12 +61,12 @@ def _in_seat(here: Launched, run_of: RunOf, measured: Measured) -> int:
         with leading(here) as lead:
             return measured(run_of(lead), lead)
 
-    with _ended_by_sigterm():
+    with ended_by_sigterm():
         return recorded(part)() or EXIT_DONE
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
+def ended_by_sigterm() -> Iterator[None]:
     """SIGTERM, by which launchers end processes, is an interrupt: what is done is kept."""
 
     def interrupt(*_: Any) -> None:
