@@ -120,12 +120,19 @@ def start_ranks(run: RunDirectory, options: Sequence[str] = (), log: Path | None
             hint="start it on all nodes, as training is: loaderprobe explain ranks",
         )
     check_room(configs, this_node(ranks))
+    return start_here(ranks, ["sweep", "--resume", str(run.path.absolute()), *options], log)
+
+
+def start_here(ranks: int, arguments: Sequence[str], log: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start torchrun on this host: so many processes of loaderprobe with these arguments.
+
+    What they print goes to `log`, or where this process prints.
+    """
     command = [sys.executable, "-P", "-m", "loaderprobe.compute.seats", str(os.getpid()), str(ranks)]
-    resume = ["sweep", "--resume", str(run.path.absolute()), *options]
     output = log.open("wb") if log else None
     try:
         return subprocess.Popen(
-            [*command, *resume], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment(ranks),
+            [*command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment(ranks),
             start_new_session=True,
         )  # fmt: skip
     finally:

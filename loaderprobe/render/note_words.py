@@ -87,6 +87,9 @@ _TEXTS: dict[NoteCode, str] = {
     "others_read": "other processes read {bytes_per_s} from it meanwhile",
     "rate_unsettled": "the rate had not settled",
     "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
+    "ranks_at_least": (
+        "{ranks} ranks in step did not come to its end, so it gives at least that: {next} ranks may show more"
+    ),
     "samples_as_images": "batches hold no images: each sample is taken for one",
     "reported": "{text}",
 }
