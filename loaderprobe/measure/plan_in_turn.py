@@ -21,9 +21,7 @@ def plan_in_turn(a: RunDirectory, b: RunDirectory) -> PlanInTurn:
     """What is still to be measured of both."""
     spec = a.record.spec
     both = zip(spec.configs, b.record.spec.configs, strict=True)
-    left = [
-        (config, min(rounds_of(a, one), rounds_of(b, other))) for one, other in both for config in (one, other)
-    ]
+    left = [(config, min(rounds_of(a, one), rounds_of(b, other))) for one, other in both for config in (one, other)]
     return PlanInTurn(
         configurations=len(spec.configs),
         pairs=pairs_left(a, b),
