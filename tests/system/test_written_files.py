@@ -101,7 +101,7 @@ def test_a_new_checkpoint_may_be_rotated(watching: WrittenFiles, tmp_path_factor
 
 
 def test_data_may_be_opened_to_be_changed(watching: WrittenFiles, kept: Path, tmp_path: Path) -> None:
-    """As numpy.memmap does unless asked otherwise; and so may logs beside a checkpoint, and new checkpoints."""
+    """As numpy.memmap does by default; and so may logs beside a checkpoint, and new checkpoints."""
     watching.end()
     (tmp_path / "train.bin").write_bytes(b"data")
     watching.begin()
