@@ -88,6 +88,7 @@ def test_the_answer_says_what_more_ranks_gain() -> None:
     one = rank_run(alike(**{**DISK, "training": 150.0}), WAITING, ranks=1, workers=2, compute=300.0)
     text = " ".join(TerminalReport().render(report_on(one, even())).split())
     assert "With 1 and 2 ranks, 500x375 trains at 150 and 180 images/s: with 2, 1.20 times as fast as with 1." in text
+    assert "(for 500x375, 2 workers, 2 ranks)" in text
     assert "times as fast as with" not in TerminalReport().render(report_on(even()))
 
 
