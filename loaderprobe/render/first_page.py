@@ -217,10 +217,10 @@ def change_of(labels: str, advice: Sequence[Advice]) -> Change:
 
 
 def _unknown(report: Report) -> str:
-    run = report.summary.run
+    run, rows = report.summary.run, measured(report.summary.configurations)
     parts = [
         *([] if report.summary.environment.gpus else ["a real GPU"]),
         *(["your own images"] if any(each.generated for each in run.data) else []),
-        "several machines on one storage",
+        *([] if any(row.config.nodes > 1 for row in rows) else ["several machines on one storage"]),
     ]
-    return f"Not known: {', '.join(parts)}."
+    return f"Not known: {', '.join(parts)}." if parts else ""

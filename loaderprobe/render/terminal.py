@@ -96,7 +96,8 @@ class TerminalReport:
             page.paragraph(each.title, style="bold")
             page.add(_needs(each))
             page.paragraph(each.note, style="dim")
-        page.paragraph(first.unknown, style="dim")
+        if first.unknown:
+            page.paragraph(first.unknown, style="dim")
 
     def _do_next(self, page: Page, first: FirstPage) -> None:
         if first.changes:

@@ -92,6 +92,12 @@ def test_the_answer_says_what_more_ranks_gain() -> None:
     assert "times as fast as with" not in TerminalReport().render(report_on(even()))
 
 
+def test_several_nodes_on_one_storage_are_known_then() -> None:
+    """What does not follow from a run is said, and no more."""
+    assert "several machines" in TerminalReport().render(report_on(even()))
+    assert "several machines" not in TerminalReport().render(report_on(uneven()))
+
+
 def test_the_terminal_says_what_is_global_first() -> None:
     """The rate of all ranks and the slow one stand on the first screen; the ranks by name stand below."""
     text = TerminalReport().render(report_on(uneven()))
