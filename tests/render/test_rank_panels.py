@@ -25,7 +25,7 @@ SLEEPING: dict[str, Any] = {
     "training": 88.0, "baseline": 86.0, "warm": 90.0, "cached_samples": 868.0, "no_transport": 88.0,
 }  # fmt: skip
 WAITING = Cost(blocked_s=0.05)
-EVEN = {"without": {0: 340.0, 1: 343.0}}
+EVEN: dict[str, Any] = {"without": {0: 340.0, 1: 343.0}}
 MANY = 12
 
 
