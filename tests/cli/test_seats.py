@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.json import summary_json
 from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_environment, example_files
-from tests.analyze.measured import measured
-from tests.analyze.scripted import Truth
+from loaderprobe.testing import example_environment
+from tests.analyze.rank_runs import rank_run
+from tests.analyze.runs import FILES, alike
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = "tests.cli.seat_program"
@@ -59,10 +58,7 @@ def slurm(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
 def started(way: Any, place: Path, options: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """(The rows that rank 0 printed, of both processes; the one that is expected)."""
     place.mkdir()
-    files = example_files(16)
-    given = measured(Truth(compute=1000.0), 2)
-    config = replace(given.config, data=files.fingerprint, ranks=2, nodes=2, cache="warm")
-    given = replace(given, config=config)
+    given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2, nodes=2)
     (place / "measured.json").write_bytes(encode("measurement", given))
     port, clean = free_port(), _without_launchers(os.environ)
     running = []
@@ -90,7 +86,7 @@ def _row(given: Measurement, path: Path) -> dict[str, Any]:
         created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=(given.config,)),
         environment=example_environment(),
     )  # fmt: skip
-    run = RunDirectory.create(path, record, [example_files(16)])
+    run = RunDirectory.create(path, record, [FILES])
     run.save(given)
     (row,) = json.loads(summary_json(judge_run(run)))["configurations"]
     return dict(row)
