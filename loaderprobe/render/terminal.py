@@ -18,6 +18,7 @@ from loaderprobe.render.first_page import (
     change_of,
     first_page,
 )
+from loaderprobe.render.forecast_words import worth_making
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.limit_map import LimitMap, MapCell
@@ -26,7 +27,7 @@ from loaderprobe.render.overview import counts, missing, notes, sentences, skipp
 from loaderprobe.render.page import Page
 from loaderprobe.render.recommend import advised
 from loaderprobe.render.short_runs import short_run_sentences
-from loaderprobe.render.wording import MISSING, counted, visible, worth_making
+from loaderprobe.render.wording import MISSING, counted, visible
 
 STYLES = {
     "compute": "green",
