@@ -23,7 +23,8 @@ from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import OnStage, Session
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, OnGpu
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.device import locate
@@ -41,11 +42,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     clock, config, place = SystemClock(), order.config, order.place
     files = order.files if place is None else order.files.shard(place.rank, place.size)
     location = locate(Path(files.root))
-    others = order.earlier.alternatives if order.earlier else ()
-    if order.earlier is None:
-        # All ranks report the same stages: who is behind the others is known by that.
-        on_stage("alternative decoders", 0, 0)
-        others = alternatives(config, files) if place is None or place.rank == 0 else ()
+    others = _alternatives(order, files, on_stage)
     on_stage("starting the loader", 0, 0)
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
@@ -57,19 +54,10 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         looking = stack.enter_context(WaitsSampler(lambda: threads_of(loader.workers()), scratch))
         gpu = compute.uuid() if isinstance(compute, OnGpu) else None
         # What belongs to a whole node is read by its first rank.
-        first = place is None or place.local_rank == 0
-        samplers = stack.enter_context(
-            sampling(clock, location.devices if first else (), loader.workers, gpu if first else None)
-        )
-        parts = join_parts(
-            loader,
-            compute,
-            clock,
-            LinuxPageCache(),
-            location,
-            looking.samples,
-            next_round=round_in_turn if order.in_turn else next_round,
-        )
+        seen = (location.devices, gpu) if place is None or place.local_rank == 0 else ((), None)
+        samplers = stack.enter_context(sampling(clock, seen[0], loader.workers, seen[1]))
+        decide = round_in_turn if order.in_turn else next_round
+        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide)
         given: dict[str, Any] = {
             "recorder": Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
             "files": files,
@@ -84,6 +72,14 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             session.profile()
         measured = session.measurement(*samplers.collected())
         return rank.together(measured) if rank else measured
+
+
+def _alternatives(order: Order, files: FileSet, on_stage: OnStage) -> tuple[Alternative, ...]:
+    """Other decoders, measured once, by rank 0; all ranks report the same stages, which shows who is behind."""
+    if order.earlier is not None:
+        return order.earlier.alternatives
+    on_stage("alternative decoders", 0, 0)
+    return alternatives(order.config, files) if order.place is None or order.place.rank == 0 else ()
 
 
 def _turn(order: Order) -> Pace | None:

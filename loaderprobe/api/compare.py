@@ -10,7 +10,7 @@ from loaderprobe.analyze.compare.comparable import check_names, differences, ref
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import compare_rows
 from loaderprobe.api.compare_match import match
-from loaderprobe.api.compare_source import Result, Source, kind_of, meant_to_differ, side_of, sources
+from loaderprobe.api.compare_source import Result, Source, kind_of, meant_to_differ, side_of, sources, taken_in_turn
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.plan_values import share
@@ -99,6 +99,7 @@ def compare(
         differences=found,
         gates=gates,
         notes=matched.notes,
+        in_turn=taken_in_turn(before, after),
     )
 
 

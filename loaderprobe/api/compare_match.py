@@ -54,7 +54,7 @@ def _sweeps(before: Sequence[Source], after: Sequence[Source], names: frozenset[
         only_before=tuple(side_row(found).subject for key, found in mine.items() if key not in common),
         only_after=tuple(side_row(found).subject for key, found in other.items() if key not in common),
         differences=(*option_differences(*runs, ignored), *row_differences(common)),
-        notes=sweep_notes(*([each for pair in common.values() for each in pair[side]] for side in (0, 1))),
+        notes=sweep_notes(list(common.values())),
     )
 
 

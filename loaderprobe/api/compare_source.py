@@ -84,9 +84,14 @@ def kind_of(before: Sequence[Source], after: Sequence[Source]) -> ResultKind:
 
 def meant_to_differ(before: Sequence[Source], after: Sequence[Source]) -> frozenset[str]:
     """What runs that were measured in turn say of themselves: the options that were changed, and where the data are."""
-    if len(before) != 1 or len(after) != 1 or not in_turn(before[0].turns, after[0].turns):
+    if not taken_in_turn(before, after):
         return frozenset()
     return frozenset({"storage", "state", *(before[0].turns.changes if before[0].turns else ())})
+
+
+def taken_in_turn(before: Sequence[Source], after: Sequence[Source]) -> bool:
+    """True for the two runs that `sweep --against` has measured."""
+    return len(before) == len(after) == 1 and in_turn(before[0].turns, after[0].turns)
 
 
 def present(values: Iterable[T | None]) -> list[T]:

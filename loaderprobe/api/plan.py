@@ -126,6 +126,7 @@ def plan(
     )
     _check_cache(asked.cache, workload.images is None)
     made = Made(loaderprobe=__version__, created_utc=today.isoformat(timespec="seconds"))
+    offers = [*([found.by_ranks] if found.by_ranks else []), *offers]
     return Plan.of(make_plan(workload, asked, offers, found.source, made, _rulers(today.date())))
 
 

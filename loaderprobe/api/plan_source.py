@@ -13,6 +13,8 @@ from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.from_run import workload_of_run
 from loaderprobe.analyze.plan.from_sweep import cold_and_fastest, workload_of
 from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.plan.rank_ladder import rank_offer
+from loaderprobe.analyze.plan.supply import Offer
 from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.documented import Documented
@@ -23,6 +25,7 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import PlanSource, Quantity
 from loaderprobe.records.report import ConfigurationRow
@@ -47,6 +50,8 @@ class Found:
 
     workload: Workload
     source: PlanSource
+    by_ranks: Offer | None = None
+    """What the ranks of the run read from storage."""
 
 
 def find(
@@ -141,7 +146,12 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> Found:
         kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
         configuration=row.config.title(),
     )  # fmt: skip
-    return Found(workload=workload, source=source)
+    alike = [each for each in rows if _of_one_rank(each) == _of_one_rank(row)]
+    return Found(workload=workload, source=source, by_ranks=rank_offer(alike))
+
+
+def _of_one_rank(row: ConfigurationRow) -> RunConfig:
+    return replace(row.config, ranks=1, nodes=1)
 
 
 def _choose_data(run: Run, rows: Sequence[ConfigurationRow], data: str | None) -> tuple[str, tuple[str, ...]]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.seats import comes
 from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.measure.seating import parse_layout, spread, taking_part
 from loaderprobe.protocols import Crew
+from loaderprobe.records.place import Place
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport
+from loaderprobe.records.seats import Launched, Node
 from loaderprobe.render.document import Document
 from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document
 from loaderprobe.render.rank_bandwidth_words import headline
@@ -27,6 +31,8 @@ READERS = 4
 """Of each rank, unless asked for."""
 FEWEST_PIECES = 2
 """For each rank."""
+TURN_S = 600.0
+"""For the slowest rank to evict its shard and to read, and for rank 0 to list the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -53,7 +59,7 @@ class RankProbe:
     """What is read, and how."""
 
     path: Path
-    steps: tuple[RanksStep, ...]
+    steps: tuple[RanksStep, ...] = ()
     seconds: float = 3.0
     seed: int = 0
     command: str = ""
@@ -67,6 +73,56 @@ def steps_of(layouts: Sequence[tuple[Sequence[int], int]], readers: int) -> tupl
     if len(first.seats) == 1 and len(last.seats) > 1:
         steps.append(RanksStep(seats=first.seats, nodes=1, readers=readers * len(last.seats)))
     return tuple(dict.fromkeys(steps))
+
+
+def ladder_of(ranks: str | None, nodes: Sequence[Node], readers: int) -> tuple[RanksStep, ...]:
+    """The steps that `--ranks` asks for on these nodes; without it, all their processes and half as many down to one.
+
+    Raises BadValue for more than there are.
+    """
+    there = sum(len(node.seats) for node in nodes)
+    texts = ranks.split(",") if ranks else [str(each) for each in _doubling(there)]
+    spreads = dict.fromkeys(spread(parse_layout(text), nodes) for text in texts)
+    layouts = [([seat for seat, _ in taking_part(count, over, nodes)], over) for count, over in spreads]
+    return steps_of(layouts, readers)
+
+
+def most_ranks_of(ranks: str) -> int:
+    """That `--ranks` asks for on this machine. Raises BadValue, also for several nodes."""
+    return max(spread(parse_layout(text), None)[0] for text in ranks.split(","))
+
+
+def _doubling(most: int) -> list[int]:
+    return [*(2**power for power in range(most.bit_length()) if 2**power < most), most]
+
+
+def read_in_seat(
+    here: Launched, asked: RankProbe, ranks: str | None, readers: int, on_phase: OnPhase
+) -> RankBandwidth | None:
+    """The part of one process of a launcher; the report of rank 0, None of the others.
+
+    Raises LostRank when another has gone, BadValue for what cannot be read.
+    """
+    from loaderprobe.loaders.ranks import joined_at
+
+    seat = comes(here)
+    nodes = seat.nodes
+    number = next(number for number, node in enumerate(nodes) if here.rank in node.seats)
+    place = Place(
+        rank=here.rank, size=here.size, node=number, local_rank=nodes[number].seats.index(here.rank),
+        local_size=len(nodes[number].seats), address=here.address, port=here.port,
+        prefix=f"{seat.prefix}/bandwidth", timeout_s=TURN_S,
+    )  # fmt: skip
+    crew = joined_at(place).crew
+    where = Whereabouts(host=nodes[number].host, node=number)
+    if here.rank:
+        RankReader(crew=crew, cache=LinuxPageCache()).follow(where)
+        found = None
+    else:
+        found = lead_ranks(crew, where, replace(asked, steps=ladder_of(ranks, nodes, readers)), on_phase)
+    # Rank 0 may hold the store, which must not go before the others have left.
+    crew.most(0, leaving=True)
+    return found
 
 
 def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhase) -> RankBandwidth:
@@ -99,11 +155,6 @@ def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhas
         limit=ranks_limit(ladder.phases),
         notes=sample.notes,
     )
-
-
-def follow_ranks(crew: Crew, here: Whereabouts) -> None:
-    """Any other rank's part. Raises LostRank when rank 0 has gone."""
-    RankReader(crew=crew, cache=LinuxPageCache()).follow(here)
 
 
 def _sample(asked: RankProbe) -> Sample:

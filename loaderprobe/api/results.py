@@ -12,6 +12,7 @@ from loaderprobe.records.compare import COMPARE_SCHEMA
 from loaderprobe.records.devices import DEVICES_SCHEMA
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.records.layers import LAYERS_SCHEMA
+from loaderprobe.records.rank_bandwidth import RANK_BANDWIDTH_SCHEMA
 from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
 from loaderprobe.records.watch import WATCH_SCHEMA
 from loaderprobe.store.results import RESULT, read_result
@@ -23,6 +24,7 @@ RESULTS = {
     DEVICES_SCHEMA: "devices:Devices",
     DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",
     LAYERS_SCHEMA: "layers:Layers",
+    RANK_BANDWIDTH_SCHEMA: "rank_bandwidth:RankBandwidth",
     TUNE_WORKERS_SCHEMA: "tune_workers:WorkersTuning",
     WATCH_SCHEMA: "watch:Watch",
 }

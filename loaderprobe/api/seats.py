@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -57,21 +58,36 @@ def comes(here: Launched) -> Seat:
     return seat
 
 
-@contextmanager
-def leading(here: Launched) -> Iterator[Lead]:
-    """Rank 0's part: the others take part in what it measures, until this ends."""
+def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
+    """Rank 0's part: the others take part in what it measures, and end with the same exit code."""
     lead = Lead(comes(here))
+    code = LoaderprobeError.exit_code
     try:
-        yield lead
+        code = measure(lead)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+        raise
+    except LoaderprobeError as error:
+        code = error.exit_code
+        raise
     finally:
-        lead.end()
+        _ends_by_itself()
+        lead.end(code)
+    return code
 
 
-def follow(here: Launched) -> None:
-    """The part of any other rank. Raises LostRank when rank 0 has gone."""
+def follows(here: Launched) -> int:
+    """The part of any other rank; returns the exit code. Raises LostRank when rank 0 has gone."""
     seat = comes(here)
     with forkserver() as server:
-        seat.follow(server.start)
+        code = seat.follow(server.start)
+    _ends_by_itself()
+    return code
+
+
+def _ends_by_itself() -> None:
+    """A launcher ends all processes once one has failed; this one is done, and has an exit code of its own."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def recorded(body: Callable[[], int]) -> Callable[[], int | None]:
@@ -104,12 +120,19 @@ def start_ranks(run: RunDirectory, options: Sequence[str] = (), log: Path | None
             hint="start it on all nodes, as training is: loaderprobe explain ranks",
         )
     check_room(configs, this_node(ranks))
+    return start_here(ranks, ["sweep", "--resume", str(run.path.absolute()), *options], log)
+
+
+def start_here(ranks: int, arguments: Sequence[str], log: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start torchrun on this host: so many processes of loaderprobe with these arguments.
+
+    What they print goes to `log`, or where this process prints.
+    """
     command = [sys.executable, "-P", "-m", "loaderprobe.compute.seats", str(os.getpid()), str(ranks)]
-    resume = ["sweep", "--resume", str(run.path.absolute()), *options]
     output = log.open("wb") if log else None
     try:
         return subprocess.Popen(
-            [*command, *resume], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment(ranks),
+            [*command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment(ranks),
             start_new_session=True,
         )  # fmt: skip
     finally:

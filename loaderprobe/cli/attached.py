@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from loaderprobe.errors import LoaderprobeError
 
+CLEAR_LINE = "\r\x1b[K"
+
 if TYPE_CHECKING:
     from loaderprobe.records.attachment import AttachRequest
 
@@ -84,7 +86,11 @@ def _number(variable: str, usual: int) -> int:
 
 
 def _say(text: str) -> None:
-    """On standard error, as whole lines; where it is closed, training goes on."""
+    """On standard error, as whole lines; where it is closed, training goes on.
+
+    In a terminal the line takes the place of a progress bar that the script draws there: it is drawn again.
+    """
     with suppress(OSError, ValueError):
-        sys.stderr.write(f"loaderprobe: {text}\n")
+        bar = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        sys.stderr.write(f"{CLEAR_LINE if bar else ''}loaderprobe: {text}\n")
         sys.stderr.flush()

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loaderprobe.cli import options
 from loaderprobe.cli.border import command, show, width_and_color
 from loaderprobe.cli.panels import DATA, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting
-from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED
+from loaderprobe.cli.results import typed
+from loaderprobe.cli.seats import launched_here
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
+
+if TYPE_CHECKING:
+    from loaderprobe.records.seats import Launched
 
 
 class Reader(StrEnum):
@@ -35,10 +43,20 @@ def bandwidth(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed for the choice and order of the files.", rich_help_panel=DATA)] = 0,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            help="Processes that read at once, each its own share, with commas; 4x8: on 4 nodes, 8 on each "
+            "(explain ranks).",
+            show_default="1; under torchrun, up to all that it started",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None,
+    join: options.Join = None,
     readers: Annotated[
         str,
         typer.Option(
-            help="Concurrencies, such as 1,2,4. auto: double until the rate stops rising.",
+            help="Concurrencies, such as 1,2,4. auto: double until the rate stops rising; with ranks, 4 each.",
             rich_help_panel=MEASURING,
         ),
     ] = "auto",
@@ -77,11 +95,17 @@ def bandwidth(
     Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
     File names and inodes stay in memory, so opens/s are labelled warm, unless --drop-caches is given.
     """
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGHUP, _stop)
+    here = launched_here(join, several=ranks is not None)
+    if here is not None or ranks is not None:
+        alone = {"--scratch": scratch is not None, "--engine fio": engine is Reader.fio, "--drop-caches": drop_caches}
+        if given := next((name for name, asked in alone.items() if asked), None):
+            raise BadValue(f"{given} is of one process only", hint=f"leave {given} out, or --ranks")
+        return _by_ranks(here, path, ranks=ranks, readers=readers, seconds=seconds, seed=seed, json=json, quiet=quiet)
     from loaderprobe.api import bandwidth as verb
     from loaderprobe.render.json import result_json
 
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGHUP, _stop)
     with counting(quiet or json) as on_count:
         found = verb.bandwidth(
             path,
@@ -98,6 +122,39 @@ def bandwidth(
     if found.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_SOME_FAILED if found.failed else EXIT_DONE
+
+
+def _by_ranks(
+    here: Launched | None, path: Path, *, ranks: str | None, readers: str, seconds: float, seed: int, json: bool,
+    quiet: bool,
+) -> int:  # fmt: skip
+    """Read in the processes of a launcher, of which this is one; without one (None) start them on this machine."""
+    from loaderprobe.api.rank_bandwidth import READERS, RankProbe, most_ranks_of, read_in_seat
+    from loaderprobe.api.seats import recorded, start_here, wait_for
+    from loaderprobe.api.values import counts
+
+    each = READERS if readers == "auto" else _one(counts(readers, "--readers"))
+    if here is None:
+        assert ranks is not None
+        return wait_for(start_here(most_ranks_of(ranks), sys.argv[1:]))
+    asked = RankProbe(path=path, seconds=seconds, seed=seed, command=typed())
+
+    def part() -> int:
+        with counting(quiet or json or here.rank > 0) as on_count:
+            found = read_in_seat(here, asked, ranks, each, on_count)
+        if found is None:
+            return EXIT_DONE
+        width, color = width_and_color()
+        show(found.json() if json else found.text(width=width, color=color))
+        return EXIT_INTERRUPTED if found.interrupted else EXIT_DONE
+
+    return recorded(part)() or EXIT_DONE
+
+
+def _one(readers: Sequence[int]) -> int:
+    if len(readers) != 1:
+        raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
+    return readers[0]
 
 
 def _stop(number: int, _: object) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from loaderprobe.errors import EXIT_DONE, BadValue
 
@@ -46,37 +45,24 @@ def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, option
     run = run_of(None)
     if most_ranks(run.record.spec.configs) == 1:
         return measured(run, None)
-    with _ended_by_sigterm():
-        return wait_for(start_ranks(run, options))
+    _ended_by_sigterm()
+    return wait_for(start_ranks(run, options))
 
 
 def _in_seat(here: Launched, run_of: RunOf, measured: Measured) -> int:
     """The part of one process of a launcher. Only that of rank 0 makes the run, and prints."""
-    from loaderprobe.api.seats import follow, leading, recorded
+    from loaderprobe.api.seats import follows, leads, recorded
 
     def part() -> int:
-        if here.rank:
-            follow(here)
-            return EXIT_DONE
-        with leading(here) as lead:
-            return measured(run_of(lead), lead)
+        return follows(here) if here.rank else leads(here, lambda lead: measured(run_of(lead), lead))
 
-    with _ended_by_sigterm():
-        return recorded(part)() or EXIT_DONE
+    _ended_by_sigterm()
+    return recorded(part)() or EXIT_DONE
 
 
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM, by which launchers end processes, is an interrupt: what is done is kept."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _ended_by_sigterm() -> None:
+    """SIGTERM, by which launchers end processes, is an interrupt from now on: what is done is kept."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def shown_as(*, json: bool, quiet: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""The exchange of gradients between the ranks of a training, by DistributedDataParallel; it can be taken away."""
+"""The exchange of gradients between the ranks of a training, by DistributedDataParallel; it can be switched off."""
 
 from __future__ import annotations
 

@@ -81,10 +81,10 @@ class Lead:
                 hint="put it on storage that all nodes mount at the same path",
             )
 
-    def end(self) -> None:
+    def end(self, exit_code: int) -> None:
         """Let all others go, and wait a little until they have heard it: this process may hold the store."""
         with suppress(LostRank):
-            self._begin(Turn(kind="end"))
+            self._begin(Turn(kind="end", exit_code=exit_code))
             for rank in range(1, self._seat.here.size):
                 self._seat.wait_for(f"left/{rank}", LEAVE_S, f"rank {rank} has not left")
 

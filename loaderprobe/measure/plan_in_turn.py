@@ -37,7 +37,7 @@ def _seconds(config: RunConfig, done: int) -> float:
     usual = min(config.rounds, USUAL_ROUNDS)
     deciding, training = _left(config, done)
     deciding_s = deciding * usual_seconds(replace(config, rounds=usual)) / USUAL_ROUNDS
-    return deciding_s + training * (START_OF_TURN_SECONDS + TRAINING_SECONDS)
+    return max(_least_seconds(config, done), deciding_s + training * (START_OF_TURN_SECONDS + TRAINING_SECONDS))
 
 
 def _least_seconds(config: RunConfig, done: int) -> float:

@@ -106,15 +106,15 @@ class Seat:
         prefix = f"{self.prefix}/turn/{number}/ranks"
         return place_of(self.here, turn.ranks, turn.nodes, self.nodes, prefix)
 
-    def follow(self, start: Start) -> None:
-        """Take part in each turn until rank 0 ends them. Raises LostRank when rank 0 has gone."""
+    def follow(self, start: Start) -> int:
+        """Take part in each turn until rank 0 ends them; returns the exit code. Raises LostRank when rank 0 is lost."""
         number = 0
         try:
             while True:
                 self.wait_for(f"turn/{number}", None, "")
                 turn = take(self.store, f"turn/{number}", Turn)
                 if turn.kind == "end":
-                    return
+                    return turn.exit_code
                 place = self.place(turn, number)
                 if place is not None and turn.kind == "files":
                     self.finish(number, look_for(take(self.store, "files", FileSet), self._end(place)))

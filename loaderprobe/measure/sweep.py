@@ -150,7 +150,7 @@ class _Sweep:
 
     def _cut_short(self, is_open: bool) -> Iterator[_Further]:
         for number, config in enumerate(self.todo):
-            measured = self.run.result(config.key) if config.ranks == 1 else None
+            measured = self.run.result(config.key)
             if isinstance(measured, Measurement) and measured.segments and self.is_open(measured) == is_open:
                 plan = self.next_round(measured, thorough=self.spec.thorough)
                 needed_s = START_SECONDS + Durations.of(measured).of_least(plan)

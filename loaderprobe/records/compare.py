@@ -173,6 +173,8 @@ class ComparisonReport:
     """All of them were allowed."""
     gates: tuple[Gate, ...]
     notes: tuple[CompareNote, ...]
+    in_turn: bool = False
+    """A and B were measured in turn with each other; `pairs` says whether there are enough rounds to compare so."""
     schema: str = COMPARE_SCHEMA
     schema_version: int = COMPARE_VERSION
 

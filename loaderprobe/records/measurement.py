@@ -267,6 +267,10 @@ class RankSeen:
     """From storage, by the rank's workers for the batches of each segment: whether it was cold, or warm, on each rank.
     None where reads are not counted; empty where that was not kept."""
 
+    def __post_init__(self) -> None:
+        columns = ("span_ns", "input_ns", "meet_ns", "steps", "delivered_bytes", "disk_bytes", "read_bytes")
+        check_equal_lengths(f"rank {self.rank}", self, columns, optional=("read_bytes",))
+
 
 MOST_SERVICES = 128
 

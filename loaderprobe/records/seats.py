@@ -66,6 +66,8 @@ class Turn:
     ranks: int = 0
     nodes: int = 0
     time_limit_s: float = 0.0
+    exit_code: int = 0
+    """With `end`: of all processes. A launcher that sees others end well may wait for them for minutes."""
 
 
 EndKind = Literal["done", "failed", "timeout", "ended", "lost"]

@@ -9,6 +9,7 @@ from loaderprobe.render.groups import Group, groups, measured, then_of
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import best_ceiling, read_rate
 from loaderprobe.render.recommend import best_rows
+from loaderprobe.render.scaling import scaling
 from loaderprobe.render.wording import counted, main_speedups, percent, rate, times_as_fast
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -36,13 +37,14 @@ _NEAR = 0.5
 def answers(report: Report) -> tuple[str, ...]:
     """A sentence for each device, and one on storage, which says in as many words that it is not the limit.
 
-    Storage comes before what a CPU trained beside an accelerator.
+    What more ranks gain comes next; storage comes before what a CPU trained beside an accelerator.
     """
     found = [(group.cpu, words) for group in groups(report) if (words := _of_group(group, report))]
     storage = [_storage(report)] if any(firm(row) for row in report.summary.configurations) else []
     first = [words for cpu, words in found if not cpu]
     rest = [words for cpu, words in found if cpu]
-    return (*first, *storage, *rest) if first else (*rest, *storage)
+    more = scaling(report)
+    return (*first, *more, *storage, *rest) if first else (*rest, *more, *storage)
 
 
 def firm(row: ConfigurationRow) -> bool:

@@ -20,6 +20,7 @@ from loaderprobe.records.compare import (
 )
 from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.sweep_plan import FEWEST_PAIRS
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.layers import PART_WORDS
 from loaderprobe.render.wording import MISSING, counted, interval, label, percent, verdict_words
@@ -48,6 +49,12 @@ REASONS: dict[ReasonCode, str] = {
 GATES: dict[GateName, str] = {
     "slower": "--fail-if-slower", "unclear": "--fail-if-unclear", "verdict_changes": "--fail-if-verdict-changes",
 }  # fmt: skip
+
+
+FEW_PAIRS = (
+    f"Fewer than {FEWEST_PAIRS} pairs of rounds are compared as two runs apart: complete them with sweep --resume, or "
+    "ask for more with --rounds."
+)
 
 
 def names_of(found: ComparisonReport, subjects: Sequence[Subject], *, device: bool = True) -> list[str]:
@@ -223,6 +230,8 @@ def _unclear(found: ComparisonReport) -> list[str]:
 
 def settles(found: ComparisonReport, rows: Sequence[Compared]) -> str:
     """What would make unclear rows clear."""
+    if found.in_turn and not found.pairs:
+        return FEW_PAIRS
     needed = [row.rounds_needed for row in rows if row.rounds_needed is not None]
     size = matters_words(found)
     runs = "Three runs a side would show more (A1 A2 A3 --with B1 --with B2 --with B3)"
@@ -279,5 +288,5 @@ def note_words(found: ComparisonReport, note: CompareNote) -> str:
     if note.code == "other_reads":
         return f"{note.side}: other processes read from the same devices in {rows}."
     if note.code == "few_rounds":
-        return f"{note.side}: {rows} with fewer than three rounds; the spread of single steps stands in."
+        return f"{note.side}: {rows} with fewer than three rounds, compared by the spread of their steps."
     return f"{note.side}: the probe itself was the limit in {rows} of the ladder; the storage may be faster."

@@ -23,6 +23,7 @@ from loaderprobe.render import (
     verdict_words,
     wording,
 )
+from loaderprobe.render.ablation_words import ablation_words
 from loaderprobe.render.document_page import templates
 from loaderprobe.render.evidence_words import evidence_words
 from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, first_page
@@ -74,7 +75,7 @@ def _context(report: Report) -> dict[str, Any]:
         "note_words": note_words,
         "then": lambda row: groups.then_of(report, row),
         "gain": lambda row: limits.gain_words(row, groups.then_of(report, row)),
-        "ablations": verdict_words.ablation_words,
+        "ablations": ablation_words,
         "limit": wording.LIMIT,
         "next_limit": limits.NEXT,
         "emulated": any(row.emulated for row in rows),

@@ -45,6 +45,9 @@ _TEXTS: dict[NoteCode, str] = {
         "to stay in step, ranks met after each step, which takes {meeting_s}: about {share} of a training step, in "
         "every rate"
     ),
+    "ranks_meet_loading": (
+        "with the loader only, ranks meet after each batch, which takes {meeting_s}: about {share} of its time"
+    ),
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
@@ -87,6 +90,9 @@ _TEXTS: dict[NoteCode, str] = {
     "others_read": "other processes read {bytes_per_s} from it meanwhile",
     "rate_unsettled": "the rate had not settled",
     "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
+    "ranks_at_least": (
+        "{ranks} ranks in step did not come to its end, so it gives at least that: {next} ranks may show more"
+    ),
     "samples_as_images": "batches hold no images: each sample is taken for one",
     "reported": "{text}",
 }

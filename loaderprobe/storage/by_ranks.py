@@ -88,8 +88,8 @@ class RankReader:
     def begin(self, sample: Sample, here: Whereabouts) -> tuple[Whereabouts, ...]:
         """Rank 0: tell all which pieces there are; returns where each rank is."""
         self.pieces = sample.pieces
-        told = [(os.fsdecode(piece.path), piece.offset, piece.size_bytes) for piece in sample.pieces]
-        self.crew.broadcast(json.dumps({"pieces": told, "counts_reads": self.counts_reads}).encode())
+        pieces = [(os.fsdecode(piece.path), piece.offset, piece.size_bytes) for piece in sample.pieces]
+        self.crew.broadcast(json.dumps({"pieces": pieces, "counts_reads": self.counts_reads}).encode())
         found = self.crew.gathered(msgspec.json.encode(here))
         return tuple(msgspec.json.decode(each, type=Whereabouts) for each in found)
 
@@ -178,7 +178,7 @@ class RankLadder:
                 on_phase(f"{ranks} rank{'s' * (ranks > 1)}, {step.readers} readers each", number, len(steps))
                 self.phases.append(self._phase(step))
         except KeyboardInterrupt:
-            # Amid a turn the others cannot be told: they lose this rank, or are interrupted as well.
+            # Amid a turn the others do not hear of it: they lose this rank, or are interrupted as well.
             if not self.phases:
                 raise
             return True

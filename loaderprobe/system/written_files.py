@@ -18,7 +18,7 @@ CHECKPOINTS = frozenset(
 MODELS = frozenset((".ckpt", ".distcp", ".onnx", ".params", ".pt", ".pth", ".safetensors", ".weights"))
 """Of them, those that hold nothing else: data in files such as `.bin` and `.h5` is often mapped with `r+`."""
 WRITING = os.O_WRONLY | os.O_RDWR
-EVENTS = ("open", "os.remove", "os.rename", "shutil.rmtree")
+EVENTS = ("open", "os.link", "os.remove", "os.rename", "os.symlink", "shutil.rmtree")
 
 _watching: list[WrittenFiles] = []
 """At most one: an audit hook cannot be removed, so there is one for all."""
@@ -68,6 +68,11 @@ class WrittenFiles:
         path = _path(given[0])
         if event == "os.rename":
             self._renamed(path, _path(given[1]))
+        elif event == "os.link":
+            self._linked(path, _path(given[1]))
+        elif event == "os.symlink":
+            target = _path(given[1])
+            self._linked(_path(Path(target).parent / os.fsdecode(given[0])), target)
         elif not path:
             return
         elif event == "open":
@@ -81,6 +86,11 @@ class WrittenFiles:
             self._endangered(source)
         if source and target:
             self._written(target, truncates=True)
+
+    def _linked(self, source: str, target: str) -> None:
+        """A link to what was there before is no new file: what is written into it takes the place of that."""
+        if source in self.new:
+            self._written(target, truncates=False)
 
     def _written(self, path: str, *, truncates: bool) -> None:
         if not os.path.lexists(path):

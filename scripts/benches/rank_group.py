@@ -35,7 +35,7 @@ MEETINGS = 2000
 
 
 def one(place: Place, rate: float, batch_size: int, seconds: float, told: Queue[tuple[float, list[float]]]) -> None:
-    """One rank; rank 0 tells (images/s of one rank, seconds of each meeting)."""
+    """One rank; rank 0 reports (images/s of one rank, seconds of each meeting)."""
     clock, at = SystemClock(), joined_at(place)
     config = example_config(compute=f"emulated:{rate:g}", batch_size=batch_size)
     peers = Peers(crew=at.device, local_rank=place.local_rank, cores=1.0, store=at.store, timeout_s=place.timeout_s)

@@ -21,7 +21,7 @@ def rank_run(
     """Rounds as `run` takes them, with what only ranks measure in each of them.
 
     `alone` has images/s by rank, `without` those of all in step, by the rank that goes without input (and by round),
-    `cold` the share of its bytes that each rank read from storage in cold segments.
+    `compute` is the rate of all devices, `cold` the share of its bytes that each rank read from storage when cold.
     """
     each = [{name: rate / ranks for name, rate in one.items()} for one in rounds]
     made = run(each, cost or Cost(), compute=compute, ranks=ranks, nodes=nodes, **changes)
@@ -37,8 +37,10 @@ def rank_run(
             if of_all is not None:
                 segments.append(_further(mode, "training", number, of_all / ranks, ranks))
     records = made.worker_batches
+    each_device = replace(made.config.compute, name=f"emulated:{compute / ranks:g}")
     return replace(
         made,
+        config=replace(made.config, compute=each_device),
         segments=tuple(segments),
         worker_batches=replace(
             records,

@@ -124,7 +124,9 @@ def in_a_sweep(measurement: Measurement, *, alone_steps: int, absent: bool = Fal
     config = replace(measurement.config, ranks=2)
     first = measurement.segments[0]
     alone = replace(_shortened(first, alone_steps), activity="alone")
-    without = replace(first, without=1, **({"first_batch": -1, "delivered_bytes": None} if absent else {}))
+    without = replace(first, without=1)
+    if absent:
+        without = replace(without, first_batch=-1, delivered_bytes=None)
     return replace(measurement, config=config, segments=(*measurement.segments, alone, without))
 
 

@@ -1,4 +1,4 @@
-"""A process of a launcher whose sweep is real, with scripts as children: `seat_program RUN MEASURED [JOIN]`."""
+"""A process of a launcher whose sweep is real, with scripts as children: `seat_program RUN MEASURED [fails|slurm]`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from loaderprobe.store.codec import decode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment, example_files
 
-RUN, MEASURED, *JOIN = sys.argv[1:]
+RUN, MEASURED, *OPTIONS = sys.argv[1:]
 
 
 class Scripted:
@@ -50,24 +50,23 @@ def scripted() -> Iterator[Scripted]:
 
 
 def run_of(lead: Lead | None) -> RunDirectory:
-    """Two configurations of two ranks."""
+    """A configuration of two ranks on two nodes, and where asked one that fails."""
     assert lead is not None
     config = decode("measurement", Path(MEASURED).read_bytes(), Measurement, MEASURED).config
     failing = replace(config, loader=replace(config.loader, workers=3))
+    configs = (failing, config) if "fails" in OPTIONS else (config,)
     record = RunRecord(
-        created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=(failing, config)),
-        environment=example_environment(),
-    )  # fmt: skip
+        created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=configs), environment=example_environment()
+    )
     lead.admit((config,), ())
     return RunDirectory.create(Path(RUN), record, [example_files(16)])
 
 
 def measured(run: RunDirectory, lead: Lead | None) -> int:
-    """Print the summary, with the nodes that took part."""
+    """Print the summary."""
     assert lead is not None
     sweep.measure(run, lambda _: None, lead)
-    shown = {"nodes": [node.seats for node in lead.nodes], "summary": summary_json(judge_run(run))}
-    sys.stdout.write(json.dumps(shown) + "\n")
+    sys.stdout.write(json.dumps(json.loads(summary_json(judge_run(run)))) + "\n")
     return 4
 
 
@@ -76,8 +75,7 @@ def main() -> int:
     changed: Any = {"forkserver": scripted}
     vars(seats).update(changed)
     vars(sweep).update(changed)
-    join: Any = JOIN[0] if JOIN else None
-    return in_ranks(launched_here(join, several=True), run_of, measured, options=())
+    return in_ranks(launched_here("slurm" if "slurm" in OPTIONS else None, several=True), run_of, measured, options=())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The exchange of gradients by two gloo ranks: there, taken away, and alone."""
+"""The exchange of gradients by two gloo ranks: on, off, and alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def exchanges(rank: int, scratch: Path) -> None:
     os._exit(0)
 
 
-def test_gradients_are_exchanged_unless_that_is_taken_away(tmp_path: Path) -> None:
+def test_gradients_are_exchanged_unless_that_is_off(tmp_path: Path) -> None:
     """With it, each rank has the mean of both; without, its own."""
     context = multiprocessing.get_context("forkserver")
     ranks = [context.Process(target=exchanges, args=(rank, tmp_path)) for rank in range(2)]

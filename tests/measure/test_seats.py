@@ -52,6 +52,7 @@ class Group:
         self.store, self.folder = FakeStore(), folder
         self.scripts: dict[int, list[str]] = {}
         self.places: list[Place] = []
+        self.codes: list[int] = []
         self._measured = folder / "measured.json"
         self._measured.write_bytes(measured)
         self.seats = [self.seat(rank, nodes * local, rank // local) for rank in range(nodes * local)]
@@ -72,7 +73,7 @@ class Group:
     def _follow(self, seat: Seat) -> None:
         try:
             seat.come()
-            seat.follow(self.start(seat.here.rank))
+            self.codes.append(seat.follow(self.start(seat.here.rank)))
         except BaseException as error:  # noqa: BLE001  # the test looks for it
             self.raised.append(error)
 
@@ -136,7 +137,10 @@ def test_all_ranks_have_a_child_and_rank_0_s_measurement_counts(group: Callable[
     lead, events = here.lead(), []
     assert isinstance(measure(here, lead, order(), events), Measurement)
     assert isinstance(measure(here, lead, order()), Measurement)
-    lead.end()
+    lead.end(4)
+    for thread in here.threads:
+        thread.join(10)
+    assert here.codes == [4], "all processes end alike"
     assert [each.stage for each in events] == ["round 1"]
     places = sorted((each.prefix, each.rank, each.size, each.local_size) for each in here.places)
     assert places == [(f"p/0/turn/{turn}/ranks", rank, 2, 2) for turn in (0, 1) for rank in (0, 1)]
@@ -149,7 +153,7 @@ def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]
     here.scripts = {0: [DONE], 2: [DONE]}
     lead = here.lead()
     assert isinstance(measure(here, lead, order(2, 2)), Measurement)
-    lead.end()
+    lead.end(0)
     assert sorted((each.rank, each.node, each.local_rank) for each in here.places) == [(0, 0, 0), (1, 1, 0)]
 
 
@@ -176,7 +180,7 @@ def test_a_rank_that_fails_costs_one_configuration(
     assert said in failure.reason
     assert failure.stage == ("joining" if second == HUNG else "round 1")
     assert isinstance(measure(here, lead, order()), Measurement)
-    lead.end()
+    lead.end(0)
     assert here.raised == []
 
 
@@ -189,7 +193,7 @@ def test_a_child_that_stays_after_rank_0_s_has_ended_is_ended(
     here.scripts = {0: [DONE], 1: [WAITS]}
     lead = here.lead()
     assert isinstance(measure(here, lead, order()), Measurement)
-    lead.end()
+    lead.end(0)
     assert here.raised == []
 
 
@@ -204,7 +208,7 @@ def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Gro
 
     with pytest.raises(KeyboardInterrupt):
         lead.measure(order(), clock=SystemClock(), time_limit_s=60.0, on_event=interrupt, start=here.start(0))
-    lead.end()
+    lead.end(0)
     for thread in here.threads:
         thread.join(10)
     assert here.raised == [] and not any(thread.is_alive() for thread in here.threads)
@@ -266,7 +270,7 @@ def test_every_node_sees_the_data_set(group: Callable[..., Group], tmp_path: Pat
             lead.admit(configs, [files])
     else:
         lead.admit(configs, [files])
-    lead.end()
+    lead.end(0)
 
 
 def test_more_ranks_than_processes_are_refused_before_measuring(group: Callable[..., Group]) -> None:
@@ -275,7 +279,7 @@ def test_more_ranks_than_processes_are_refused_before_measuring(group: Callable[
     lead = here.lead()
     with pytest.raises(BadValue, match="4 ranks are asked for, and the launcher started 2"):
         lead.admit([order(4).config], [])
-    lead.end()
+    lead.end(0)
 
 
 def test_processes_that_do_not_come_are_named() -> None:

@@ -100,6 +100,8 @@ def test_sides_that_were_measured_in_turn_are_said_to_be() -> None:
     assert "With --rounds 10, 1 of them would show a change of 5 %." in text and "Three runs" not in text
     apart = text_of(report(compared(), replace(noisy, pairs=0)))
     assert "or both measured in turn (sweep --against A)." in apart and "pairs" not in apart
+    few = text_of(report(compared(1.0, word="unclear", reason="too_noisy", rounds_needed=8), in_turn=True))
+    assert "Fewer than 3 pairs of rounds are compared as two runs apart" in few and "--against A" not in few
 
 
 def test_nothing_changed_is_an_answer() -> None:

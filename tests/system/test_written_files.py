@@ -49,6 +49,7 @@ def watching(kept: Path) -> Iterator[WrittenFiles]:
         lambda at: os.replace(at / "state.json", at / "last.pt"),
         lambda at: os.replace(at / "last.pt", at / "before.pt"),
         lambda at: at.rename(at.with_name("elsewhere")),
+        lambda at: (os.link(at / "last.pt", at / "twin.pt"), (at / "twin.pt").write_text("through a link")),
     ],
 )
 def test_a_checkpoint_is_neither_written_over_nor_removed(watching: WrittenFiles, kept: Path, harm: object) -> None:
@@ -91,12 +92,16 @@ def test_a_new_checkpoint_may_be_rotated(watching: WrittenFiles, tmp_path_factor
         (out / f"step-{number}" / "model.pt").write_text("new")
     os.replace(out / "step-299" / "model.pt", out / "step-299" / "best.pt")
     (out / "step-299" / "best.pt").write_text("newer")
+    for link in (os.link, os.symlink):  # as timm keeps its best
+        for best in ("step-297", "step-296"):
+            (out / "linked.pt").unlink(missing_ok=True)
+            link(out / best / "model.pt", out / "linked.pt")
     shutil.rmtree(out / "step-298")
     shutil.rmtree(out / "step-299")
 
 
 def test_data_may_be_opened_to_be_changed(watching: WrittenFiles, kept: Path, tmp_path: Path) -> None:
-    """As numpy.memmap does unless it is told otherwise; and so may logs beside a checkpoint, and new checkpoints."""
+    """As numpy.memmap does by default; and so may logs beside a checkpoint, and new checkpoints."""
     watching.end()
     (tmp_path / "train.bin").write_bytes(b"data")
     watching.begin()

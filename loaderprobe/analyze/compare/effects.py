@@ -94,10 +94,14 @@ def sample(readings: Sequence[Reading]) -> Sample | None:
     shows that."""
     if len(readings) >= FEWEST_RUNS:
         return _of_values([each.figure.value for each in readings])
-    values = [value for each in readings for value in each.values]
-    if len(values) >= FEWEST_ROUNDS:
-        return _of_values(values)
-    return _of_intervals([each.figure for each in readings])
+    if too_few_rounds(readings):
+        return _of_intervals([each.figure for each in readings])
+    return _of_values([value for each in readings for value in each.values])
+
+
+def too_few_rounds(readings: Sequence[Reading]) -> bool:
+    """True for a side of which neither runs nor rounds show how much they vary: what its steps vary by stands in."""
+    return len(readings) < FEWEST_RUNS and sum(len(each.values) for each in readings) < FEWEST_ROUNDS
 
 
 def _of_values(values: Sequence[float]) -> Sample | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loaderprobe.analyze.compare.comparable import ALL, differences
-from loaderprobe.analyze.compare.effects import FEWEST_ROUNDS, Reading
+from loaderprobe.analyze.compare.effects import Reading, sample, too_few_rounds
 from loaderprobe.analyze.compare.rows import SideRow
 from loaderprobe.analyze.verdict.rates import rates_by_round, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity
@@ -166,22 +166,23 @@ def _states(side: Sequence[Found]) -> str | None:
     return join_words(sorted(found)) or None
 
 
-def sweep_notes(before: Sequence[Found], after: Sequence[Found]) -> tuple[CompareNote, ...]:
-    """Reads of other processes, and configurations with fewer rounds than their spread needs."""
-    sides: tuple[tuple[Literal["A", "B"], Sequence[Found]], ...] = (("A", before), ("B", after))
+def sweep_notes(pairs: Sequence[tuple[Sequence[Found], Sequence[Found]]]) -> tuple[CompareNote, ...]:
+    """Of each side, the configurations during which other processes read, and those with too few rounds.
+
+    The latter only where what their steps vary by stands in; where nothing does, their rows say so.
+    """
+    sides: tuple[tuple[Literal["A", "B"], int], ...] = (("A", 0), ("B", 1))
+    read = [[tuple(each.reading for each in side) for side in pair] for pair in pairs]
+    compared = [pair for pair in read if all(sample(side) for side in pair)]
     notes = [
         note
-        for side, found in sides
+        for name, place in sides
         for note in (
-            CompareNote(code="other_reads", side=side, rows=sum(_disturbed(each) for each in found)),
-            CompareNote(code="few_rounds", side=side, rows=sum(_few(each) for each in found)),
+            CompareNote(code="other_reads", side=name, rows=sum(any(map(_disturbed, pair[place])) for pair in pairs)),
+            CompareNote(code="few_rounds", side=name, rows=sum(too_few_rounds(pair[place]) for pair in compared)),
         )
     ]
     return tuple(note for note in notes if note.rows)
-
-
-def _few(found: Found) -> bool:
-    return len(found.reading.values) < FEWEST_ROUNDS
 
 
 def _disturbed(found: Found) -> bool:

@@ -38,6 +38,8 @@ class AmongRanks:
     """Images/s of its loader by itself."""
     middle_alone: float = 0.0
     """Images/s of the rank that it is compared with."""
+    on_a_node: int = 1
+    """Ranks that share the cores of one."""
 
     def speedups(self) -> dict[str, Speedup]:
         """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
@@ -53,8 +55,10 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
     alone = rates_alone(measurement)
     found = {"imbalance": made.imbalance(pair), "straggler": made.straggler(), "gradients": made.gradients()}
     missing = {
-        "imbalance": _why_not(measurement, [s for s in measurement.segments if s.without is not None], pair is None),
-        "straggler": _why_not(measurement, alone_segments(measurement), not alone),
+        "imbalance": _why_not(
+            measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
+        ),
+        "straggler": _why_not(measurement, alone_segments(measurement), found["straggler"]),
         "gradients": None if found["gradients"] else Unavailable(code="exchange_not_measured"),
     }
     return AmongRanks(
@@ -64,6 +68,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
+        on_a_node=measurement.config.ranks // measurement.config.nodes,
     )
 
 
@@ -102,9 +107,9 @@ def _pair(measurement: Measurement) -> tuple[int, int] | None:
     return (taken[0], taken[-1]) if len(taken) > 1 and alone else None
 
 
-def _why_not(measurement: Measurement, segments: Sequence[Segment], absent: bool) -> Unavailable | None:
+def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapping[int, float]) -> Unavailable | None:
     """Segments that were not run, or whose files were not in the state that was asked for."""
-    if absent:
+    if not ratios:
         return Unavailable(code="ranks_not_apart")
     return why_not_on_a_rank(measurement, segments, cold=measurement.config.cache == "cold")
 

@@ -18,6 +18,9 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.records.verdict import Reason
 from loaderprobe.stats import median
 
+# Of two segments on a busy machine: CPU time differs by a factor of 2 at most.
+LEAD_OF_ONE_ROUND = 2.0
+
 
 def with_ranks(judgement: Judgement, found: Experiments) -> Judgement:
     """The judgement on all ranks, unless their input is the limit and that of one rank makes the others wait."""
@@ -37,11 +40,15 @@ def with_ranks(judgement: Judgement, found: Experiments) -> Judgement:
 
 
 def is_imbalanced(found: Experiments) -> bool:
-    """True where the slowest rank's input holds up the others, in every round; of few rounds, by a wide margin."""
+    """True where the slowest rank's input holds up the others, in every round; of few rounds, by a wide margin.
+
+    By itself that rank must be slower, too: what two experiments do not agree on is noise.
+    """
     ratios = list(found.among.ratios.get("imbalance", {}).values())
-    if not ratios or min(ratios) < CLEAR_LEAD:
+    if not ratios or found.among.middle_alone < WORTH * found.among.slowest_alone:
         return False
-    return len(ratios) >= LEAST_ROUNDS or median(ratios) >= OPEN_LEAD
+    least = CLEAR_LEAD if len(ratios) >= LEAST_ROUNDS else OPEN_LEAD if len(ratios) > 1 else LEAD_OF_ONE_ROUND
+    return min(ratios) >= least
 
 
 def straggles(found: Experiments) -> bool:

@@ -274,11 +274,14 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     in_use = cores_in_use(found)
     if found.in_training and found.training_cores is not None:
         metric, in_use = "training_cores", found.training_cores
-    if delay <= RUN_DELAY_SHARE and in_use < CORES_IN_USE_SHARE * cores_available:
+    least = CORES_IN_USE_SHARE * cores_available
+    if delay <= RUN_DELAY_SHARE and in_use < least:
         return ()
+    # Of the whole node: both figures are of one of the ranks that share it.
+    of_node = found.among.on_a_node
     return (
         *evidence_of([("run_delay_fraction", delay, RUN_DELAY_SHARE)]),
-        *evidence_of([(metric, in_use, CORES_IN_USE_SHARE * cores_available)], unit="cores"),
+        *evidence_of([(metric, in_use * of_node, least * of_node)], unit="cores"),
     )
 
 

@@ -35,14 +35,14 @@ def test_the_second_epoch_of_eight_nodes_is_nearly_cold() -> None:
 
 
 def test_half_a_set_is_a_range_in_the_page_cache_and_a_figure_pinned() -> None:
-    """One node: 15 to 41 % hits against 50 %, and 15 % in epoch 2; the first epoch is cold either way."""
+    """One node: 15 to 41 % hits against 50 %, and 10 to 15 % in epoch 2; the first epoch is cold either way."""
     one = example_asked(8)
     page, pinned = (
         epoch_plan(example_workload(), replace(one, cache=CacheAsked(kind=kind, bytes=SET_BYTES / 2))).shares
         for kind in ("page", "pinned")
     )
     assert [(each.cold_low, each.cold_high) for each in (page[0], pinned[0])] == [(1.0, 1.0), (1.0, 1.0)]
-    assert (page[1].cold_low, page[1].cold_high) == pytest.approx((0.847, 0.847), abs=1e-3)
+    assert (page[1].cold_low, page[1].cold_high) == pytest.approx((0.847, 0.900), abs=1e-3)
     assert (page[2].cold_low, page[2].cold_high) == pytest.approx((0.587, 0.847), abs=1e-3)
     assert (pinned[1].cold_low, pinned[1].cold_high) == (0.5, 0.5)
 

@@ -10,10 +10,10 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Cause, Side, Verdict
 from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import Cost, alike
+from tests.analyze.runs import BATCH, Cost, alike
 
 ALIKE: dict[str, Any] = {"alone": (90.0, 91.0), "without": {0: 340.0, 1: 343.0}}
 LIMITED_DISK = alike(training=180.0, baseline=176.0, warm=338.0, cached_samples=185.0, no_transport=181.0)
@@ -88,11 +88,17 @@ def test_an_imbalance_must_lead_in_every_round(slow: tuple[float, ...]) -> None:
     assert found.bound.cause == "preprocessing"
 
 
-def test_two_rounds_need_a_wider_lead() -> None:
+@pytest.mark.parametrize(("rounds", "lead", "cause"), [(2, 1.6, "imbalance"), (2, 1.4, "preprocessing"),
+    (1, 2.1, "imbalance"), (1, 1.9, "preprocessing")])  # fmt: skip
+def test_few_rounds_need_a_wider_lead(rounds: int, lead: float, cause: Cause) -> None:
     """As for the other speed-ups: fewer than three have no useful spread."""
-    assert judged(SLEEPING[:2], **SLOW).bound.cause == "imbalance"
-    near = {"alone": (114.0, 37.0), "without": {1: 100.0, 0: 72.0}}
-    assert judged(SLEEPING[:2], **near).bound.cause == "preprocessing"
+    found = judged(SLEEPING[:rounds], alone=(114.0, 37.0), without={1: 72.0 * lead, 0: 72.0})
+    assert found.bound.cause == cause
+
+
+def test_a_rank_that_is_no_slower_by_itself_is_no_imbalance() -> None:
+    """Two experiments that do not agree are noise."""
+    assert judged(SLEEPING, alone=(38.0, 37.0), without={1: 229.0, 0: 72.0}).bound.cause == "preprocessing"
 
 
 def test_slow_batches_stand_beside_the_cause() -> None:
@@ -127,17 +133,23 @@ def test_no_faster_accelerator_where_the_exchange_limits() -> None:
 
 
 def test_compute_is_not_certain_where_ranks_exchange_gradients() -> None:
-    """Training far below its prediction, on a loader that is many times as fast: the side alone is certain."""
-    rounds = alike(**{**STEPS, "training": 22.0}, resident=29.0)
-    busy = rank_run(rounds, no_exchange=83.0, exchange=40.6)
-    segments = tuple(
-        replace(each, end_ns=tuple(begin + 3 * (each.closed_ns // each.steps) // 4 for begin in each.begin_ns))
-        if each.activity == "training" and each.mode == "baseline"
-        else each
-        for each in busy.segments
-    )
-    found = verdict(replace(busy, segments=segments)).bound
-    assert (found.side, found.cause) in {("compute", "inconclusive"), ("inconclusive", "inconclusive")}
+    """Nothing but compute is left, which is the device or the exchange: the side alone is certain."""
+    rounds, quick = alike(1, training=10.0, baseline=240.0, resident=11.4), Cost(cpu_s=0.002, blocked_s=0.0005)
+    bounds = [
+        verdict(stepping(rank_run(rounds, quick, synchronous=True, no_exchange=faster, exchange=60.0))).bound
+        for faster in (11.5, 30.0)
+    ]
+    assert [(each.side, each.cause) for each in bounds] == [("compute", "compute"), ("compute", "inconclusive")]
+
+
+def stepping(measurement: Measurement) -> Measurement:
+    """With training that waits for nothing and works in its steps, for all of their time."""
+
+    def with_steps(one: Segment) -> Segment:
+        end = tuple(begin + one.closed_ns // one.steps for begin in one.begin_ns)
+        return replace(one, end_ns=end, finished_ns=()) if one.activity == "training" else one
+
+    return replace(measurement, segments=tuple(map(with_steps, measurement.segments)))
 
 
 def test_files_must_have_been_cold_on_every_rank() -> None:
@@ -154,6 +166,15 @@ def test_rates_leave_out_what_only_some_ranks_did() -> None:
     plain = run_experiments(rank_run(LIMITED_DISK, Cost(blocked_s=0.05)))
     assert with_all.loader == plain.loader and with_all.speedups == plain.speedups
     assert with_all.end_to_end == plain.end_to_end and with_all.how == plain.how
+
+
+def test_an_image_takes_a_worker_as_long_whatever_the_ranks() -> None:
+    """Figures of one worker are those of its own images; the parts of a step sum to the batch of all ranks."""
+    one, four = (judged(LIMITED_DISK, Cost(blocked_s=0.05), ranks=ranks) for ranks in (1, 4))
+    assert one.worker_time and four.worker_time
+    assert four.worker_time.blocked_s == pytest.approx(one.worker_time.blocked_s)
+    spent = four.step_time
+    assert spent.wait_s + spent.copy_s + spent.step_s + spent.other_s == pytest.approx(4 * BATCH / 180.0)
 
 
 def test_one_rank_has_none_of_it() -> None:

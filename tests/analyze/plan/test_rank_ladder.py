@@ -1,0 +1,47 @@
+"""What ranks read in step as a storage: a ceiling only where more ranks got no more, and storage was the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loaderprobe.analyze.plan.rank_ladder import rank_offer
+from loaderprobe.records.report import ConfigurationRow
+from tests.examples.reports import example_row
+
+
+def row(ranks: int, images_per_s: float, *, fraction: float | None = 0.95, files: str = "cold") -> ConfigurationRow:
+    """Of 100 kB an image."""
+    found = example_row()
+    assert found.verdict is not None
+    verdict = replace(
+        found.verdict, bytes_per_image=100_000.0, read_amplification=1.0, disk_ceiling_fraction=fraction,
+        files_were=files, rates_images_per_s=replace(found.verdict.rates_images_per_s, loader=images_per_s),
+        bound=replace(found.verdict.bound, cause="preprocessing"),
+    )  # type: ignore[arg-type]  # fmt: skip
+    return replace(found, config=replace(found.config, ranks=ranks), verdict=verdict)
+
+
+@pytest.mark.parametrize(
+    ("rows", "at_least"),
+    [
+        ((row(1, 200), row(2, 204), row(4, 205)), False),
+        ((row(1, 200), row(2, 204)), True),
+        ((row(1, 200), row(2, 300), row(4, 310)), True),
+        ((row(1, 200), row(2, 204), row(4, 205, fraction=0.4)), True),
+    ],
+)
+def test_two_doublings_without_gain_are_a_ceiling(rows: tuple[ConfigurationRow, ...], at_least: bool) -> None:
+    """Where storage limited; one doubling, a rise, or busy cores prove none."""
+    offer = rank_offer(rows)
+    assert offer is not None
+    (limit,) = offer.limits
+    assert limit.at_least == at_least and bool(offer.notes) == at_least
+    assert limit.quantity.value == pytest.approx((rows[-1].verdict.rates_images_per_s.loader or 0) * 1e5)  # type: ignore[union-attr]
+
+
+def test_one_number_of_ranks_or_warm_files_offer_nothing() -> None:
+    """There is no ladder."""
+    assert rank_offer([row(4, 200)]) is None
+    assert rank_offer([row(1, 200), row(4, 200, files="warm")]) is None

@@ -1,0 +1,66 @@
+"""The bandwidth of ranks: the ladder that is asked for, and one rank's own reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.api.rank_bandwidth import RankBandwidth, RankProbe, ladder_of, lead_ranks, most_ranks_of
+from loaderprobe.api.results import type_of
+from loaderprobe.errors import BadValue
+from loaderprobe.records.seats import Node
+from loaderprobe.storage.by_ranks import RanksStep, Whereabouts
+from loaderprobe.testing.ranks import FakeCrew
+
+TWO_NODES = (Node(host="a", seats=(0, 1), gpus=0), Node(host="b", seats=(2, 3), gpus=0))
+HERE = Whereabouts(host="a", node=0)
+
+
+def rungs(ranks: str | None) -> list[tuple[tuple[int, ...], int, int]]:
+    """(processes, nodes, readers) of each step, with two readers a rank."""
+    return [(step.seats, step.nodes, step.readers) for step in ladder_of(ranks, TWO_NODES, 2)]
+
+
+def test_the_ladder_doubles_up_to_all_and_ends_with_as_many_readers_in_one() -> None:
+    """That tells the limit of a process from the storage's."""
+    assert rungs(None) == [((0,), 1, 2), ((0, 1), 1, 2), ((0, 1, 2, 3), 2, 2), ((0,), 1, 8)]
+
+
+def test_layouts_choose_the_nodes() -> None:
+    """One process on each of two nodes against two on one; nothing is added where no step has one rank."""
+    assert rungs("2,2x1") == [((0, 1), 1, 2), ((0, 2), 2, 2)]
+    with pytest.raises(BadValue, match="8 ranks are asked for"):
+        rungs("8")
+
+
+def test_without_a_launcher_ranks_are_of_this_machine() -> None:
+    """Several nodes need one."""
+    assert most_ranks_of("1,4,2") == 4
+    with pytest.raises(BadValue, match="this one only"):
+        most_ranks_of("1,2x2")
+
+
+def test_one_rank_reads_and_reports(tmp_path: Path) -> None:
+    """Real files, whole, each within the agreed time; the report can be loaded from its JSON."""
+    for number in range(16):
+        tmp_path.joinpath(f"{number}.jpg").write_bytes(b"x" * 50_000)
+    (crew,) = FakeCrew.of(1)
+    steps = (RanksStep(seats=(0,), nodes=1, readers=2),)
+    found = lead_ranks(crew, HERE, RankProbe(path=tmp_path, steps=steps, seconds=0.02), lambda *_: None)
+    (phase,) = found.phases
+    assert phase.bw_bytes > 0 and phase.by_rank[0].host == "a" and found.images and not found.interrupted
+    assert "1 rank together get" in found.headline() and found.limit.code in ("one_step", "probe_busy", "from_memory")
+    assert type_of(found.schema) is RankBandwidth
+    file = tmp_path / "found.json"
+    file.write_text(found.json())
+    assert RankBandwidth.load(file).phases == found.phases
+
+
+def test_too_few_files_are_refused(tmp_path: Path) -> None:
+    """Each rank reads files of its own."""
+    tmp_path.joinpath("one.jpg").write_bytes(b"x")
+    (crew,) = FakeCrew.of(1)
+    steps = (RanksStep(seats=(0,), nodes=1, readers=1),)
+    with pytest.raises(BadValue, match="too few for 1 rank"):
+        lead_ranks(crew, HERE, RankProbe(path=tmp_path, steps=steps), lambda *_: None)
