@@ -23,7 +23,7 @@ def rungs(ranks: str | None) -> list[tuple[tuple[int, ...], int, int]]:
 
 
 def test_the_ladder_doubles_up_to_all_and_ends_with_as_many_readers_in_one() -> None:
-    """That tells the limit of a process from the storage's."""
+    """That separates the limit of a process from the storage's."""
     assert rungs(None) == [((0,), 1, 2), ((0, 1), 1, 2), ((0, 1, 2, 3), 2, 2), ((0,), 1, 8)]
 
 
