@@ -42,7 +42,7 @@ class RankChild:
         on_stage("waiting for the other ranks", 0, 0)
         self._order, self._place, self._at = order, place, joined_at(place)
         _HELD.append(self._at)
-        self._cores = cores_of(self._at.crew)
+        self._cores = cores_of(self._at.crew, place.node)
         self._meeting_s = meeting_s(self._at.crew, SystemClock())
         self._gathering: Gathering | None = None
 
@@ -96,9 +96,9 @@ class RankChild:
             raise lost from error
 
 
-def cores_of(crew: Crew) -> float:
+def cores_of(crew: Crew, node: int) -> float:
     """For this rank: what it may run on, shared evenly by the ranks that may run on the same."""
-    own = socket.gethostname(), sorted(os.sched_getaffinity(0))
+    own = node, socket.gethostname(), sorted(os.sched_getaffinity(0))
     given = crew.gathered(msgspec.json.encode(own))
     sharing = [given.count(each) for each in given]
     told = msgspec.json.decode(crew.broadcast(msgspec.json.encode(sharing)), type=list[int])

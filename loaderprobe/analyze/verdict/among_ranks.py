@@ -16,10 +16,12 @@ from loaderprobe.analyze.verdict.validity import base_mode, why_not_on_a_rank
 from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Speedup
-from loaderprobe.stats import median
+from loaderprobe.stats import mean, median
 
 AMONG = ("imbalance", "straggler", "gradients")
 """The speed-ups that only several ranks have."""
+ALIKE = 1.15
+"""Of ranks that differ by more, some are slow themselves, whatever single batches take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class AmongRanks:
     """Images/s of its loader by itself."""
     middle_alone: float = 0.0
     """Images/s of the rank that it is compared with."""
+    alike: bool = True
+    """False where the slowest rank by itself is far below the mean of all."""
     on_a_node: int = 1
     """Ranks that share the cores of one."""
 
@@ -68,6 +72,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
+        alike=mean(list(alone.values())) < ALIKE * min(alone.values()) if alone else True,
         on_a_node=measurement.config.ranks // measurement.config.nodes,
     )
 
