@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from loaderprobe.errors import EXIT_DONE, BadValue
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.measure.lead import Lead
@@ -54,7 +54,12 @@ def _in_seat(here: Launched, run_of: RunOf, measured: Measured) -> int:
     from loaderprobe.api.seats import follows, leads, recorded
 
     def part() -> int:
-        return follows(here) if here.rank else leads(here, lambda lead: measured(run_of(lead), lead))
+        if here.rank == 0:
+            return leads(here, lambda lead: measured(run_of(lead), lead))
+        try:
+            return follows(here)
+        except KeyboardInterrupt:  # rank 0 says so for all
+            return EXIT_INTERRUPTED
 
     _ended_by_sigterm()
     return recorded(part)() or EXIT_DONE
