@@ -39,11 +39,12 @@ def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, option
     `options` are those of a process that completes the run.
     """
     from loaderprobe.api.seats import most_ranks, start_ranks, wait_for
+    from loaderprobe.measure.sweep import pending
 
     if here is not None:
         return _in_seat(here, run_of, measured)
     run = run_of(None)
-    if most_ranks(run.record.spec.configs) == 1:
+    if most_ranks(pending(run)) == 1:
         return measured(run, None)
     _ended_by_sigterm()
     return wait_for(start_ranks(run, options))
