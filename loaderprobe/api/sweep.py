@@ -133,7 +133,7 @@ def _measured(directory: RunDirectory, heard: OnStage) -> Run:
 def heard_of(run: RunDirectory, heard: OnStage, done: set[str]) -> None:
     """How many configurations have a result, of a run that other processes complete.
 
-    `done` are the keys of those that had one: reading them again and again would take cores from what is measured.
+    `done` are the keys of those that had one: reading those each time would take cores from what is measured.
     """
     keys = [config.key for config in run.record.spec.configs]
     done |= {key for key in keys if key not in done and run.has_measurement(key)}
