@@ -12,6 +12,7 @@ from math import ceil
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice, ReasonCode
 from loaderprobe.render.answer import answers, firm
+from loaderprobe.render.forecast_words import advice_words, worth_making
 from loaderprobe.render.groups import Group, groups, measured, then_of
 from loaderprobe.render.limit_map import LimitMap, limit_map
 from loaderprobe.render.limits import LETTERS, gain_words, used_words
@@ -19,7 +20,7 @@ from loaderprobe.render.needs import Needs, needs
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import read_words
 from loaderprobe.render.recommend import advised, best_rows
-from loaderprobe.render.wording import advice_words, option_words, speed, worth_making
+from loaderprobe.render.wording import option_words, speed
 from loaderprobe.units import format_duration, join_words, significant
 
 BEST_HEAD = ("best", "workers", "images/s", "of alone", "MB/s of max", "if free → then limited by")

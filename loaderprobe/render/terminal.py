@@ -19,6 +19,7 @@ from loaderprobe.render.first_page import (
     first_page,
     of_ranks,
 )
+from loaderprobe.render.forecast_words import worth_making
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.limit_map import LimitMap, MapCell
@@ -28,7 +29,7 @@ from loaderprobe.render.page import Page
 from loaderprobe.render.rank_panels import rank_sentences
 from loaderprobe.render.recommend import advised
 from loaderprobe.render.short_runs import short_run_sentences
-from loaderprobe.render.wording import MISSING, counted, visible, worth_making
+from loaderprobe.render.wording import MISSING, counted, visible
 
 STYLES = {
     "compute": "green",
