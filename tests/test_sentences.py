@@ -21,6 +21,7 @@ KEPT = {
     ("analyze/plan/plan.py", ""): "formulas, and where quantities come from",
     ("analyze/plan/supply.py", ""): "formulas, and where quantities come from",
     ("analyze/plan/storage.py", ""): "where quantities come from",
+    ("analyze/plan/rank_ladder.py", ""): "where quantities come from",
     ("analyze/plan/workload.py", ""): "where quantities come from",
     ("analyze/plan/from_sweep.py", ""): "where quantities come from",
     ("analyze/plan/from_run.py", ""): "where quantities come from, and the message of an error",

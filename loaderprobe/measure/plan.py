@@ -13,7 +13,7 @@ USUAL_SECONDS = 17.0
 USUAL_SECONDS_ON_GPU = 40.0
 COMPILE_SECONDS = 180.0
 # The segments that only several ranks have: alone, without one of them, without and with nothing but the exchange.
-RANKS_SECONDS = 30.0
+RANKS_SECONDS = 60.0
 USUAL_ROUNDS = 3
 # Start of Python, torch and the workers: 4 s on two idle cores.
 START_SECONDS = 4.0

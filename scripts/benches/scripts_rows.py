@@ -142,7 +142,9 @@ def _imagenet_saves(*more: str) -> Given:
     return words
 
 
-_TIMM_SAVES = ("test_efficientnet", 64, 8, 1, FEW, "--experiment", "kept")
+_TIMM_SAVES = _timm(
+    "test_efficientnet", 64, 8, 1, FEW, "--experiment", "kept", "--epochs", "1", "--cooldown-epochs", "0"
+)
 ROWS = (
     Row(
         name="imagenet",
@@ -161,8 +163,8 @@ ROWS = (
         packages=("timm",),
         timed=_timm("test_efficientnet", 64, 32, 1),
         light=_timm("test_efficientnet", 64, 4, 1),
-        saves=_timm(*_TIMM_SAVES, "--epochs", "1", "--cooldown-epochs", "0"),
-        resumes=_timm(*_TIMM_SAVES),
+        saves=_TIMM_SAVES,
+        resumes=_TIMM_SAVES,
     ),
     Row(
         name="lightning",

@@ -22,7 +22,7 @@ from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from tests.cli.invoke import invoke
 from tests.conftest import Run
 
-SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 9)
+SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 14)
 REPORT_WITHOUT_TORCH = """
 import json, sys
 sys.modules["torch"] = None
