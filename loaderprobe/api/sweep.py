@@ -116,7 +116,7 @@ def _measured(directory: RunDirectory, heard: OnStage) -> Run:
         heard(f"{now.number}/{now.total} {now.config.title()}", round(PER_MILLE * now.share), PER_MILLE)
 
     try:
-        if most_ranks(directory.record.spec.configs) > 1:
+        if most_ranks(pending(directory)) > 1:
             done: set[str] = set()
             complete(directory, lambda: heard_of(directory, heard, done))
         else:
