@@ -56,6 +56,8 @@ def test_a_rank_that_hung_did_not_answer() -> None:
     assert found.reason == "did not answer, ended because rank 0 could not go on (at: round 1)"
     assert found.stage == "joining the ranks"
     assert "SIGKILL" not in found.hint
+    there = failure(lost(0, first=True), replace(hung, stage="round 1"))
+    assert there.reason == "did not answer, ended because rank 0 could not go on", "the record has the stage"
 
 
 def test_of_several_that_were_ended_the_one_behind_the_others_hung() -> None:
