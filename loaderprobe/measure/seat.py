@@ -38,6 +38,8 @@ GRACE_S = 1.0
 """For a child to say its own last words, once another rank could not go on."""
 LATER_S = 30.0
 """After rank 0's timeout of a configuration, by which the others' children end too."""
+PATIENT_FOR = 4
+"""Of the time limit of a configuration, the part that ranks wait for one of them: 150 s unless asked otherwise."""
 PART = 2**20
 """Characters of one value in the store, which takes at most 8 MiB."""
 T = TypeVar("T")
@@ -104,7 +106,9 @@ class Seat:
     def place(self, turn: Turn, number: int) -> Place | None:
         """Of this process in a turn; None where it has none."""
         prefix = f"{self.prefix}/turn/{number}/ranks"
-        return place_of(self.here, turn.ranks, turn.nodes, self.nodes, prefix)
+        place = place_of(self.here, turn.ranks, turn.nodes, self.nodes, prefix)
+        # A cold first batch, or compiling, may take one rank long.
+        return place and replace(place, timeout_s=max(place.timeout_s, turn.time_limit_s / PATIENT_FOR))
 
     def follow(self, start: Start) -> int:
         """Take part in each turn until rank 0 ends them; returns the exit code. Raises LostRank when rank 0 is lost."""
