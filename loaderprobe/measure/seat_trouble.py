@@ -108,7 +108,7 @@ def _reason(shown: SeatEnd, first: SeatEnd, ends: Sequence[SeatEnd], *, known: b
         return f"did not come in time: {first.reason}", first.hint
     if shown.kind == "ended":
         went = f"rank {first.rank} could not go on"
-        where = f" (at: {first.stage})" if first.stage not in ("", shown.stage) else ""
+        where = f", which was at: {first.stage}" if first.stage not in ("", shown.stage) else ""
         return f"did not answer, ended because {went}{where}", "look for a hang on that host: storage, memory, GPU"
     silent = [str(each.rank) for each in ends if each.kind in ("ended", "lost")]
     if not known and silent and shown.kind == "failed":

@@ -53,7 +53,7 @@ def test_a_rank_that_hung_did_not_answer() -> None:
     hung = end(1, stage="joining the ranks", reason="killed by SIGKILL", signal="SIGKILL")
     found = failure(lost(0, first=True), hung)
     assert (found.rank, found.host, found.signal, found.exit_code) == (1, "host1", None, None)
-    assert found.reason == "did not answer, ended because rank 0 could not go on (at: round 1)"
+    assert found.reason == "did not answer, ended because rank 0 could not go on, which was at: round 1"
     assert found.stage == "joining the ranks"
     assert "SIGKILL" not in found.hint
     there = failure(lost(0, first=True), replace(hung, stage="round 1"))
