@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +35,17 @@ __all__ = ["latency_disk", "plant_disk", "single_server_disk", "token_bucket_dis
 # Workers that come from a forkserver then need not import it each.
 multiprocessing.set_forkserver_preload(["torch"])
 
+HERE = Path(__file__).parent
+ALONE = r"mark\.(alone|gpu)|PlantDisk|SlowDisk"
+"""What scripts/test looks for in the files of tests that run alone."""
+
+LONGEST = (
+    "cli/test_sweep.py", "libraries/test_files.py", "api/test_variants.py", "libraries/test_streams.py",
+    "cli/test_run.py", "measure/test_forkserver.py", "cli/test_run_ranks.py", "api/test_wrappers.py",
+    "test_installed.py", "api/test_devices.py", "render/test_plan_page.py", "cli/test_bandwidth.py",
+)  # fmt: skip
+"""They begin first: a file that takes long, begun when all others have ended, would leave a core idle."""
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
 
@@ -50,9 +64,29 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.relative_to(HERE).as_posix(), len(places)))
     for item in items:
         if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.alone)
+        if item.get_closest_marker("alone") and not re.search(ALONE, item.path.read_text()):
+            raise pytest.UsageError(f"{item.nodeid}: scripts/test would not find it by {ALONE}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported stays: each search for garbage in torch and all tests takes a third of a second."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Libraries that look for leaks when Python ends find none."""
+    gc.unfreeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ALONE
+
 ROOT = Path(__file__).parents[1]
 BENCHES = ROOT / "scripts" / "benches"
 
@@ -41,6 +43,11 @@ def test_every_script_that_is_named_is_there() -> None:
     for where, words in named:
         script, *bench = words.split()
         assert bench[0] in benches if bench else (ROOT / script).exists(), f"{where}: {words}"
+
+
+def test_tests_that_run_alone_are_found_by_what_stands_in_their_files() -> None:
+    """By the script as by pytest, which refuses one that would be left out."""
+    assert f"'{ALONE}'" in (ROOT / "scripts" / "test").read_text()
 
 
 def test_without_a_name_benches_are_listed() -> None:

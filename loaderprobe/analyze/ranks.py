@@ -88,9 +88,9 @@ def _config(asked: RunConfig, size: int) -> RunConfig:
 
 def cores(ranks: Iterable[RankMeasurement]) -> float:
     """Of all hosts together: those that several ranks may run on count once. A rank's quota may allow it fewer."""
-    hosts: dict[str, dict[tuple[int, ...], float]] = {}
+    hosts: dict[tuple[int, str], dict[tuple[int, ...], float]] = {}
     for each in ranks:
-        hosts.setdefault(each.host, {})[each.affinity] = each.cores
+        hosts.setdefault((each.node, each.host), {})[each.affinity] = each.cores
     return sum(min(sum(host.values()), len(set(chain(*host)))) for host in hosts.values())
 
 

@@ -10,14 +10,30 @@ import msgspec
 
 from loaderprobe.analyze.ranks import as_one
 from loaderprobe.measure.further import joined
-from loaderprobe.protocols import Crew, NextRound
+from loaderprobe.protocols import Clock, Crew, NextRound
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.records.together import RankMeasurement
+from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.cpu import cores_available
 
 Round = tuple[tuple[Mode, Activity], ...]
 KIND = "rank-measurement"
+
+MEETINGS = 16
+"""To time one."""
+WORTH_A_WORD = 0.02
+"""Of a step: what the meeting after it takes."""
+
+
+def meeting_s(crew: Crew, clock: Clock) -> float:
+    """Seconds of a meeting for which no rank has to wait, the median of some."""
+    took = []
+    for _ in range(MEETINGS):
+        begin_ns = clock.now_ns()
+        crew.most(0)
+        took.append((clock.now_ns() - begin_ns) / 1e9)
+    return median(took)
 
 
 class Gathering:

@@ -44,11 +44,12 @@ def counts_to(length: int) -> bool:
     """
     frame = inspect.currentframe()
     while frame is not None:
-        ours = str(frame.f_globals.get("__name__")).startswith("loaderprobe.")
-        if not ours and any(type(each) is int and each in (length - 1, length) for each in frame.f_locals.values()):
-            return True
-        if not ours and not frame.f_code.co_flags & inspect.CO_GENERATOR:
-            return False
+        if not str(frame.f_globals.get("__name__")).startswith("loaderprobe."):
+            held = tuple(frame.f_locals.values())  # of a module, other threads may add to them meanwhile
+            if any(type(each) is int and each in (length - 1, length) for each in held):
+                return True
+            if not frame.f_code.co_flags & inspect.CO_GENERATOR:
+                return False
         frame = frame.f_back
     return False
 

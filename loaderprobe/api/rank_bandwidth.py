@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.seats import comes
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.seating import parse_layout, spread, taking_part
 from loaderprobe.protocols import Crew
 from loaderprobe.records.place import Place
@@ -115,14 +116,25 @@ def read_in_seat(
     )  # fmt: skip
     crew = joined_at(place).crew
     where = Whereabouts(host=nodes[number].host, node=number)
-    if here.rank:
-        RankReader(crew=crew, cache=LinuxPageCache()).follow(where)
-        found = None
-    else:
-        found = lead_ranks(crew, where, replace(asked, steps=ladder_of(ranks, nodes, readers)), on_phase)
-    # Rank 0 may hold the store, which must not go before the others have left.
-    crew.most(0, leaving=True)
-    return found
+    reader = RankReader(crew=crew, cache=LinuxPageCache())
+    try:
+        if here.rank:
+            reader.follow(where)
+            return None
+        return lead_ranks(crew, where, replace(asked, steps=_asked(reader, ranks, nodes, readers)), on_phase)
+    finally:
+        # Rank 0 may hold the store, which must not go before the others have left.
+        with suppress(LostRank):
+            crew.most(0, leaving=True)
+
+
+def _asked(reader: RankReader, ranks: str | None, nodes: Sequence[Node], readers: int) -> tuple[RanksStep, ...]:
+    """The ladder, as rank 0 finds it; where it cannot be, the others hear of that before it raises BadValue."""
+    try:
+        return ladder_of(ranks, nodes, readers)
+    except BadValue:
+        reader.refuse()
+        raise
 
 
 def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhase) -> RankBandwidth:

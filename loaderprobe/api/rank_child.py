@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from loaderprobe.api.gathering import Gathering
+from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of
+from loaderprobe.analyze.verdict.validity import base_mode
+from loaderprobe.api.gathering import WORTH_A_WORD, Gathering, meeting_s
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.in_step import Agreement
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.parts import Parts
@@ -19,6 +22,7 @@ from loaderprobe.measure.rank_session import RankSession
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Crew, Peers
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.note import Note, each_once
 from loaderprobe.records.place import Place
 from loaderprobe.system.cpu import cores_available
 
@@ -38,7 +42,8 @@ class RankChild:
         on_stage("waiting for the other ranks", 0, 0)
         self._order, self._place, self._at = order, place, joined_at(place)
         _HELD.append(self._at)
-        self._cores = cores_of(self._at.crew)
+        self._cores = cores_of(self._at.crew, place.node)
+        self._meeting_s = meeting_s(self._at.crew, SystemClock())
         self._gathering: Gathering | None = None
 
     @property
@@ -66,7 +71,18 @@ class RankChild:
         self._gathering.gather(measured)
         # One that left before all was received would take it along.
         self._at.crew.most(0)
-        return self._gathering.together() if self._gathering.seen else measured
+        if not self._gathering.seen:
+            return measured
+        found = self._gathering.together()
+        return replace(found, notes=each_once((*found.notes, *self._notes(found))))
+
+    def _notes(self, found: Measurement) -> Iterator[Note]:
+        """The time of meeting after each batch, where that is worth a word."""
+        loaded = segments_of(found, base_mode(found), "loader_only")
+        step_s = sum(map(segment_seconds, loaded)) / max(1, sum(each.steps for each in loaded))
+        if self._meeting_s > WORTH_A_WORD * step_s > 0:
+            share = self._meeting_s / step_s
+            yield Note(code="ranks_meet_loading", facts={"meeting_s": self._meeting_s, "share": share})
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -80,9 +96,9 @@ class RankChild:
             raise lost from error
 
 
-def cores_of(crew: Crew) -> float:
+def cores_of(crew: Crew, node: int) -> float:
     """For this rank: what it may run on, shared evenly by the ranks that may run on the same."""
-    own = socket.gethostname(), sorted(os.sched_getaffinity(0))
+    own = node, socket.gethostname(), sorted(os.sched_getaffinity(0))
     given = crew.gathered(msgspec.json.encode(own))
     sharing = [given.count(each) for each in given]
     told = msgspec.json.decode(crew.broadcast(msgspec.json.encode(sharing)), type=list[int])

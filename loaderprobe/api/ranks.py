@@ -11,7 +11,7 @@ from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.diagnose import Diagnosis, compute_of, judge_loader
-from loaderprobe.api.gathering import KIND, Gathering
+from loaderprobe.api.gathering import KIND, WORTH_A_WORD, Gathering, meeting_s
 from loaderprobe.api.seen_loaders import Seen
 from loaderprobe.api.user_loader import Asked, Deadline, measure_loader
 from loaderprobe.errors import LostRank
@@ -25,7 +25,6 @@ from loaderprobe.records.attachment import AttachRequest
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
 from loaderprobe.records.together import Apart, ApartCode, RankMeasurement, RankOffer
-from loaderprobe.stats import median
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
 
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 
 RANKS = "ranks"
 """Of the directory of a run: what each rank measured."""
-MEETINGS = 16
-"""To time one."""
-WORTH_A_WORD = 0.02
-"""Of a training step: what the meeting after it takes."""
 
 
 class DeadlineInStep(Deadline):
@@ -155,13 +150,8 @@ class Ranks:
         """Meet in a group of our own. Raises LostRank."""
         from loaderprobe.loaders.ranks import GlooCrew
 
-        crew, clock = GlooCrew(self._joined), SystemClock()
-        took = []
-        for _ in range(MEETINGS):
-            begin_ns = clock.now_ns()
-            crew.most(0)
-            took.append((clock.now_ns() - begin_ns) / 1e9)
-        self._meeting_s = median(took)
+        crew = GlooCrew(self._joined)
+        self._meeting_s = meeting_s(crew, SystemClock())
         self._crew, self._meeting, self._gathering = crew, Meeting(crew), Gathering(crew, standard_rounds)
 
     def _deadline(self, budget_s: float | None, meeting: Meeting) -> Deadline:

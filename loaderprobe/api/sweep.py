@@ -116,8 +116,9 @@ def _measured(directory: RunDirectory, heard: OnStage) -> Run:
         heard(f"{now.number}/{now.total} {now.config.title()}", round(PER_MILLE * now.share), PER_MILLE)
 
     try:
-        if most_ranks(directory.record.spec.configs) > 1:
-            complete(directory, lambda: heard_of(directory, heard))
+        if most_ranks(pending(directory)) > 1:
+            done: set[str] = set()
+            complete(directory, lambda: heard_of(directory, heard, done))
         else:
             measure(directory, on_progress)
     except KeyboardInterrupt as interrupt:
@@ -129,11 +130,14 @@ def _measured(directory: RunDirectory, heard: OnStage) -> Run:
     return run
 
 
-def heard_of(run: RunDirectory, heard: OnStage) -> None:
-    """How many configurations have a result, of a run that other processes complete."""
-    configs = run.record.spec.configs
-    done = sum(run.has_measurement(config.key) for config in configs)
-    heard(f"{done}/{len(configs)} measured", done, len(configs))
+def heard_of(run: RunDirectory, heard: OnStage, done: set[str]) -> None:
+    """How many configurations have a result, of a run that other processes complete.
+
+    `done` are the keys of those that had one: reading those each time would take cores from what is measured.
+    """
+    keys = [config.key for config in run.record.spec.configs]
+    done |= {key for key in keys if key not in done and run.has_measurement(key)}
+    heard(f"{len(done)}/{len(keys)} measured", len(done), len(keys))
 
 
 def is_open(measured: Measurement) -> bool:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from loaderprobe.errors import EXIT_DONE, BadValue
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.measure.lead import Lead
@@ -39,11 +39,12 @@ def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, option
     `options` are those of a process that completes the run.
     """
     from loaderprobe.api.seats import most_ranks, start_ranks, wait_for
+    from loaderprobe.measure.sweep import pending
 
     if here is not None:
         return _in_seat(here, run_of, measured)
     run = run_of(None)
-    if most_ranks(run.record.spec.configs) == 1:
+    if most_ranks(pending(run)) == 1:
         return measured(run, None)
     _ended_by_sigterm()
     return wait_for(start_ranks(run, options))
@@ -54,7 +55,12 @@ def _in_seat(here: Launched, run_of: RunOf, measured: Measured) -> int:
     from loaderprobe.api.seats import follows, leads, recorded
 
     def part() -> int:
-        return follows(here) if here.rank else leads(here, lambda lead: measured(run_of(lead), lead))
+        if here.rank == 0:
+            return leads(here, lambda lead: measured(run_of(lead), lead))
+        try:
+            return follows(here)
+        except KeyboardInterrupt:  # rank 0 says so for all
+            return EXIT_INTERRUPTED
 
     _ended_by_sigterm()
     return recorded(part)() or EXIT_DONE

@@ -45,7 +45,7 @@ class Gradients:
             number = [self._device] if self._device.type == "cuda" else None
             self._model = DistributedDataParallel(model, device_ids=number)
             counts = sum(each.numel() * each.element_size() for each in model.parameters() if each.requires_grad)
-            whole = torch.zeros(counts, dtype=torch.uint8, device=self._device).view(torch.float32)
+            whole = torch.zeros(-(-counts // 4), dtype=torch.float32, device=self._device)
             self._buckets = torch.split(whole, BUCKET_BYTES // whole.element_size())
             return self._model
         return model

@@ -6,6 +6,7 @@ It is torch.distributed.run; only how it ends differs: with the exit code of ran
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -31,6 +32,8 @@ def launch(parent: int, ranks: int, arguments: Sequence[str]) -> int:
     except ChildFailedError as error:
         _, first = error.get_first_failure()
         code = int(error.failures.get(0, first).exitcode)
+        if code == -signal.SIGTERM:  # the agent ended it, because of the first
+            code = int(first.exitcode)
         return code if code >= 0 else 128 - code
     except SignalException as ended:
         return 128 + int(ended.sigval)

@@ -72,8 +72,10 @@ class CudaCompute:
             raise BadValue(f"'{number}' is not the number of a GPU", hint="use cuda, or cuda:1 for the second GPU")
         if arguments.loader.gpu_decode and arguments.spec.side_stream:
             raise BadValue("gpu_decode already uses a separate stream: leave out side_stream")
-        if not ROCM.exists() and not (found := list_gpus())[0]:
-            raise MissingPart(f"there is no GPU to train on: {found[1]}", hint=INSTEAD)
+        gpus, none = list_gpus()
+        if not gpus and not ROCM.exists():
+            error = none.facts.get("error") if none else None
+            raise MissingPart(f"there is no GPU to train on{f': {error}' if error else ''}", hint=INSTEAD)
 
     def info(self) -> ComputeInfo:
         """The GPU's name and the training options."""

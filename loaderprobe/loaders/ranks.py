@@ -32,6 +32,10 @@ PREFIX = "loaderprobe"
 OTHERS_S = 0.8
 """For the others to say that they lost a rank, too: who does not is the one that is lost."""
 OF_CONNECTIONS = ("Connection closed", "Connection reset", "Broken pipe", "imed out", "NCCL")
+OF_GROUPS = ("gloo", "nccl")
+"""Who says it: a storage on a network uses the same words."""
+OF_USE = ("invalid usage", "invalid argument", "out of memory", "Duplicate GPU")
+"""NCCL's words for what is no rank's absence."""
 _times = itertools.count()
 """Each measurement of a process has keys of its own in the store; ranks of one training count alike."""
 _LENGTH = 8
@@ -161,7 +165,10 @@ class GlooCrew:
 
     def lost_by(self, error: Exception) -> LostRank | None:
         """What an error of another group of these ranks means; None where it is no lost connection, and no timeout."""
-        if not any(word in str(error) for word in OF_CONNECTIONS):
+        text, from_torch = str(error), isinstance(error, dist.DistError)
+        if not any(word in text for word in OF_CONNECTIONS) or any(word in text for word in OF_USE):
+            return None
+        if text.startswith("Caught ") or not (from_torch or any(word in text.lower() for word in OF_GROUPS)):
             return None
         return _lost(error, self._missing())
 

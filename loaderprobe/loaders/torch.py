@@ -17,7 +17,7 @@ from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
 from loaderprobe.records.config import RunConfig, TensorType
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
-from loaderprobe.system.memory import free_shared_memory_bytes
+from loaderprobe.system.memory import free_shared_memory_bytes, shared_memory_bytes
 from loaderprobe.units import format_bytes
 
 VALUE_BYTES: dict[TensorType, int] = {"float32": 4, "uint8": 1}
@@ -87,6 +87,14 @@ class TorchLoader(SwitchedLoader):
         if free is not None and free < needed:
             raise NoSpace(
                 f"shared memory has {format_bytes(free)} free, but the batches in flight take {format_bytes(needed)}",
+                hint=SHARED_MEMORY_HINT,
+            )
+        # What the other ranks of the node take may be free still.
+        size, ranks = shared_memory_bytes(), self._config.ranks // self._config.nodes
+        if size is not None and size < ranks * needed:
+            raise NoSpace(
+                f"shared memory has {format_bytes(size)}, but the batches in flight of {ranks} ranks take "
+                f"{format_bytes(ranks * needed)}",
                 hint=SHARED_MEMORY_HINT,
             )
         return super().__enter__()

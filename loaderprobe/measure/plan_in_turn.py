@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loaderprobe.measure.in_turn import START_OF_TURN_SECONDS, pairs_left, rounds_of
-from loaderprobe.measure.pace import SEGMENTS_A_ROUND
-from loaderprobe.measure.plan import USUAL_ROUNDS, usual_seconds
+from loaderprobe.measure.plan import START_SECONDS, USUAL_ROUNDS, usual_seconds
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.sweep_plan import PlanInTurn
 from loaderprobe.store.run_directory import RunDirectory
 
 TRAINING_SECONDS = 2.5
 """A segment of training with its flush and its eviction."""
+DECIDING_SEGMENTS = 3
+"""Of a round that decides on the verdict: the loader alone, training, and some ablation."""
 SHORTEST_SECONDS = 1.25
 """The same, as short as a budget makes it."""
 
@@ -34,17 +35,17 @@ def plan_in_turn(a: RunDirectory, b: RunDirectory) -> PlanInTurn:
 
 def _seconds(config: RunConfig, done: int) -> float:
     """Of the rounds that are left of one side, without a budget: each starts a process."""
-    usual = min(config.rounds, USUAL_ROUNDS)
     deciding, training = _left(config, done)
-    deciding_s = deciding * usual_seconds(replace(config, rounds=usual)) / USUAL_ROUNDS
-    return max(_least_seconds(config, done), deciding_s + training * (START_OF_TURN_SECONDS + TRAINING_SECONDS))
+    usual_s = usual_seconds(replace(config, rounds=min(config.rounds, USUAL_ROUNDS))) - START_SECONDS
+    starts_s = (deciding + training) * START_OF_TURN_SECONDS
+    return starts_s + deciding * usual_s / USUAL_ROUNDS + training * TRAINING_SECONDS
 
 
 def _least_seconds(config: RunConfig, done: int) -> float:
     """The same with segments as short as they may be."""
     deciding, training = _left(config, done)
     starts_s = (deciding + training) * START_OF_TURN_SECONDS
-    return starts_s + (deciding * SEGMENTS_A_ROUND + training) * SHORTEST_SECONDS
+    return starts_s + (deciding * DECIDING_SEGMENTS + training) * SHORTEST_SECONDS
 
 
 def _left(config: RunConfig, done: int) -> tuple[int, int]:

@@ -67,12 +67,17 @@ class RankSession(InStep):
     meeting: Agreement = field(kw_only=True)
     _pair: tuple[int, int] = field(init=False, default=(UNKNOWN, UNKNOWN))
     """The slowest rank and one in the middle."""
+    _alone_s: float = field(init=False, default=ALONE_S)
+    """For which all are alone next."""
 
     def profile(self) -> None:
         """No window: one rank whose profiler fails would leave the others waiting."""
         compute = self.parts.compute
         profiling = isinstance(compute, Profiling)
         self.recorder.timeline = OF_RANKS if profiling else why_not_profiled(compute.info())
+
+    def _window_s(self) -> float:
+        return 0.0  # there is none
 
     def _rounds_before(self) -> int:
         return self.meeting.told(InStep._rounds_before(self))
@@ -144,17 +149,16 @@ class RankSession(InStep):
             InStep._switch(self, part)
             return
         Session._switch(self, part)
-        self.meeting.meet()
+        # They meet here for the last time before: who waits after its lead-in begins with full buffers.
+        self._alone_s = self.meeting.told(round(min(ALONE_S, self._pace.max_s) * 1e9)) / 1e9
         self._drop(self._lead_in)
 
     def _load_only(self, part: Part, pace: Pace) -> Steps:
         if part.activity != "alone":
             return InStep._load_only(self, part, pace)
-        alone_s = self.meeting.told(round(min(ALONE_S, pace.max_s) * 1e9)) / 1e9
         least = max(MIN_STEPS_OF_SLOW_DEVICE, pace.multiple)
-        return load_only(
-            self._batches, self.parts.clock, replace(pace, min_s=alone_s, max_s=alone_s, min_batches=least)
-        )
+        pace = replace(pace, min_s=self._alone_s, max_s=self._alone_s, min_batches=least)
+        return load_only(self._batches, self.parts.clock, pace)
 
 
 def pair_of(measurement: Measurement) -> tuple[int, int]:

@@ -171,7 +171,7 @@ def end_key(number: int, rank: int) -> str:
 
 
 def _failed(end: SeatEnd, found: RunFailure, heard: _Events, *, ended: bool) -> SeatEnd:
-    consequence = heard.lost or is_consequence(found.reason)
+    consequence = heard.lost or is_consequence(found.reason, found.log if found.signal == "SIGABRT" else ())
     return replace(
         end,
         kind="timeout" if found.reason.startswith("timeout") else "ended" if ended else "failed",

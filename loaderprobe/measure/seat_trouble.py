@@ -23,14 +23,20 @@ LOST = (
     "communicator was aborted",
 )
 """In the words of gloo, NCCL and ourselves: a rank that fails so has lost another."""
+OF_NCCL = ("Watchdog caught collective operation timeout", "ncclRemoteError")
+"""Its watchdog ends the process of a rank that waits too long, by SIGABRT."""
+OF_DATA = ("the data set raised", "OSError", "ConnectionResetError", "BrokenPipeError", "TimeoutError")
+"""What a storage on a network says in the same words."""
 _MISSING = re.compile(
     r"[Rr]anks? (\d[\d, and]*) failed to pass monitoredBarrier|does not answer: ranks? (\d[\d, and]*) \("
 )
 
 
-def is_consequence(reason: str) -> bool:
-    """True where an error says no more than that another rank was lost."""
-    return any(words in reason for words in LOST)
+def is_consequence(reason: str, log: Sequence[str] = ()) -> bool:
+    """True where an error, or the last lines of a process that NCCL ended, say only that another rank was lost."""
+    if any(words in line for line in log for words in OF_NCCL):
+        return True
+    return not reason.startswith(OF_DATA) and any(words in reason for words in LOST)
 
 
 def failure_of(order: Order, ends: Sequence[SeatEnd], *, started_utc: str, wall_s: float) -> RunFailure:

@@ -67,12 +67,12 @@ def check_seats(ranks: int, over: int, nodes: Sequence[Node]) -> None:
     if ranks > there:
         raise BadValue(
             f"{ranks} ranks are asked for, and the launcher started {there} processes",
-            hint="start more, or ask for less",
+            hint="start more, or ask for fewer",
         )
     if over > len(nodes):
         raise BadValue(
             f"{over} nodes are asked for, and the launcher started processes on {len(nodes)}",
-            hint="start it on more, or ask for less",
+            hint="start it on more, or ask for fewer",
         )
     if ranks % over:
         raise BadValue(f"{ranks} ranks cannot be spread evenly over {over} nodes", hint=FORMS)

@@ -162,11 +162,13 @@ class Session:
         begun = self.recorder.earlier or any(each.activity != "alone" for each in segments)
         if self.budget_s is None or not plan or not begun:
             return plan
-        window_s = seconds_wanted(self.parts.compute, self.config, segments, self._to_flush)
-        fitting = self._durations.fitting(plan, self.budget_s - self._spent_s() - window_s)
+        fitting = self._durations.fitting(plan, self.budget_s - self._spent_s() - self._window_s())
         if len(fitting) < len(plan):
             self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
         return fitting
+
+    def _window_s(self) -> float:
+        return seconds_wanted(self.parts.compute, self.config, self.recorder.segments, self._to_flush)
 
     def _begin(self) -> None:
         clock, earlier = self.parts.clock, self.recorder.earlier

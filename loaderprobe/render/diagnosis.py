@@ -10,22 +10,13 @@ from rich.text import Text
 
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.verdict import Advice, Speedup
+from loaderprobe.render.forecast_words import forecast_words, worth_making
 from loaderprobe.render.note_words import note_words
 from loaderprobe.render.page import Page
 from loaderprobe.render.terminal import STYLES
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import NOUN, explanation, heading
-from loaderprobe.render.wording import (
-    MISSING,
-    counted,
-    factor,
-    figure,
-    forecast_words,
-    interval,
-    state_word,
-    visible,
-    worth_making,
-)
+from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, state_word, visible
 from loaderprobe.units import format_duration, significant
 
 _INPUTS = ("storage", "preprocessing", "transport")

@@ -12,9 +12,10 @@ from loaderprobe.records.options import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.cells import Cell, interval_cells
+from loaderprobe.render.forecast_words import worth_making
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import sentence
-from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent, worth_making
+from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent
 
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
 

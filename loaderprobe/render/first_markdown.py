@@ -19,7 +19,7 @@ def first_blocks(first: FirstPage) -> list[str]:
     for each in first.needs:
         blocks += [f"## {escaped(each.title)}", pipe_table(each.head, each.lines, right=range(1, len(each.head)))]
         blocks.append(escaped(each.note))
-    return [*blocks, f"> {escaped(first.unknown)}"]
+    return [*blocks, *([f"> {escaped(first.unknown)}"] if first.unknown else [])]
 
 
 def _device(part: DevicePart) -> list[str]:

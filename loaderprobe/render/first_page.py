@@ -12,6 +12,7 @@ from math import ceil
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice, ReasonCode
 from loaderprobe.render.answer import answers, firm
+from loaderprobe.render.forecast_words import advice_words, worth_making
 from loaderprobe.render.groups import Group, groups, measured, then_of
 from loaderprobe.render.limit_map import LimitMap, limit_map
 from loaderprobe.render.limits import LETTERS, gain_words, used_words
@@ -19,7 +20,7 @@ from loaderprobe.render.needs import Needs, needs
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import read_words
 from loaderprobe.render.recommend import advised, best_rows
-from loaderprobe.render.wording import advice_words, option_words, speed, worth_making
+from loaderprobe.render.wording import option_words, speed
 from loaderprobe.units import format_duration, join_words, significant
 
 BEST_HEAD = ("best", "workers", "images/s", "of alone", "MB/s of max", "if free → then limited by")
@@ -177,8 +178,14 @@ def _changes(report: Report) -> tuple[Change, ...]:
         gains = [each for each in advised(report, group, sure) if worth_making(each[1][0])]
         if gains:
             labels, advice = max(gains, key=lambda each: max(one.speedup for one in each[1]))
-            made.append(change_of(labels, advice))
+            made.append(change_of(labels + of_ranks(report, group), advice))
     return tuple(dict.fromkeys(made))
+
+
+def of_ranks(report: Report, group: Group) -> str:
+    """`, 2 ranks` where the report has several numbers of them, which labels within a group do not name; else empty."""
+    several = len({other.rows[0].config.ranks for other in groups(report)}) > 1
+    return f", {option_words(group.rows[0].config, 'ranks')}" if several else ""
 
 
 def _longer(report: Report, accelerators: Sequence[Group]) -> list[Change]:
@@ -211,10 +218,10 @@ def change_of(labels: str, advice: Sequence[Advice]) -> Change:
 
 
 def _unknown(report: Report) -> str:
-    run = report.summary.run
+    run, rows = report.summary.run, measured(report.summary.configurations)
     parts = [
         *([] if report.summary.environment.gpus else ["a real GPU"]),
         *(["your own images"] if any(each.generated for each in run.data) else []),
-        "several machines on one storage",
+        *([] if any(row.config.nodes > 1 for row in rows) else ["several machines on one storage"]),
     ]
-    return f"Not known: {', '.join(parts)}."
+    return f"Not known: {', '.join(parts)}." if parts else ""

@@ -10,6 +10,7 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render import (
     epochs,
     figures,
+    forecast_words,
     gpu,
     groups,
     limits,
@@ -28,6 +29,7 @@ from loaderprobe.render.document_page import templates
 from loaderprobe.render.evidence_words import evidence_words
 from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, first_page
 from loaderprobe.render.note_words import note_words
+from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
 SECTIONS = (
@@ -76,7 +78,9 @@ def _context(report: Report) -> dict[str, Any]:
         "then": lambda row: groups.then_of(report, row),
         "gain": lambda row: limits.gain_words(row, groups.then_of(report, row)),
         "ablations": ablation_words,
-        "limit": wording.LIMIT,
+        "limit": forecast_words.LIMIT,
+        "advice_words": forecast_words.advice_words,
+        "refused": refusal_words,
         "next_limit": limits.NEXT,
         "emulated": any(row.emulated for row in rows),
         "emulated_note": overview.EMULATED_NOTE,

@@ -45,6 +45,9 @@ _TEXTS: dict[NoteCode, str] = {
         "to stay in step, ranks met after each step, which takes {meeting_s}: about {share} of a training step, in "
         "every rate"
     ),
+    "ranks_meet_loading": (
+        "with the loader only, ranks meet after each batch, which takes {meeting_s}: about {share} of its time"
+    ),
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",

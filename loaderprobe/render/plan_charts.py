@@ -97,16 +97,7 @@ def shares_chart(plan: PlanReport, title: str) -> str:
     """SVG of the need over what may be used of each limit: those to the right of 1 fall short, the others do not."""
     import altair as alt
 
-    count = plan.asked.accelerators
-    bars = [
-        {
-            "row": f"{place}.{number}", "name": visible(f"{short(supply.name)}: {words}"), "x": count / limit.feeds,
-            "text": f"feeds {'>= ' if limit.at_least else ''}{grouped(limit.feeds)}",
-            "short": limit.feeds < count,
-        }
-        for place, supply in enumerate(plan.supplies)
-        for number, (limit, words) in enumerate(usable(supply))
-    ]  # fmt: skip
+    bars = _share_bars(plan)
     if not bars:
         return ""
     ratios = [float(str(bar["x"])) for bar in bars]
@@ -144,6 +135,20 @@ def shares_chart(plan: PlanReport, title: str) -> str:
         title,
         60 + 36 * len(bars),
     )
+
+
+def _share_bars(plan: PlanReport) -> list[dict[str, Any]]:
+    """A row for each limit of each storage."""
+    count = plan.asked.accelerators
+    return [
+        {
+            "row": f"{place}.{number}", "name": visible(f"{short(supply.name)}: {words}"), "x": count / limit.feeds,
+            "text": f"feeds {'>= ' if limit.at_least else ''}{grouped(limit.feeds)}",
+            "short": limit.feeds < count,
+        }
+        for place, supply in enumerate(plan.supplies)
+        for number, (limit, words) in enumerate(usable(supply))
+    ]  # fmt: skip
 
 
 def rate_ramp(plan: PlanReport, title: str) -> str:

@@ -8,9 +8,10 @@ from loaderprobe.records.forecast import Knee
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice
 from loaderprobe.render.action_words import action_words
+from loaderprobe.render.forecast_words import knee_kind, knee_words, worth_making
 from loaderprobe.render.groups import Group
 from loaderprobe.render.overview import joint_label, joint_name
-from loaderprobe.render.wording import knee_kind, knee_words, variation, worth_making
+from loaderprobe.render.wording import variation
 
 
 def knees(report: Report, group: Group) -> list[tuple[str, str]]:

@@ -17,7 +17,9 @@ from loaderprobe.render.first_page import (
     FirstPage,
     change_of,
     first_page,
+    of_ranks,
 )
+from loaderprobe.render.forecast_words import worth_making
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.limit_map import LimitMap, MapCell
@@ -27,7 +29,7 @@ from loaderprobe.render.page import Page
 from loaderprobe.render.rank_panels import rank_sentences
 from loaderprobe.render.recommend import advised
 from loaderprobe.render.short_runs import short_run_sentences
-from loaderprobe.render.wording import MISSING, counted, visible, worth_making
+from loaderprobe.render.wording import MISSING, counted, visible
 
 STYLES = {
     "compute": "green",
@@ -95,7 +97,8 @@ class TerminalReport:
             page.paragraph(each.title, style="bold")
             page.add(_needs(each))
             page.paragraph(each.note, style="dim")
-        page.paragraph(first.unknown, style="dim")
+        if first.unknown:
+            page.paragraph(first.unknown, style="dim")
 
     def _do_next(self, page: Page, first: FirstPage) -> None:
         if first.changes:
@@ -129,10 +132,12 @@ class TerminalReport:
 
 
 def _of_group(first: FirstPage, report: Report, group: Group) -> list[tuple[str, str]]:
-    device = f", {group.device}" if len(first.devices) > 1 else ""
+    ranks = of_ranks(report, group)
+    device = f"{ranks}, {group.device}" if len(first.devices) > 1 else ""
+    found = [(f"{labels}{ranks}", advice) for labels, advice in advised(report, group)]
     more = [
         (f"Advice for {labels}", change_of(labels, advice).words.removesuffix(f" (for {labels})"))
-        for labels, advice in advised(report, group)
+        for labels, advice in found
         if worth_making(advice[0]) and change_of(labels, advice) not in first.changes
     ]
     return [

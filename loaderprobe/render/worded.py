@@ -19,13 +19,13 @@ from loaderprobe.render.action_words import action_words
 from loaderprobe.render.capability_words import finding_words, why_words
 from loaderprobe.render.device_words import kind_words, limit_words
 from loaderprobe.render.evidence_words import evidence_words
+from loaderprobe.render.forecast_words import knee_words
 from loaderprobe.render.note_words import note_words
 from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.rank_bandwidth_words import ranks_limit_words
 from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import sentence
-from loaderprobe.render.wording import knee_words
 
 T = TypeVar("T")
 _WORDS: dict[type, Callable[[Any], str]] = {

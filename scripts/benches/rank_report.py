@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import loaderprobe
 from loaderprobe.records.config import SweepSpec
@@ -50,7 +51,7 @@ def main() -> None:
 
 def keep(path: Path, ranks: int, slowest: int) -> float:
     """Bytes that are kept of a rank, that of the whole configuration shared among them."""
-    rates = {name: rate * ranks / 2 for name, rate in SLEEPING.items()}
+    rates: dict[str, Any] = {name: rate * ranks / 2 for name, rate in SLEEPING.items()}
     alone = [SLOW if rank == slowest else MIDDLE + rank % 7 for rank in range(ranks)]
     measured = rank_run(
         alike(**rates), Cost(), ranks=ranks, compute=1e5 * ranks, alone=alone, workers=2,

@@ -214,7 +214,7 @@ ROWS = (
         packages=("accelerate", "timm"),
         timed=_accelerate("--mixed_precision", "bf16"),
         light=_accelerate("--mixed_precision", "bf16"),
-        steps=24,
+        steps=12,
         folder=lambda data: data.flat(),
         environment=lambda data: {**_offline(data), "HF_HOME": str(data.hub("resnet50d"))},
     ),

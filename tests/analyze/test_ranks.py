@@ -95,6 +95,7 @@ def test_a_hosts_devices_and_cores_count_once(alone: Measurement) -> None:
         assert found.segments[0].delivered_bytes == 2 * (alone.segments[0].delivered_bytes or 0)
     assert cores([rank(0, alone), rank(1, alone)]) == 4
     assert cores([rank(0, alone), rank(1, alone, host="two")]) == 8
+    assert cores([rank(0, alone), replace(rank(1, alone), node=1)]) == 8, "two nodes of one name"
     assert cores([rank(0, alone, affinity=(0, 1), cores=2.0), rank(1, alone, affinity=(2, 3), cores=2.0)]) == 4
     assert cores([rank(0, alone, affinity=(0, 1, 2), cores=3.0), rank(1, alone, affinity=(1, 2, 3), cores=3.0)]) == 4
     assert cores([rank(0, alone, affinity=(0, 1), cores=0.5), rank(1, alone, affinity=(1, 2), cores=0.5)]) == 1
@@ -124,7 +125,9 @@ def in_a_sweep(measurement: Measurement, *, alone_steps: int, absent: bool = Fal
     config = replace(measurement.config, ranks=2)
     first = measurement.segments[0]
     alone = replace(_shortened(first, alone_steps), activity="alone")
-    without = replace(first, without=1, **({"first_batch": -1, "delivered_bytes": None} if absent else {}))
+    without = replace(first, without=1)
+    if absent:
+        without = replace(without, first_batch=-1, delivered_bytes=None)
     return replace(measurement, config=config, segments=(*measurement.segments, alone, without))
 
 

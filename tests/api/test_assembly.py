@@ -14,6 +14,7 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import (
     FakeClock,
@@ -86,9 +87,11 @@ def test_what_applies_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_that_is_not_there_is_missed_before_it_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By NVML, or by AMD's driver; the next step names what still works."""
     config = example_config(compute="cuda")
-    monkeypatch.setattr(trainers, "list_gpus", lambda: ((), "no driver"))
+    monkeypatch.setattr(
+        trainers, "list_gpus", lambda: ((), Unavailable(code="nvml_not_started", facts={"error": "no driver"}))
+    )
     monkeypatch.setattr(trainers, "ROCM", tmp_path / "kfd")
-    with pytest.raises(MissingPart, match="no GPU to train on: no driver") as caught:
+    with pytest.raises(MissingPart, match=r"no GPU to train on: no driver$") as caught:
         check_parts(config.loader, config.compute)
     assert "emulated:mlperf-h100" in caught.value.hint
     (tmp_path / "kfd").touch()

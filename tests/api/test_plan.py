@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.api.diagnose import DataSeen, conclude
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.watch import Watch
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, StorageCeiling
+from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.note import Note
 from loaderprobe.records.plan_reason import PlanReason
-from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.testing import example_location
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
-from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
+from tests.examples.bandwidth import example_phase
 from tests.said import said
 from tests.stored import SMALL_FILES, full_run
 
@@ -34,12 +29,6 @@ from tests.stored import SMALL_FILES, full_run
 def run(tmp_path: Path) -> RunDirectory:
     """Emulated accelerators of 100,000 images/s on a disk of 20 MB/s; files of 100 kB."""
     return full_run(tmp_path / "run")
-
-
-def cold_bandwidth(**changes: Any) -> BandwidthReport:
-    """A ladder whose best step came from storage, below the limit of the probe."""
-    phases = (example_phase(1, 60e6), example_phase(8, 290e6), example_phase(16, 288e6))
-    return replace(example_bandwidth(), **({"phases": phases} | changes))
 
 
 def test_a_sweep_gives_its_rate_its_files_and_its_storage(run: RunDirectory) -> None:
@@ -147,140 +136,6 @@ def test_a_ladder_that_still_rises_is_a_lower_bound(run: RunDirectory) -> None:
     assert loaderprobe.plan(run.path).supplies[0].at_least
 
 
-def test_a_bandwidth_result_is_planned_from_its_file_and_as_it_is(tmp_path: Path) -> None:
-    """Its files and its storage; workers and late steps are refused, and an accelerator must be named."""
-    file = tmp_path / "bandwidth.json"
-    file.write_text(result_json(cold_bandwidth()))
-    plan = loaderprobe.plan(file, kind="mlperf-h100", accelerators=16)
-    own = loaderprobe.plan(Bandwidth.of(cold_bandwidth()), kind="mlperf-h100", accelerators=16)
-    assert plan.needs == own.needs and plan.supplies == own.supplies
-    assert plan.supplies[0].limits[0].limit.value == pytest.approx(290e6 * 1.02, rel=1e-3)
-    assert {part: why.code for part, why in plan.refused.items()} == {
-        "cold_opens": "opens_not_measured", "workers": "bandwidth_without_workers",
-        "cores": "bandwidth_without_workers", "stragglers": "bandwidth_without_steps",
-    }  # fmt: skip
-    with pytest.raises(BadValue, match="no accelerator"):
-        loaderprobe.plan(file)
-
-
-COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"metadata": COLD_OPENS},
-        {"metadata": example_operations({1: 300.0}, metadata="warm", drops=0)},
-        {"phases": (example_phase(1, 60e6), example_phase(8, 290e6, at_least=True))},
-        {"phases": (example_phase(1, 60e6, cache="mixed"), example_phase(8, 290e6))},
-        {"phases": (example_phase(1, 60e6), example_phase(8, 290e6, cache="unproved"))},
-        {"scratch": True},
-    ],
-)
-def test_bandwidth_and_plan_feed_as_many(changes: dict[str, Any]) -> None:
-    """Of the same result, for each accelerator, without options: one definition, one figure, one first limit."""
-    report = cold_bandwidth(**changes)
-    measured = BandwidthMeasurement(
-        **{field.name: getattr(report, field.name) for field in fields(BandwidthMeasurement)}
-    )
-    rates = {"mlperf-a100": 400 / 0.435, "mlperf-h100": 400 / 0.224}
-    feeds = {each.accelerator: each for each in judge_bandwidth(measured, rates).feeds}
-    for name in rates:
-        try:
-            supplies = loaderprobe.plan(report, kind=name).supplies
-        except BadValue:
-            supplies = ()
-        assert (name in feeds) == bool(supplies)
-        for supply in supplies:
-            assert feeds[name].count == pytest.approx(supply.feeds, rel=1e-3)
-            assert (feeds[name].first_limit, feeds[name].at_least) == (supply.first_limit, supply.at_least)
-
-
-def test_measured_cold_opens_are_a_limit_beside_bandwidth(tmp_path: Path) -> None:
-    """1010 of them a second feed half an H100 at 90 % with 80 % in use, long before bandwidth gives out."""
-    file = tmp_path / "bandwidth.json"
-    file.write_text(result_json(cold_bandwidth(metadata=COLD_OPENS)))
-    (supply,) = loaderprobe.plan(file, kind="mlperf-h100").supplies
-    assert [limit.resource for limit in supply.limits] == ["opens", "bandwidth"]
-    opens = supply.limits[0]
-    assert (opens.limit.value, opens.limit.label, opens.at_least) == (1010.0, "measured", False)
-    assert supply.feeds == pytest.approx(0.8 * 1010 / (0.9 * 400 / 0.224))
-    assert supply.first_limit == "opens"
-    short = tuple(replace(phase, short=True) for phase in COLD_OPENS)
-    doubted = loaderprobe.plan(cold_bandwidth(metadata=short), kind="mlperf-h100").supplies[0]
-    assert any(note.code == "opens_short" for note in doubted.notes) and supply.notes == ()
-    noisy = tuple(replace(phase, ops_high=2 * phase.ops_per_s) for phase in COLD_OPENS)
-    unsettled = loaderprobe.plan(cold_bandwidth(metadata=noisy), kind="mlperf-h100").supplies[0]
-    assert unsettled.notes == (Note(code="opens_unsettled"),)
-    shards = loaderprobe.plan(file, kind="mlperf-h100", layout="shards:1000").supplies[0]
-    assert shards.first_limit == "bandwidth"
-
-
-def test_opens_that_still_rise_are_a_lower_bound() -> None:
-    """Also where the probe may be the limit, or one number of readers was tried; never from under a second."""
-    for operations in (
-        example_operations({1: 300.0, 4: 1000.0}), example_operations({4: 1000.0}),
-        example_operations({1: 300.0, 4: 1000.0, 16: 1010.0}, at_least=True),
-    ):  # fmt: skip
-        (supply,) = loaderprobe.plan(cold_bandwidth(metadata=operations), kind="mlperf-h100").supplies
-        assert supply.limits[0].resource == "opens" and supply.at_least
-        short = tuple(replace(phase, short=True) for phase in operations)
-        (supply,) = loaderprobe.plan(cold_bandwidth(metadata=short), kind="mlperf-h100").supplies
-        assert not supply.at_least
-
-
-@pytest.mark.parametrize(
-    ("operations", "code", "why"),
-    [
-        ((), "opens_not_measured", "were not measured"),
-        (example_operations({1: 2e5}, metadata="warm", drops=0), "opens_from_memory", "only bandwidth --drop-caches"),
-        (
-            example_operations({1: 2e5}, metadata="warm", drops=3),
-            "opens_from_memory_after_drop",
-            "from memory all the same",
-        ),
-        (
-            example_operations({1: 200.0}, metadata="unproved", storage_bytes=None),
-            "opens_unproved",
-            "nothing counts",
-        ),
-    ],
-)
-def test_opens_that_were_not_cold_are_no_supply(operations: tuple[Any, ...], code: str, why: str) -> None:
-    """Never a limit, whatever their rate; the plan says why on its page, and bandwidth still counts."""
-    plan = loaderprobe.plan(cold_bandwidth(metadata=operations), kind="mlperf-h100")
-    assert [limit.resource for limit in plan.supplies[0].limits] == ["bandwidth"]
-    assert plan.refused["cold_opens"].code == code
-    assert why in " ".join(plan.text(width=400).split())
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"scratch": True}, "read in blocks"),
-        ({"mean_size_bytes": 0.0}, "are empty"),
-        ({"phases": (example_phase(1, 60e6, block_bytes=1 << 20),)}, "read in blocks"),
-    ],
-)
-def test_a_bandwidth_result_without_bytes_an_image_is_refused(changes: dict[str, Any], why: str) -> None:
-    """A scratch file, empty files, shards."""
-    with pytest.raises(BadValue, match=why):
-        loaderprobe.plan(cold_bandwidth(**changes), kind="mlperf-h100")
-
-
-def test_a_bandwidth_result_from_memory_feeds_nothing() -> None:
-    """tmpfs; and one in which nothing was measured."""
-    memory = replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")
-    for report, code in (
-        (cold_bandwidth(location=memory), "files_in_memory"),
-        (cold_bandwidth(phases=()), "ladder_not_measured"),
-    ):
-        plan = loaderprobe.plan(report, kind="mlperf-h100")
-        assert plan.supplies == ()
-        assert plan.refused["measured_storage"].code == code
-
-
 def test_options_replace_what_was_measured(run: RunDirectory) -> None:
     """Size, number and layout of the files, growth, and storages to compare, in the order given."""
     plan = loaderprobe.plan(
@@ -303,16 +158,6 @@ def test_a_plan_shows_itself(run: RunDirectory) -> None:
     assert list(table["need"]) == [need.name for need in plan.needs]
     assert table["at_utilization"][0] == plan.needs[0].at_utilization.value
     assert plan._repr_html_().count("<table>") >= 2
-
-
-def test_the_ladder_and_the_rulers_are_in_the_plan() -> None:
-    """The ladder by readers with the times of a file; reference designs beside the storages, and not among them."""
-    found = loaderprobe.plan(cold_bandwidth(), kind="mlperf-h100", storage="s3-express")
-    assert [(step.readers, step.bytes_per_s) for step in found.ramp] == [(1, 60e6), (8, 290e6), (16, 288e6)]
-    assert all(step.p50_s and step.p99_s and step.p50_s <= step.p99_s for step in found.ramp)
-    assert [ruler.name for ruler in found.rulers] == ["SuperPOD good", "SuperPOD better", "SuperPOD best"]
-    assert [supply.name for supply in found.supplies] == ["measured here", "s3-express"]
-    assert found.html().startswith("<!doctype html>")
 
 
 def test_a_result_of_run_is_planned_from_its_directory_its_file_and_as_it_is(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from loaderprobe.api import rank_bandwidth
 from loaderprobe.api.rank_bandwidth import RankBandwidth, RankProbe, ladder_of, lead_ranks, most_ranks_of
 from loaderprobe.api.results import type_of
 from loaderprobe.errors import BadValue
-from loaderprobe.records.seats import Node
+from loaderprobe.loaders import ranks as gloo
+from loaderprobe.records.seats import Launched, Node
 from loaderprobe.storage.by_ranks import RanksStep, Whereabouts
 from loaderprobe.testing.ranks import FakeCrew
 
@@ -64,3 +69,24 @@ def test_too_few_files_are_refused(tmp_path: Path) -> None:
     steps = (RanksStep(seats=(0,), nodes=1, readers=1),)
     with pytest.raises(BadValue, match="too few for 1 rank"):
         lead_ranks(crew, HERE, RankProbe(path=tmp_path, steps=steps), lambda *_: None)
+
+
+@pytest.mark.parametrize(("ranks", "said"), [("8", "8 ranks are asked for"), ("2", "too few for 2 ranks")])
+def test_what_rank_0_refuses_is_no_lost_rank_to_the_others(
+    ranks: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hear of it, and leave without an error of their own."""
+    tmp_path.joinpath("one.jpg").write_bytes(b"x")
+    node, crews = Node(host="a", seats=(0, 1), gpus=0), FakeCrew.of(2)
+    monkeypatch.setattr(rank_bandwidth, "comes", lambda here: SimpleNamespace(nodes=(node,), prefix="p"))
+    monkeypatch.setattr(gloo, "joined_at", lambda place: SimpleNamespace(crew=crews[place.rank]))
+
+    def part(rank: int) -> Any:
+        here = Launched(rank=rank, size=2, node="", address="localhost", port=1, agent_store=False)
+        return rank_bandwidth.read_in_seat(here, RankProbe(path=tmp_path), ranks, 1, lambda *_: None)
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = (threads.submit(part, rank) for rank in range(2))
+        with pytest.raises(BadValue, match=said):
+            first.result()
+        assert second.result() is None

@@ -21,6 +21,8 @@ from loaderprobe.records.seats import Layout, Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_config, example_environment, example_files
 from tests.analyze.measured import measured
+from tests.analyze.rank_runs import rank_run
+from tests.analyze.runs import FILES, alike
 from tests.analyze.scripted import Truth
 
 NODES = (Node(host="a", seats=(0, 1), gpus=2), Node(host="b", seats=(2, 3), gpus=1))
@@ -100,7 +102,7 @@ def test_what_one_rank_alone_measures_is_refused(tmp_path: Path, changes: dict[s
 def test_ranks_on_cuda_need_a_gpu_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any data is generated."""
     with pytest.raises(MissingPart, match="2 ranks on cuda need a GPU each, and b has 1"):
-        check_devices([ComputeSpec(name="cuda")], [(4, 2)], NODES)
+        check_devices([ComputeSpec(name="cuda", batch_size=8)], [(4, 2)], NODES)
     monkeypatch.setattr(rank_request, "this_node", lambda ranks: NODES[1:])
     with pytest.raises(MissingPart, match="b has 1"):
         check_request(request(tmp_path, compute="cuda", ranks=2))
@@ -108,9 +110,10 @@ def test_ranks_on_cuda_need_a_gpu_each(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_run_of_ranks_is_not_measured_in_turn(tmp_path: Path) -> None:
     """And ranks are no option in which B can differ."""
-    run = run_of(tmp_path / "run", 2)
-    given = measured(Truth(compute=1000.0), 2)
-    run.save(replace(given, config=run.record.spec.configs[0]))
+    given = rank_run(alike(baseline=186.0), workers=2)
+    spec = SweepSpec(configs=(given.config,))
+    run = RunDirectory.create(tmp_path / "run", replace(run_of(tmp_path / "other", 2).record, spec=spec), [FILES])
+    run.save(given)
     with pytest.raises(BadValue, match="several ranks are not measured in turn"):
         against_request(
             run.path, None, rounds=2, budget_s=None, time_limit_s=9.0, thorough=False, out=None,
@@ -184,11 +187,14 @@ def test_a_program_hears_how_the_processes_ended(
 
 
 def test_progress_counts_the_results_of_other_processes(tmp_path: Path) -> None:
-    """Of a run that they complete."""
-    run, heard = run_of(tmp_path / "run", 1, 2), list[tuple[str, int, int]]()
-    run.save(replace(measured(Truth(compute=1000.0), 2), config=run.record.spec.configs[0]))
-    verb.heard_of(run, lambda *stage: heard.append(stage))
-    assert heard == [("1/2 measured", 1, 2)]
+    """Of a run that they complete; what is known is not read again, as they measure on the same cores."""
+    run, heard, done = run_of(tmp_path / "run", 1, 2), list[tuple[str, int, int]](), set[str]()
+    first, second = run.record.spec.configs
+    run.save(replace(measured(Truth(compute=1000.0), 2), config=first))
+    for _ in range(2):
+        verb.heard_of(run, lambda *stage: heard.append(stage), done)
+        (run.path / "measurements" / f"{first.key}.json").unlink(missing_ok=True)
+    assert heard == [("1/2 measured", 1, 2)] * 2 and second.key not in done
 
 
 def test_one_of_several_programs_starts_no_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

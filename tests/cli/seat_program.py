@@ -22,7 +22,8 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.json import summary_json
 from loaderprobe.store.codec import decode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_environment, example_files
+from loaderprobe.testing import example_environment
+from tests.analyze.runs import FILES
 
 RUN, MEASURED, *OPTIONS = sys.argv[1:]
 
@@ -59,7 +60,7 @@ def run_of(lead: Lead | None) -> RunDirectory:
         created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=configs), environment=example_environment()
     )
     lead.admit((config,), ())
-    return RunDirectory.create(Path(RUN), record, [example_files(16)])
+    return RunDirectory.create(Path(RUN), record, [FILES])
 
 
 def measured(run: RunDirectory, lead: Lead | None) -> int:

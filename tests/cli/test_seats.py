@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.json import summary_json
 from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_environment, example_files
-from tests.analyze.measured import measured
-from tests.analyze.scripted import Truth
+from loaderprobe.testing import example_environment
+from tests.analyze.rank_runs import rank_run
+from tests.analyze.runs import FILES, alike
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = "tests.cli.seat_program"
@@ -44,25 +43,17 @@ def torchrun(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
     return ["-m", "torch.distributed.run", *options, *meeting, "-m"], {}
 
 
-def bare(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
-    """Torch's own variables; of two nodes on one host, the group as well."""
-    variables = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
-    return ["-m"], {**variables, "MASTER_PORT": port, "GROUP_RANK": str(rank)}
-
-
-def slurm(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
-    """What srun sets, on two nodes."""
-    variables = {"SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2", "SLURM_NODEID": str(rank)}
-    return ["-m"], {**variables, "SLURM_STEP_NODELIST": "127.0.0.1", "MASTER_PORT": port}
+def by_variables(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
+    """Torch's own variables, as an operator of Kubernetes sets them; for the second process those of srun."""
+    bare = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "GROUP_RANK": "0"}
+    srun = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NODEID": "1", "SLURM_STEP_NODELIST": "127.0.0.1"}
+    return ["-m"], {**(srun if rank else bare), "MASTER_PORT": port}
 
 
 def started(way: Any, place: Path, options: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """(The rows that rank 0 printed, of both processes; the one that is expected)."""
     place.mkdir()
-    files = example_files(16)
-    given = measured(Truth(compute=1000.0), 2)
-    config = replace(given.config, data=files.fingerprint, ranks=2, nodes=2, cache="warm")
-    given = replace(given, config=config)
+    given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2, nodes=2)
     (place / "measured.json").write_bytes(encode("measurement", given))
     port, clean = free_port(), _without_launchers(os.environ)
     running = []
@@ -90,7 +81,7 @@ def _row(given: Measurement, path: Path) -> dict[str, Any]:
         created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=(given.config,)),
         environment=example_environment(),
     )  # fmt: skip
-    run = RunDirectory.create(path, record, [example_files(16)])
+    run = RunDirectory.create(path, record, [FILES])
     run.save(given)
     (row,) = json.loads(summary_json(judge_run(run)))["configurations"]
     return dict(row)
@@ -101,13 +92,13 @@ def _without_launchers(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if not name.startswith(prefixes)}
 
 
-@pytest.mark.parametrize(("way", "options"), [(torchrun, ()), (bare, ("fails",)), (slurm, ("slurm",))])
+@pytest.mark.parametrize(("way", "options"), [(torchrun, ()), (by_variables, ("fails", "slurm"))])
 def test_every_way_to_start_gives_the_same_summary(way: Any, options: Sequence[str], tmp_path: Path) -> None:
     """The row of what was measured; where a rank is killed, it is named. One process prints."""
     (*failed, row), expected = started(way, tmp_path / "way", options)
     assert row == expected and (row["status"], row["ranks"], row["nodes"]) == ("measured", 2, 2)
     if "fails" in options:
-        (reason,) = (each["reason"] for each in failed)
+        (reason,) = (each["reason"]["sentence"] for each in failed)
         assert "killed by SIGKILL" in reason and "rank 1" in reason and socket.gethostname() in reason
     else:
         assert failed == []

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from loaderprobe.errors import LostRank
 from loaderprobe.loaders import ranks
-from loaderprobe.loaders.ranks import AtPlace, joined_at
+from loaderprobe.loaders.ranks import AtPlace, GlooCrew, joined_at
 from loaderprobe.measure.in_step import Agreement
 from loaderprobe.records.place import Place
 
@@ -82,3 +82,21 @@ def test_a_rank_that_has_gone_is_named_by_the_others(port: int, monkeypatch: pyt
     for error in (first, third):
         assert isinstance(error, LostRank)
         assert "does not answer: rank 1 (" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "of_ranks"),
+    [
+        ("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1", True),
+        ("NCCL error: remote process exited or there was a network error", True),
+        ("NCCL error in: x.cpp:3, invalid usage, NCCL version 2.27\nDuplicate GPU detected : rank 0 and rank 1", False),
+        ("Caught ReadTimeoutError in DataLoader worker process 0.\nRead timed out.", False),
+        ("[Errno 110] Connection timed out: '/mnt/data/1.jpg'", False),
+        ("mat1 and mat2 shapes cannot be multiplied", False),
+    ],
+)  # fmt: skip
+def test_only_errors_of_groups_mean_a_lost_rank(text: str, of_ranks: bool) -> None:
+    """A storage on a network fails in the same words, and NCCL also says what no other rank has to do with."""
+    crew = object.__new__(GlooCrew)
+    crew._store = None
+    assert (crew.lost_by(RuntimeError(text)) is not None) == of_ranks

@@ -94,6 +94,21 @@ def test_too_little_shared_memory_is_refused_before_a_worker_dies_of_it(
     assert shared_memory_needed(config) == 16 * 3 * 224 * 224 * 4 * (4 + 1 + 2)
 
 
+def test_all_ranks_of_a_node_share_its_memory(
+    photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each finds enough free for itself, as long as no other has begun."""
+    config = replace(example_config(data=photographs.fingerprint), ranks=4, nodes=2)
+    needed = shared_memory_needed(config)
+    monkeypatch.setattr(torch_loader, "free_shared_memory_bytes", lambda: needed)
+    monkeypatch.setattr(torch_loader, "shared_memory_bytes", lambda: 2 * needed - 1)
+    with pytest.raises(NoSpace, match="batches in flight of 2 ranks"), TorchLoader(config, photographs, tmp_path):
+        pytest.fail("it must not start")
+    monkeypatch.setattr(torch_loader, "shared_memory_bytes", lambda: 2 * needed)
+    with TorchLoader(config, photographs, tmp_path):
+        pass
+
+
 def test_bytes_are_handed_over_where_they_are_asked_for(photographs: FileSet, tmp_path: Path) -> None:
     """A quarter of the size, not normalised: the device does that."""
     config = example_config(data=photographs.fingerprint, workers=0, batch_size=4, tensor="uint8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,29 +57,36 @@ def test_a_killed_child_is_told_by_its_signal(fork_server: ForkServer, tmp_path:
     child.stdout.close()
 
 
-def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(photographs: FileSet) -> None:
-    """Its child has died with it and says so; the next child has a new forkserver."""
-    with forkserver() as killed:
-
-        def kill(_: Event) -> None:
-            killed._process.kill()
-
-        failure = run_configuration(
-            order(photographs), clock=SystemClock(), time_limit_s=120.0, on_event=kill, start=killed.start
-        )
-        assert isinstance(failure, RunFailure)
-        assert failure.signal == "SIGKILL"
-        assert isinstance(run(killed, photographs), Measurement)
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Started where an `html.py` lies."""
+    folder = tmp_path_factory.mktemp("current")
+    (folder / "html.py").write_text("raise ImportError('the wrong module')")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with forkserver() as started:
+            yield started
 
 
-def test_files_of_the_current_directory_shadow_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, photographs: FileSet
+def test_files_of_the_current_directory_shadow_nothing(own_server: ForkServer, photographs: FileSet) -> None:
+    """A sweep started among other people's modules measures all the same."""
+    assert isinstance(run(own_server, photographs), Measurement)
+
+
+def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
+    own_server: ForkServer, photographs: FileSet
 ) -> None:
-    """A sweep started where an `html.py` lies measures all the same."""
-    (tmp_path / "html.py").write_text("raise ImportError('the wrong module')")
-    monkeypatch.chdir(tmp_path)
-    with forkserver() as started:
-        assert isinstance(run(started, photographs), Measurement)
+    """Its child has died with it and says so; the next child has a new forkserver."""
+
+    def kill(_: Event) -> None:
+        own_server._process.kill()
+
+    failure = run_configuration(
+        order(photographs), clock=SystemClock(), time_limit_s=120.0, on_event=kill, start=own_server.start
+    )
+    assert isinstance(failure, RunFailure)
+    assert failure.signal == "SIGKILL"
+    assert isinstance(run(own_server, photographs), Measurement)
 
 
 def test_waiting_has_a_limit(fork_server: ForkServer, tmp_path: Path, photographs: FileSet) -> None:

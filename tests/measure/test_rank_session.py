@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.api.gathering import Gathering
+from loaderprobe.measure import session
 from loaderprobe.measure.in_step import Agreement
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.rank_session import PaceAhead, RankSession
@@ -81,14 +82,14 @@ class Rank:
         compute = make_compute(config, clock, self._peers)
         gathering = Gathering(crew, next_round, earlier=self._earlier)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
-        session = RankSession(
+        measures = RankSession(
             recorder=Recorder(config, earlier=self._earlier, joins=False), files=self._files,
             parts=replace(parts, next_round=gathering.next_round), on_stage=lambda *_: None,
             meeting=Agreement(crew), budget_s=self._budget_s,
         )  # fmt: skip
-        session.run()
-        session.profile()
-        self.own = session.measurement((), ())
+        measures.run()
+        measures.profile()
+        self.own = measures.measurement((), ())
         gathering.gather(self.own)
         self.all = gathering.together() if gathering.seen else None
 
@@ -202,6 +203,25 @@ def test_only_the_slow_rank_of_two_is_waited_for() -> None:
                 assert waited[0] < 1e6 and waited[1] > 20e6
     assert rates[0] / rates[1] == pytest.approx(4, rel=0.05)
     assert rates[1] == pytest.approx(rates[None], rel=0.05)
+
+
+def test_a_rank_alone_begins_with_buffers_as_empty_as_it_ends() -> None:
+    """A fast rank does not wait for a slow one after its lead-in: what it loads meanwhile is not of the time alone."""
+    found = together(
+        ran(Service(cpu_s=0.15), Service(cpu_s=0.05), compute="emulated:1e6", workers=3, batch_size=4, rounds=1)
+    )
+    (place,) = [place for place, each in enumerate(found.segments) if (each.activity, each.round) == ("alone", 0)]
+    fast = found.by_rank[1]
+    assert fast.steps[place] * 1e9 / fast.span_ns[place] == pytest.approx(3 / (4 * 0.05), rel=0.02)
+
+
+def test_no_budget_is_kept_for_a_profiler_window_that_ranks_never_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rounds fit, however long a window would be."""
+    monkeypatch.setattr(session, "seconds_wanted", lambda *_: 1e6)
+    found = together(
+        ran(Service(cpu_s=0.002), Service(cpu_s=0.002), compute="emulated:1000", budgets_s=(300.0, 300.0), rounds=2)
+    )
+    assert len({each.round for each in found.segments}) == 2
 
 
 def test_further_rounds_are_added_to_those_of_all_ranks_before() -> None:

@@ -97,4 +97,9 @@ def test_what_is_a_consequence() -> None:
     """The words of gloo and of ourselves; not those of a data set."""
     assert is_consequence(GONE) and is_consequence("RuntimeError: [../pair.cc:5] Connection reset by peer")
     assert not is_consequence("FileNotFoundError: connection.jpg")
+    assert not is_consequence("the data set raised in a worker: OSError: [Errno 104] Connection reset by peer")
+    assert not is_consequence("ConnectionResetError: [Errno 104] Connection reset by peer")
+    ended = ("terminate called", "what(): [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)")
+    assert is_consequence("the measuring process was killed by SIGABRT", ended)
+    assert not is_consequence("the measuring process was killed by SIGABRT", ("double free or corruption",))
     assert origin_of([lost(0, first=True), lost(1)]) is None

@@ -24,7 +24,7 @@ from loaderprobe.measure.seat import Seat, put, take
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.place import Place
-from loaderprobe.records.seats import Launched, SeatSeen
+from loaderprobe.records.seats import Launched, SeatSeen, Turn
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import FakeClock, FakeStore, example_config, example_files
 from tests.analyze.measured import measured
@@ -134,7 +134,7 @@ def test_all_ranks_have_a_child_and_rank_0_s_measurement_counts(group: Callable[
     """Each child has its place; the others' processes then wait for the next, and go when all is over."""
     here = group()
     here.scripts = {0: [DONE, DONE], 1: [DONE, DONE]}
-    lead, events = here.lead(), []
+    lead, events = here.lead(), list[Event]()
     assert isinstance(measure(here, lead, order(), events), Measurement)
     assert isinstance(measure(here, lead, order()), Measurement)
     lead.end(4)
@@ -239,7 +239,7 @@ def test_a_store_that_has_gone_ends_the_others(group: Callable[..., Group]) -> N
     here.scripts = {1: [WAITS]}
     lead = here.lead()
     put(here.store, "order", order())
-    lead._begin(seat_module.Turn(kind="measure", ranks=2, nodes=1, time_limit_s=60.0))
+    lead._begin(Turn(kind="measure", ranks=2, nodes=1, time_limit_s=60.0))
     while not here.places:
         SystemClock().sleep(0.005)
     here.store.gone = True

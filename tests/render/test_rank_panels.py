@@ -25,7 +25,7 @@ SLEEPING: dict[str, Any] = {
     "training": 88.0, "baseline": 86.0, "warm": 90.0, "cached_samples": 868.0, "no_transport": 88.0,
 }  # fmt: skip
 WAITING = Cost(blocked_s=0.05)
-EVEN = {"without": {0: 340.0, 1: 343.0}}
+EVEN: dict[str, Any] = {"without": {0: 340.0, 1: 343.0}}
 MANY = 12
 
 
@@ -88,7 +88,14 @@ def test_the_answer_says_what_more_ranks_gain() -> None:
     one = rank_run(alike(**{**DISK, "training": 150.0}), WAITING, ranks=1, workers=2, compute=300.0)
     text = " ".join(TerminalReport().render(report_on(one, even())).split())
     assert "With 1 and 2 ranks, 500x375 trains at 150 and 180 images/s: with 2, 1.20 times as fast as with 1." in text
+    assert "(for 500x375, 2 workers, 2 ranks)" in text
     assert "times as fast as with" not in TerminalReport().render(report_on(even()))
+
+
+def test_several_nodes_on_one_storage_are_known_then() -> None:
+    """What does not follow from a run is said, and no more."""
+    assert "several machines" in TerminalReport().render(report_on(even()))
+    assert "several machines" not in TerminalReport().render(report_on(uneven()))
 
 
 def test_the_terminal_says_what_is_global_first() -> None:

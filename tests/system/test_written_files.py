@@ -37,6 +37,12 @@ def watching(kept: Path) -> Iterator[WrittenFiles]:
     files.end()
 
 
+def write_through_a_link(at: Path) -> None:
+    """Of the checkpoint, which is lost by that."""
+    os.link(at / "last.pt", at / "twin.pt")
+    (at / "twin.pt").write_text("other")
+
+
 @pytest.mark.parametrize(
     "harm",
     [
@@ -49,7 +55,7 @@ def watching(kept: Path) -> Iterator[WrittenFiles]:
         lambda at: os.replace(at / "state.json", at / "last.pt"),
         lambda at: os.replace(at / "last.pt", at / "before.pt"),
         lambda at: at.rename(at.with_name("elsewhere")),
-        lambda at: (os.link(at / "last.pt", at / "twin.pt"), (at / "twin.pt").write_text("through a link")),
+        write_through_a_link,
     ],
 )
 def test_a_checkpoint_is_neither_written_over_nor_removed(watching: WrittenFiles, kept: Path, harm: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.fit import Fit
@@ -160,6 +161,10 @@ def alternative(fit: Fit, measured: Alternative) -> Forecast:
     return _forecast(fit, change)
 
 
+_scheduled = lru_cache(maxsize=64)(scheduled_rate)
+"""The rate with the factor as it is, which every other one is compared with, once."""
+
+
 def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float]]) -> Forecast:
     """With another prefetch factor; `rounds` holds the seconds of each batch in its worker, in order, by round."""
     anchor = fit.anchor
@@ -170,8 +175,8 @@ def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float
         return refused("prefetch_factor", str(factor), Refusal(code="too_few_batches"))
 
     def rate(batch_s: Sequence[float], prefetch_factor: int) -> float:
-        return scheduled_rate(
-            [each + anchor.idle_s * anchor.batch_size for each in batch_s],
+        return _scheduled(
+            tuple(each + anchor.idle_s * anchor.batch_size for each in batch_s),
             workers=anchor.workers,
             prefetch_factor=prefetch_factor,
             step_s=anchor.batch_size / anchor.compute,

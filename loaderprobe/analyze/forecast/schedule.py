@@ -43,20 +43,23 @@ def scheduled_rate(
     steps: deque[float] = deque(maxlen=STEPS_AHEAD)
     now = device = begin = 0.0
     ready: deque[float] = deque()
+    # Runs a thousand times for a report: a comparison takes a third of the time of max().
     for number in range(count):
         while sent:
             task = number + len(ready)
             worker = task % workers
-            free[worker] = max(free[worker], sent.popleft()) + batch_s[task % len(batch_s)]
+            idle_from, order = free[worker], sent.popleft()
+            free[worker] = (order if order > idle_from else idle_from) + batch_s[task % len(batch_s)]
             ready.append(free[worker])
-        now = max(now, ready.popleft()) + receive_s
+        made = ready.popleft()
+        now = (made if made > now else now) + receive_s
         sent.append(now)
-        device = max(now, device) + step_s
+        device = (now if now > device else device) + step_s
         if synchronous:
             now = device
         else:
-            if len(steps) == STEPS_AHEAD:
-                now = max(now, steps[0])
+            if len(steps) == STEPS_AHEAD and steps[0] > now:
+                now = steps[0]
             steps.append(device)
         if number == skipped:
             begin = device

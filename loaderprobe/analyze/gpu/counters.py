@@ -123,7 +123,8 @@ def _energy(measurement: Measurement, series: dict[str, Series], segments: Seque
             if energy >= 0:  # else the driver was reloaded
                 joules += energy
                 seconds += length_ns / NS
-                images += segment.steps * segment.batch_size * length_ns / NS / segment_seconds(segment)
+                own = segment.batch_size / measurement.ranks  # the counter is of one rank's GPU
+                images += segment.steps * own * length_ns / NS / segment_seconds(segment)
     if joules > 0 and images:
         per_image: Figures = {"energy_j_per_image": joules / images} if measurement.images else {}
         return {"power_w": joules / seconds} | per_image

@@ -16,10 +16,12 @@ from loaderprobe.analyze.verdict.validity import base_mode, why_not_on_a_rank
 from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Speedup
-from loaderprobe.stats import median
+from loaderprobe.stats import mean, median
 
 AMONG = ("imbalance", "straggler", "gradients")
 """The speed-ups that only several ranks have."""
+ALIKE = 1.15
+"""Of ranks that differ by more, some are slow themselves, whatever single batches take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class AmongRanks:
     """Images/s of its loader by itself."""
     middle_alone: float = 0.0
     """Images/s of the rank that it is compared with."""
+    alike: bool = True
+    """False where the slowest rank by itself is far below the mean of all."""
     on_a_node: int = 1
     """Ranks that share the cores of one."""
 
@@ -55,8 +59,10 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
     alone = rates_alone(measurement)
     found = {"imbalance": made.imbalance(pair), "straggler": made.straggler(), "gradients": made.gradients()}
     missing = {
-        "imbalance": _why_not(measurement, [s for s in measurement.segments if s.without is not None], pair is None),
-        "straggler": _why_not(measurement, alone_segments(measurement), not alone),
+        "imbalance": _why_not(
+            measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
+        ),
+        "straggler": _why_not(measurement, alone_segments(measurement), found["straggler"]),
         "gradients": None if found["gradients"] else Unavailable(code="exchange_not_measured"),
     }
     return AmongRanks(
@@ -66,6 +72,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
+        alike=mean(list(alone.values())) < ALIKE * min(alone.values()) if alone else True,
         on_a_node=measurement.config.ranks // measurement.config.nodes,
     )
 
@@ -105,9 +112,9 @@ def _pair(measurement: Measurement) -> tuple[int, int] | None:
     return (taken[0], taken[-1]) if len(taken) > 1 and alone else None
 
 
-def _why_not(measurement: Measurement, segments: Sequence[Segment], absent: bool) -> Unavailable | None:
+def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapping[int, float]) -> Unavailable | None:
     """Segments that were not run, or whose files were not in the state that was asked for."""
-    if absent:
+    if not ratios:
         return Unavailable(code="ranks_not_apart")
     return why_not_on_a_rank(measurement, segments, cold=measurement.config.cache == "cold")
 

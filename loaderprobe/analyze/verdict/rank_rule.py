@@ -54,7 +54,7 @@ def is_imbalanced(found: Experiments) -> bool:
 def straggles(found: Experiments) -> bool:
     """True where ranks alike lose more than noise by waiting for each other's slow batches."""
     ratios = list(found.among.ratios.get("straggler", {}).values())
-    if not ratios or is_imbalanced(found):
+    if not ratios or is_imbalanced(found) or not found.among.alike:
         return False
     enough = len(ratios) >= LEAST_ROUNDS
     return median(ratios) >= (WORTH if enough else OPEN_LEAD) and min(ratios) > 1.0

@@ -19,8 +19,8 @@ from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.render.action_words import action_words
+from loaderprobe.render.forecast_words import knee_words
 from loaderprobe.render.refusal_words import refusal_words
-from loaderprobe.render.wording import knee_words
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run

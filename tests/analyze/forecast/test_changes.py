@@ -29,7 +29,7 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.device import KindOfDevice
 from loaderprobe.records.forecast import Forecast, Refusal, RefusalCode
 from loaderprobe.records.measurement import Alternative
-from loaderprobe.render.wording import knee_words
+from loaderprobe.render.forecast_words import knee_words
 from tests.analyze.scripted import Truth
 
 TOKEN_BUCKET, SINGLE_SERVER, LATENCY = Truth(), Truth(law="single_server"), Truth(law="latency", latency_s=0.02)

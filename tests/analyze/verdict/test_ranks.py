@@ -112,6 +112,15 @@ def test_slow_batches_stand_beside_the_cause() -> None:
     assert "straggler_speedup" not in judged(LIMITED_DISK, Cost(blocked_s=0.05), **ALIKE).bound.reason.facts
 
 
+def test_ranks_of_two_speeds_do_not_wait_for_slow_batches() -> None:
+    """Two of four are slow themselves, as on a slow node: prefetching takes nothing from that."""
+    without = {2: 180.0, 0: 176.0}
+    found = judged(LIMITED_DISK, Cost(blocked_s=0.05), alone=(110.0, 110.0, 50.0, 50.0), without=without, ranks=4)
+    assert found.bound.cause == "storage" and found.speedups.straggler and found.speedups.straggler.value > 1.5
+    assert "straggler_speedup" not in found.bound.reason.facts
+    assert "prefetch" not in {each.action.code for each in found.advice}
+
+
 def test_the_slow_rank_is_to_be_checked() -> None:
     """Advice names it, before anything else."""
     first = judged(SLEEPING, **SLOW).advice[0]
