@@ -184,7 +184,7 @@ def _bandwidth(own: Path, scratch: Path, progress: Progress) -> int:
 
 def _off(phase: dict[str, Any]) -> bool:
     off = phase["bw_bytes"] / LIMIT - 1
-    wrong = phase["ranks"] == RANKS and abs(off) > OFF_AT_MOST
+    wrong = bool(phase["ranks"] == RANKS and abs(off) > OFF_AT_MOST)
     print(f"bandwidth  {phase['ranks']} ranks x {phase['readers']}: {'WRONG ' * wrong}{_figures(phase)}, {off:+.1%}")
     return wrong
 

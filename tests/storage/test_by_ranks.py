@@ -88,7 +88,7 @@ def climb(engines: Sequence[PacedEngine], *steps: RanksStep) -> RankLadder | Exc
         ladder.climb(steps, lambda *_: None)
         return ladder
 
-    follow = [lambda n=n: readers[n].follow(here[n]) for n in range(1, len(engines))]  # type: ignore[misc]
+    follow = [lambda n=n: readers[n].follow(here[n]) for n in range(1, len(engines))]
     first, *others = together([lead, *follow])
     assert all(each is None for each in others)
     assert isinstance(first, RankLadder | Exception)

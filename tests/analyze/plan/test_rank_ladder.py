@@ -8,10 +8,13 @@ import pytest
 
 from loaderprobe.analyze.plan.rank_ladder import rank_offer
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.verdict import FilesWere
 from tests.examples.reports import example_row
 
 
-def row(ranks: int, images_per_s: float, *, fraction: float | None = 0.95, files: str = "cold") -> ConfigurationRow:
+def row(
+    ranks: int, images_per_s: float, *, fraction: float | None = 0.95, files: FilesWere = "cold"
+) -> ConfigurationRow:
     """Of 100 kB an image."""
     found = example_row()
     assert found.verdict is not None
@@ -19,7 +22,7 @@ def row(ranks: int, images_per_s: float, *, fraction: float | None = 0.95, files
         found.verdict, bytes_per_image=100_000.0, read_amplification=1.0, disk_ceiling_fraction=fraction,
         files_were=files, rates_images_per_s=replace(found.verdict.rates_images_per_s, loader=images_per_s),
         bound=replace(found.verdict.bound, cause="preprocessing"),
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
     return replace(found, config=replace(found.config, ranks=ranks), verdict=verdict)
 
 
