@@ -177,7 +177,7 @@ def _bandwidth(own: Path, scratch: Path, progress: Progress) -> int:
         phases = _probed(disk.command([*probe, "--ranks", f"1,2,{RANKS}"]))["phases"]
         wrong = sum(_off(phase) for phase in phases)
         progress.done("bandwidth")
-        wrong += _slow_path(disk, disk.members, probe)
+        wrong += _slow_path(disk, disk.members, probe, scratch)
         progress.done("slow path")
     return wrong
 
@@ -198,7 +198,7 @@ def _figures(phase: dict[str, Any]) -> str:
     )
 
 
-def _slow_path(disk: SlowDisk, members: Path, probe: Sequence[str]) -> int:
+def _slow_path(disk: SlowDisk, members: Path, probe: Sequence[str], scratch: Path) -> int:
     """One of four ranks in a cgroup of its own: 20 + 4 MB/s together, and four times 4 in step."""
     if not disk.how.startswith("cgroup v1"):
         print(f"slow path: left out: {disk.how} limits a group and all within it")
@@ -209,9 +209,11 @@ def _slow_path(disk: SlowDisk, members: Path, probe: Sequence[str]) -> int:
         device = disk.folder.stat().st_dev
         rule = f"{os.major(device)}:{os.minor(device)} {SLOW_PATH:.0f}"
         group.joinpath("blkio.throttle.read_bps_device").write_text(rule)
-        join = f'test "$RANK" = {RANKS - 1} && echo $$ > {group}/cgroup.procs; exec "$@"'
+        # In a file, since torchrun has a meaning of its own for $$ in arguments.
+        join = scratch / "join.sh"
+        join.write_text(f'test "$RANK" = {RANKS - 1} && echo $$ > {group}/cgroup.procs\nexec "$@"\n')
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-        argv = [*launcher, "--no-python", "sh", "-c", join, "sh", *probe, "--ranks", str(RANKS)]
+        argv = [*launcher, "--no-python", "sh", str(join), *probe, "--ranks", str(RANKS)]
         found = _probed(disk.command(argv))
     finally:
         group.rmdir()
