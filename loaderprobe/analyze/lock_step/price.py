@@ -181,7 +181,8 @@ def _reflected(value: float, others: Seconds) -> Interval:
 
     A resampled set misses some of the longest batches, as the measured one misses some of the truth's: by how much the
     one falls short of the other, the other falls short of the truth. What is compared is the cost above that of one
-    rank. Of 270 samples of 200 batches from three known distributions, for 8 ranks, 91 % of the ranges held the truth.
+    rank. Of 270 samples of 200 batches from three known distributions, for 8 ranks, 91 % of the ranges held the truth;
+    the way to make them was chosen on the same distributions. At 64 ranks earlier ways held 45 to 85 %.
     """
     excess = value - 1
     if excess <= 0:
