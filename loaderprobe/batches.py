@@ -10,6 +10,14 @@ IMAGES_DIMENSIONS = 4
 MOST_CHANNELS = 4
 
 
+def length_of(batches: Any) -> int | None:
+    """Of a loader, a sampler or a data set; None where it does not know its length, as an iterable need not."""
+    try:
+        return len(batches)
+    except (TypeError, NotImplementedError):
+        return None
+
+
 def samples_in(batch: Any) -> int:
     """Samples in a batch of any nesting: the length of the first tensor or array found; 1 when there is none."""
     if isinstance(batch, Mapping):

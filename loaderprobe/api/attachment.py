@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
-from loaderprobe.api.looped import LoopIterator, counts_to, length_of
+from loaderprobe.api.looped import LoopIterator, counts_to
 from loaderprobe.api.ranks import Ranks, ranks_here
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.api.user_loader import Asked
+from loaderprobe.batches import length_of
 from loaderprobe.errors import LoaderprobeError, LostRank
 from loaderprobe.measure.loop_session import LoopSession
 from loaderprobe.measure.turns import Turns, Withdrawn

@@ -18,6 +18,7 @@ from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.user_loader import Asked, measure_loader
+from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
@@ -157,10 +158,7 @@ class DataSeen:
     @classmethod
     def of(cls, loader: Any, files: LoaderFiles) -> DataSeen:
         """From what was learned of the files of some batches."""
-        try:
-            samples = len(loader.dataset)
-        except (TypeError, NotImplementedError):
-            samples = None  # an iterable need not know its length
+        samples = length_of(loader.dataset)
         if isinstance(files, UnknownFiles):
             return cls(hidden=files, samples=samples, size_bytes=None, root="")
         if isinstance(files, PartFiles):

@@ -28,14 +28,6 @@ class LoopIterator:
         return getattr(self._real, name)
 
 
-def length_of(loader: Any) -> int | None:
-    """Batches of an epoch; None where the loader does not know."""
-    try:
-        return len(loader)
-    except (TypeError, NotImplementedError):
-        return None
-
-
 def counts_to(length: int) -> bool:
     """True where the function that iterates has a variable with the number of its batches, or that of the last.
 

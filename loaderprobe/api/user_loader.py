@@ -13,6 +13,7 @@ from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.api.assembly import join_parts
 from loaderprobe.api.ceilings import CEILING_S, ceiling_of
+from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.learning import Learned, Learning
@@ -261,7 +262,7 @@ def _ended(taken: int, loader: Any) -> BadValue:
             f"the loader ended after {taken} batch{'' if taken == 1 else 'es'} and did not begin again",
             hint="make the data set's __iter__ start from the beginning each time",
         )
-    count, size = _count(loader.dataset), loader.batch_size
+    count, size = length_of(loader.dataset), loader.batch_size
     if count == 0:
         return BadValue("the loader yields no batch: its data set is empty", hint="check where the data set looks")
     if count and size and count < size and loader.drop_last:
@@ -272,13 +273,6 @@ def _ended(taken: int, loader: Any) -> BadValue:
     return BadValue(
         "the loader yields no batch", hint="iterate it yourself; is its sampler empty, or its data set used up?"
     )
-
-
-def _count(dataset: Any) -> int | None:
-    try:
-        return len(dataset)
-    except (TypeError, NotImplementedError):
-        return None  # an iterable need not know
 
 
 def _config(own: Any, loader: Any, asked: Asked, learned: Learned) -> RunConfig:

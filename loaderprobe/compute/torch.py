@@ -47,7 +47,22 @@ def _gpu_of(first: int, peers: Peers | None) -> int:
     return number
 
 
-class CudaCompute:
+class _Exchanging:
+    """A device whose steps exchange gradients where there are several ranks."""
+
+    _gradients: Gradients
+
+    @property
+    def in_step(self) -> bool:
+        """True with several ranks."""
+        return self._gradients.among_ranks
+
+    def exchange(self, *, on: bool) -> None:
+        """Whether steps from now on exchange gradients."""
+        self._gradients.exchanged = on
+
+
+class CudaCompute(_Exchanging):
     """Training on a GPU, by default in bf16 autocast and channels_last. The argument is its number, or empty."""
 
     def __init__(self, arguments: ComputeArguments) -> None:
@@ -122,15 +137,6 @@ class CudaCompute:
         self._gradients.step(lambda: self._trainer.train_step(batch))
         self._events.end()
 
-    @property
-    def in_step(self) -> bool:
-        """True with several ranks."""
-        return self._gradients.among_ranks
-
-    def exchange(self, *, on: bool) -> None:
-        """Whether steps from now on exchange gradients."""
-        self._gradients.exchanged = on
-
     def exchange_alone(self) -> None:
         """Enqueue the exchange of one step, and events around it."""
         self._events.begin()
@@ -166,7 +172,7 @@ class CudaCompute:
             self.finish()
 
 
-class CpuCompute:
+class CpuCompute(_Exchanging):
     """Training on the CPU, by default in float32, with torch's own threads; a step ends before the host continues."""
 
     def __init__(self, arguments: ComputeArguments) -> None:
@@ -206,15 +212,6 @@ class CpuCompute:
         """One whole step."""
         self._gradients.step(lambda: self._trainer.train_step(batch))
         self._finished.append(self._clock.now_ns())
-
-    @property
-    def in_step(self) -> bool:
-        """True with several ranks."""
-        return self._gradients.among_ranks
-
-    def exchange(self, *, on: bool) -> None:
-        """Whether steps from now on exchange gradients."""
-        self._gradients.exchanged = on
 
     def exchange_alone(self) -> None:
         """The exchange of one step."""

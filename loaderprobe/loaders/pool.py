@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from math import lcm
 from typing import Any
 
+from loaderprobe.batches import length_of
+
 # Indices of batches, which are small; a day of training has fewer.
 MOST_KEPT = 1_000_000
 
@@ -49,10 +51,8 @@ class Pool:
 
     def left(self) -> float:
         """New batches left in this epoch of the sampler, as far as its length is known."""
-        try:
-            return max(0, len(self._source) - len(self._kept) - self.odd)
-        except (TypeError, NotImplementedError):
-            return float("inf")
+        length = length_of(self._source)
+        return float("inf") if length is None else max(0, length - len(self._kept) - self.odd)
 
     def take_new(self) -> None:
         """From now on yield only new batches."""

@@ -128,7 +128,7 @@ def test_preprocessing_that_starves_training_is_seen(monkeypatch: pytest.MonkeyP
     assert len(found.intervals) >= 2 and len(said) == len(found.intervals)
     # On a busy machine, so short an interval has too few steps for a verdict.
     assert [" (estimated)" in each for each in said] == [each.bound is not None for each in found.intervals]
-    assert found.intervals[0].input_wait_fraction > 0.4
+    assert max(each.input_wait_fraction for each in found.intervals) > 0.6
     page = found.save(tmp_path / "found")
     assert "<svg" in page.read_text()
     shown = load_any(tmp_path / "found")

@@ -64,8 +64,9 @@ tell(
     warm, cold, all_files = found["shares"]
     assert warm > 0.9 and cold < 0.1 and 0.4 < all_files < 0.6
     assert found["reasons"] == [None] * len(files)
-    left = [LinuxPageCache().resident(some) for some in (files[:10], files[10:])]
-    assert left == pytest.approx([1.0, 0.0], abs=0.1)
+    # Memory that is short may cost a warm page; no look makes a cold one warm.
+    assert LinuxPageCache().resident(files[:10]) == pytest.approx(1.0, abs=0.05)
+    assert LinuxPageCache().resident(files[10:]) == 0.0
 
 
 def test_another_user_may_evict(files: list[Path]) -> None:
