@@ -30,8 +30,9 @@ from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, RankSeen, RunFailure
+from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.prefilled import Prefilled
+from loaderprobe.records.rank_seen import RankSeen
 from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
 
 R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
