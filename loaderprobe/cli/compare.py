@@ -10,7 +10,7 @@ import typer
 from loaderprobe.cli.border import command, show
 from loaderprobe.cli.options import Json, Markdown, Page
 from loaderprobe.cli.panels import OUTPUT
-from loaderprobe.cli.results import refuse_both, show_result, typed, write_page
+from loaderprobe.cli.results import refuse_several, show_result, typed, write_page
 from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, BadValue
 
 GATES = "Gates"
@@ -79,7 +79,7 @@ def compare(
     A and B must agree in machine, software, storage and data; --differ names what was meant to differ.
     """
     before, after = _sides(results, others)
-    refuse_both(md=md, json=json, html=html)
+    refuse_several(md=md, json=json, html=html)
     from loaderprobe.api import compare as verb
 
     if out is not None:

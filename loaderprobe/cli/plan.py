@@ -11,7 +11,7 @@ import typer
 from loaderprobe.cli.border import command, show, width_and_color
 from loaderprobe.cli.options import Json, Markdown, Page
 from loaderprobe.cli.panels import COMPUTE, DATA, OUTPUT, STORAGE
-from loaderprobe.cli.results import refuse_both, show_result, write_page
+from loaderprobe.cli.results import refuse_several, show_result, write_page
 from loaderprobe.errors import EXIT_DONE, BadValue
 
 ONE_NODE = 8
@@ -125,7 +125,7 @@ def plan(
     Computes from the run, your options and published limits, and labels each figure.
     Measures nothing and needs no GPU.
     """
-    refuse_both(md=md, json=json, html=html)
+    refuse_several(md=md, json=json, html=html)
     _check(run, md=md, json=json, html=html is not None, schema=schema, catalogue=catalogue)
     if schema:
         from loaderprobe.records.plan import PlanReport

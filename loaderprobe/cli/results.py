@@ -44,8 +44,8 @@ def write_page(found: Comparison | Plan, path: Path, title: str) -> None:
     show(f"{title}: {path}")
 
 
-def refuse_both(*, md: bool, json: bool, html: Path | None) -> None:
-    """Raises BadValue for more than one format."""
+def refuse_several(*, md: bool, json: bool, html: Path | None) -> None:
+    """Raises BadValue for more than one of the forms that a stored result is shown in."""
     if md + json + (html is not None) > 1:
         raise BadValue("--md, --json and --html exclude each other", hint="use one of them")
 
@@ -55,14 +55,26 @@ def show_and_keep(measure: Callable[[], Found], *, kind: str, out: Path | None, 
     from loaderprobe.api.origin import usual_out
     from loaderprobe.store.results import check_out
 
-    if markdown and json:
-        raise BadValue("--md and --json exclude each other", hint="use one of them")
+    check_shown(json=json, markdown=markdown)
     place = usual_out(kind) if out is None else out
     check_out(place)
     found = measure()
+    shown_and_kept(found, place, json=json, markdown=markdown)
+    return found
+
+
+def check_shown(*, json: bool, markdown: bool) -> None:
+    """Raises BadValue for two forms at once."""
+    if markdown and json:
+        raise BadValue("--md and --json exclude each other", hint="use one of them")
+
+
+def shown_and_kept(found: Documented, out: Path | None, *, json: bool, markdown: bool) -> None:
+    """Print a result, then keep it in `out` with its report, if that is given."""
     # Shown before it is saved: a full disk must not hide what was measured.
     show_result(found, json=json, markdown=markdown)
-    page = found.save(place)
+    if out is None:
+        return
+    page = found.save(out)
     if not (json or markdown):
         show(f"\nReport: {page}")
-    return found
