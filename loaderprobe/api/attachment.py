@@ -12,7 +12,7 @@ from typing import Any
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.loop_turns import budget_of, prevented, turns_of
 from loaderprobe.api.looped import LoopIterator, counts_to
-from loaderprobe.api.ranks import Ranks, ranks_here
+from loaderprobe.api.script_ranks import Ranks, ranks_here
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.batches import length_of
 from loaderprobe.errors import LoaderprobeError, LostRank

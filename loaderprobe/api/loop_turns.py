@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
-from loaderprobe.api.ranks import Ranks
+from loaderprobe.api.script_ranks import Ranks
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.api.user_loader import Asked
 from loaderprobe.measure.loop_session import LoopSession
