@@ -95,12 +95,6 @@ class Run(Shown):
         """The same as GitHub-flavoured Markdown."""
         return markdown_report(self.report())
 
-    def html(self) -> str:
-        """The same as one HTML file with charts and a storage plan, which works offline."""
-        from loaderprobe.api.page import report_page
-
-        return f"{report_page(self)}\n"
-
     def json(self) -> str:
         """All figures and reasons, with the schema's name and version first: `summary.json`."""
         return summary_json(self.report())

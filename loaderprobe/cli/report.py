@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -127,5 +128,18 @@ def _rendered(found: Run | Documented, form: Format, *, to_file: bool) -> bytes:
     if form is Format.table:
         width, color = width_and_color()
         return found.text(width=width, color=color and not to_file).encode()
-    makers = {Format.json: found.json, Format.html: found.html, Format.md: found.markdown, Format.csv: found.csv}
+    makers = {
+        Format.json: found.json,
+        Format.html: partial(_page, found),
+        Format.md: found.markdown,
+        Format.csv: found.csv,
+    }
     return makers[form]().encode()
+
+
+def _page(found: Run | Documented) -> str:
+    """That of a sweep ends with a storage plan."""
+    from loaderprobe.api.load import Run
+    from loaderprobe.api.page import report_page
+
+    return f"{report_page(found)}\n" if isinstance(found, Run) else found.html()
