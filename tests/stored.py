@@ -11,7 +11,8 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.device import DeviceKind
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Alternative, FirstLap, Measurement, RunFailure, Series
+from loaderprobe.records.first_lap import FirstLap
+from loaderprobe.records.measurement import Alternative, Measurement, RunFailure, Series
 from loaderprobe.records.options import with_options
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.store.run_directory import RunDirectory, RunRecord

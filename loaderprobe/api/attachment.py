@@ -7,27 +7,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from loaderprobe.api.diagnose import Diagnosis, judge_loader
+from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.api.loop_turns import budget_of, prevented, turns_of
 from loaderprobe.api.looped import LoopIterator, counts_to
-from loaderprobe.api.ranks import Ranks, ranks_here
+from loaderprobe.api.script_ranks import Ranks, ranks_here
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
-from loaderprobe.api.user_loader import Asked
 from loaderprobe.batches import length_of
 from loaderprobe.errors import LoaderprobeError, LostRank
-from loaderprobe.measure.loop_session import LoopSession
 from loaderprobe.measure.turns import Turns, Withdrawn
 from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
 from loaderprobe.render import attachment_words as words
 from loaderprobe.system.written_files import WrittenFiles
 
-LEAST_BUDGET_S = 60.0
 MOST_LISTED = 200
 """Files that the script made, in the record."""
-BUDGET_STEPS = 60
-"""The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
 
 
 class Finished(SystemExit):
@@ -167,7 +162,7 @@ class Attachment:
             if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
                 return False
             self._ranks = ranks_here()
-            why = self._prevented()
+            why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:
                 self._leave(why)
                 return why is None
@@ -191,9 +186,7 @@ class Attachment:
         return self._ranks is None or self._ranks.leads
 
     def _begin(self, seen: Seen, real: Iterator[Any]) -> None:
-        step_s = (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
-        budget_s = self._request.budget_s or max(LEAST_BUDGET_S, BUDGET_STEPS * step_s)
-        ranks = self._ranks
+        ranks, budget_s = self._ranks, budget_of(self._request, seen)
         if ranks is not None:
             try:
                 budget_s = ranks.same_budget(budget_s)
@@ -205,32 +198,9 @@ class Attachment:
         if self._leads:
             others = self._loaders.beside(seen)
             self._say(words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
-
-        def measure(step: Callable[[Any], None]) -> Diagnosis | None:
-            if ranks is not None:
-                return ranks.judge(seen, step, turns, self._request, budget_s, self._heard)
-            asked = Asked(
-                cache=self._request.cache,
-                budget_s=budget_s,
-                session=lambda **given: LoopSession(turns=turns, period=seen.period, **given),
-            )
-            return judge_loader(seen.loader, step, asked, self._heard, command=self._request.command)
-
-        turns = self._turns = ranks.turns(measure) if ranks is not None else Turns(measure)
+        self._turns = turns_of(seen, self._request, budget_s, ranks, self._heard)
         self._files.begin()
         return None
-
-    def _prevented(self) -> WhyNot | None:
-        """What keeps this process from being measured."""
-        if self._loaders.trained_in not in (0, threading.get_ident()):
-            return "other_thread"
-        from loaderprobe.loaders.attached import ranks_in_use
-
-        count = max(self._launched, ranks_in_use())
-        if count > 1 and self._ranks is None:
-            self._detail = str(count)
-            return "ranks"
-        return None if not self._leads or claimed(Path(self._request.scratch)) else "another_process"
 
     def _heard(self, stage: str, done: int, total: int) -> None:
         """One line a round."""
@@ -325,12 +295,3 @@ class Attachment:
             saved=tuple(self._files.new)[:MOST_LISTED],
             endangered=self._stopped_before,
         )
-
-
-def claimed(scratch: Path) -> bool:
-    """True for the first process of a command that asks."""
-    try:
-        os.close(os.open(scratch / "claimed", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    except FileExistsError:
-        return False
-    return True

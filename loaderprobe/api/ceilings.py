@@ -79,7 +79,7 @@ class Ceilings:
 def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> StorageCeiling | None:
     """What the storage under a loader's own files delivers to as many readers as it has workers.
 
-    None where neither storage nor an estimate that it limits is among what may bind, or no file is known.
+    None where storage cannot be the limit, not by an estimate either, or no file is known.
     """
     if isinstance(files, UnknownFiles) or measured.config.cache != "cold" or not storage_matters(measured):
         return None
@@ -95,7 +95,7 @@ def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> S
 
 
 def storage_matters(measurement: Measurement) -> bool:
-    """False where storage is not among what may bind."""
+    """False where storage cannot be the limit."""
     try:
         judged = verdict(measurement)
     except BadValue:

@@ -12,11 +12,12 @@ from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report
+from loaderprobe.render.json import summary_json
 from loaderprobe.render.notebook import run_html
 from loaderprobe.render.overview import counts
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
-from loaderprobe.render.table import report_columns
-from loaderprobe.render.terminal import TerminalReport
+from loaderprobe.render.table import csv_report, markdown_report, report_columns
+from loaderprobe.render.terminal import terminal_report
 from loaderprobe.store.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -88,7 +89,19 @@ class Run(Shown):
 
     def text(self, *, width: int = 80, color: bool = False) -> str:
         """The report as `loaderprobe report` prints it."""
-        return TerminalReport().render(self.report(), width=width, color=color)
+        return terminal_report(self.report(), width=width, color=color)
+
+    def markdown(self) -> str:
+        """The same as GitHub-flavoured Markdown."""
+        return markdown_report(self.report())
+
+    def json(self) -> str:
+        """All figures and reasons, with the schema's name and version first: `summary.json`."""
+        return summary_json(self.report())
+
+    def csv(self) -> str:
+        """The columns of `to_frame` as CSV."""
+        return csv_report(self.report())
 
     def _repr_html_(self) -> str:
         return run_html(self.report())

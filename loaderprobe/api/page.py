@@ -9,7 +9,7 @@ from loaderprobe.api.plan import Plan, plan
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.plan_reason import PlanReason, reported
 from loaderprobe.records.report import Report
-from loaderprobe.render.html import HtmlReport
+from loaderprobe.render.html import html_report
 from loaderprobe.render.json import summary_json
 from loaderprobe.render.plan_page import chosen_words, plan_section
 from loaderprobe.store.run_directory import RunDirectory
@@ -30,7 +30,7 @@ def report_page(run: Run) -> str:
         section = plan_section(planned, command=f"loaderprobe plan {run.path} --kind mlperf-h100 --html plan.html")
     else:
         section = plan_section(planned, chosen=chosen_words(planned), command=_command(run))
-    return HtmlReport(section).render(run.report())
+    return html_report(run.report(), section)
 
 
 def default_plan(run: Run) -> Plan | PlanReason:

@@ -24,6 +24,7 @@ from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, PlanReport
 from loaderprobe.render.document import document_html, document_markdown, document_text
+from loaderprobe.render.json import result_json
 from loaderprobe.render.plan import need_columns, plan_document
 from loaderprobe.render.plan_page import plan_page
 from loaderprobe.render.plan_words import answer
@@ -38,7 +39,7 @@ MOST_ACCELERATORS = 1e7
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Shown, PlanReport):
-    """The storage plan: needs, supplies, epochs, levers, what it rests on, the acceptance test. Shows itself."""
+    """The storage plan: needs, supplies, epochs, levers, its inputs, the acceptance test. Shows itself."""
 
     @classmethod
     def of(cls, found: PlanReport) -> Plan:
@@ -50,7 +51,7 @@ class Plan(Shown, PlanReport):
         return answer(self)[0]
 
     def text(self, *, width: int = 80, color: bool = False) -> str:
-        """The answer first, then what it rests on."""
+        """The answer first, then its inputs and assumptions."""
         return document_text(plan_document(self), width=width, color=color)
 
     def markdown(self) -> str:
@@ -60,6 +61,10 @@ class Plan(Shown, PlanReport):
     def html(self) -> str:
         """The same as one HTML file with charts, which works offline."""
         return plan_page(self)
+
+    def json(self) -> str:
+        """All of the plan, with its schema's name and version first."""
+        return result_json(self)
 
     def to_frame(self) -> DataFrame:
         """One row a need, units in a column. Raises MissingPart without pandas."""

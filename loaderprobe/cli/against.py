@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.cli.border import show, stderr, width_and_color
+from loaderprobe.cli.border import show, stderr
 from loaderprobe.cli.progress import sweeping
-from loaderprobe.cli.results import typed
+from loaderprobe.cli.results import show_result, typed
+from loaderprobe.cli.sweep_run import say_imports
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ def resume_against(sides: Sides, *, as_json: bool, quiet: bool) -> int:
     from loaderprobe.api.stored import foreign_modules
     from loaderprobe.render.wording import counted
 
-    for module in dict.fromkeys(module for side in sides for module in foreign_modules(side)):
-        text = f"{sides[0].path.parent} names a part outside loaderprobe: its module {module} is going to be imported."
-        stderr().print(text, highlight=False, markup=False)
+    say_imports(sides[0].path.parent, dict.fromkeys(module for side in sides for module in foreign_modules(side)))
     interrupted = not _measured(sides, quiet=quiet)
     failed = failures(sides)
     for name, failure in failed:
@@ -53,9 +52,8 @@ def resume_against(sides: Sides, *, as_json: bool, quiet: bool) -> int:
     with suppress(BadValue):  # a side without a measured configuration: why is said above
         found = compared(sides, " ".join(sides[0].record.spec.command))
     if found is not None:
-        width, color = width_and_color()
         # Shown before it is saved: a full disk must not hide what was measured.
-        show(found.json() if as_json else found.text(width=width, color=color))
+        show_result(found, json=as_json)
         page = keep(sides, found)
         if not as_json:
             show(f"\nReport: {page}")

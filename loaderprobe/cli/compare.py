@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from loaderprobe.cli.border import command, show, width_and_color
+from loaderprobe.cli.border import command, show
 from loaderprobe.cli.options import Json, Markdown, Page
 from loaderprobe.cli.panels import OUTPUT
-from loaderprobe.cli.results import typed
-from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, BadValue, MissingPart, NoSpace
-from loaderprobe.store.codec import write_atomically
-
-if TYPE_CHECKING:
-    from loaderprobe.api.compare import Comparison
+from loaderprobe.cli.results import refuse_several, show_result, typed, write_page
+from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, BadValue
 
 GATES = "Gates"
 SIDES = "Sides"
@@ -83,8 +79,7 @@ def compare(
     A and B must agree in machine, software, storage and data; --differ names what was meant to differ.
     """
     before, after = _sides(results, others)
-    if md + json + (html is not None) > 1:
-        raise BadValue("--md, --json and --html exclude each other", hint="use one of them")
+    refuse_several(md=md, json=json, html=html)
     from loaderprobe.api import compare as verb
 
     if out is not None:
@@ -95,7 +90,10 @@ def compare(
         before, after, differ=differ, fail_if_slower=fail_if_slower, fail_if_unclear=fail_if_unclear,
         fail_if_verdict_changes=fail_if_verdict_changes, command=typed(),
     )  # fmt: skip
-    _show(found, html, md=md, json=json)
+    if html is not None:
+        write_page(found, html, "Comparison")
+    else:
+        show_result(found, json=json, markdown=md)
     if out is not None:
         page = found.save(out)
         if not (md or json):
@@ -111,16 +109,3 @@ def _sides(results: list[Path], others: list[Path] | None) -> tuple[list[Path], 
         several = "for several a side: A1 A2 --with B1 --with B2"
         raise BadValue(f"A and B are two results, but {len(results)} are given", hint=several)
     return results[:1], results[1:]
-
-
-def _show(found: Comparison, html: Path | None, *, md: bool, json: bool) -> None:
-    if html is not None:
-        try:
-            write_atomically(html, found.html().encode())
-        except (NoSpace, MissingPart) as error:
-            error.hint = "choose another path for --html"
-            raise
-        show(f"Comparison: {html}")
-        return
-    width, color = width_and_color()
-    show(found.json() if json else found.markdown() if md else found.text(width=width, color=color))

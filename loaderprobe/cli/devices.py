@@ -76,21 +76,18 @@ def devices(
     """
     if article and model:
         raise BadValue("--article and --model exclude each other", hint="use one of them")
-    found: list[Devices] = []
 
     def measure() -> Devices:
         from loaderprobe.api.devices import devices as verb
         from loaderprobe.records.devices import ARTICLE
 
         with counting(quiet or json) as on_count:
-            made = verb(
+            return verb(
                 ARTICLE if article else model or "mlp", on, batch_size=batch_size, image_size=image_size,
                 samples=samples, steps=steps, rounds=rounds, timeout_s=timeout, progress=on_count, command=typed(),
             )  # fmt: skip
-        found.append(made)
-        return made
 
-    show_and_keep(measure, kind="devices", out=out, json=json, markdown=md)
-    if found[0].interrupted:
+    found = show_and_keep(measure, kind="devices", out=out, json=json, markdown=md)
+    if found.interrupted:
         return EXIT_INTERRUPTED
-    return EXIT_SOME_FAILED if found[0].failed else EXIT_DONE
+    return EXIT_SOME_FAILED if found.failed else EXIT_DONE

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from loaderprobe.cli.border import command, show, stderr
+from loaderprobe.cli.options import Quiet
 from loaderprobe.cli.panels import DATA, OUTPUT
 from loaderprobe.cli.progress import counting
 from loaderprobe.cli.sweep import RESOLUTIONS
@@ -75,7 +76,7 @@ def generate(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Generate ImageNet-like JPEG data sets, as fast as the disk writes.
 

@@ -11,7 +11,7 @@ from loaderprobe.cli import options
 from loaderprobe.cli.border import command
 from loaderprobe.cli.panels import MEASURING
 from loaderprobe.cli.results import show_and_keep, typed
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import EXIT_DONE, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.api.layers import Layers
@@ -57,4 +57,5 @@ def layers(
             drill=drill, command=typed(),
         )  # fmt: skip
 
-    return show_and_keep(measure, kind="layers", out=out, json=json, markdown=md)
+    show_and_keep(measure, kind="layers", out=out, json=json, markdown=md)
+    return EXIT_DONE

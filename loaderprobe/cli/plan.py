@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from loaderprobe.cli.border import command, show, width_and_color
-from loaderprobe.cli.options import Page
+from loaderprobe.cli.options import Json, Markdown, Page
 from loaderprobe.cli.panels import COMPUTE, DATA, OUTPUT, STORAGE
-from loaderprobe.errors import EXIT_DONE, BadValue, MissingPart, NoSpace
-from loaderprobe.store.codec import write_atomically
+from loaderprobe.cli.results import refuse_several, show_result, write_page
+from loaderprobe.errors import EXIT_DONE, BadValue
 
 ONE_NODE = 8
 
@@ -113,8 +113,8 @@ def plan(
     catalogue: Annotated[
         bool, typer.Option("--catalogue", help="List the storage kinds with sources.", rich_help_panel=STORAGE)
     ] = False,
-    md: Annotated[bool, typer.Option("--md", help="Print Markdown.", rich_help_panel=OUTPUT)] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)] = False,
+    md: Markdown = False,
+    json: Json = False,
     html: Page = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of --json.", rich_help_panel=OUTPUT)
@@ -125,6 +125,7 @@ def plan(
     Computes from the run, your options and published limits, and labels each figure.
     Measures nothing and needs no GPU.
     """
+    refuse_several(md=md, json=json, html=html)
     _check(run, md=md, json=json, html=html is not None, schema=schema, catalogue=catalogue)
     if schema:
         from loaderprobe.records.plan import PlanReport
@@ -136,7 +137,6 @@ def plan(
         show(_catalogue(md=md, json=json))
         return EXIT_DONE
     from loaderprobe.api import plan as verb
-    from loaderprobe.render.json import result_json
 
     assert run is not None
     found = verb.plan(
@@ -145,27 +145,14 @@ def plan(
         epochs=epochs, growth=growth, simulate_ranks=simulate_ranks,
     )  # fmt: skip
     if html is not None:
-        _write(html, found.html())
-        return EXIT_DONE
-    width, color = width_and_color()
-    show(result_json(found) if json else found.markdown() if md else found.text(width=width, color=color))
+        write_page(found, html, "Plan")
+    else:
+        show_result(found, json=json, markdown=md)
     return EXIT_DONE
-
-
-def _write(path: Path, page: str) -> None:
-    """Write the file and say so; an error says what to do."""
-    try:
-        write_atomically(path, page.encode())
-    except (NoSpace, MissingPart) as error:
-        error.hint = "choose another path for --html"
-        raise
-    show(f"Plan: {path}")
 
 
 def _check(run: Path | None, *, md: bool, json: bool, html: bool, schema: bool, catalogue: bool) -> None:
     """Raises BadValue for options that exclude each other, and without anything to plan from."""
-    if md + json + html > 1:
-        raise BadValue("--md, --json and --html exclude each other", hint="use one of them")
     if schema and (md or json or html or catalogue):
         raise BadValue("--schema excludes --md, --json, --html and --catalogue", hint="use one of them")
     if catalogue and html:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,6 @@ from loaderprobe.units import join_words
 if TYPE_CHECKING:
     from loaderprobe.api.documented import Documented
     from loaderprobe.api.load import Run
-    from loaderprobe.protocols import Renderer
 
 
 class Format(StrEnum):
@@ -75,12 +75,10 @@ def report(
     from loaderprobe.api.documented import Documented
     from loaderprobe.api.results import load_any
 
-    shown = load_any(run)
-    if isinstance(shown, Documented):
-        _put(_rendered_result(shown, chosen, to_file=output is not None), output, text=chosen is not Format.parquet)
-        return EXIT_DONE
-    _put(_rendered(shown, chosen, to_file=output is not None), output, text=chosen is not Format.parquet)
-    return EXIT_SOME_FAILED if shown.report().summary.run.damaged else EXIT_DONE
+    found = load_any(run)
+    _put(_rendered(found, chosen, to_file=output is not None), output, text=chosen is not Format.parquet)
+    damaged = not isinstance(found, Documented) and found.report().summary.run.damaged
+    return EXIT_SOME_FAILED if damaged else EXIT_DONE
 
 
 def _schema(path: Path) -> str:
@@ -122,36 +120,26 @@ def _by_ending(output: Path | None) -> Format:
     return Format(ending)
 
 
-def _rendered_result(result: Documented, form: Format, *, to_file: bool) -> bytes:
-    """The result of a command other than `sweep`."""
+def _rendered(found: Run | Documented, form: Format, *, to_file: bool) -> bytes:
     if form is Format.parquet:
         from loaderprobe.api.frames import parquet
 
-        return parquet(result.to_frame())
+        return parquet(found.to_frame())
     if form is Format.table:
         width, color = width_and_color()
-        return result.text(width=width, color=color and not to_file).encode()
-    makers = {Format.json: result.json, Format.html: result.html, Format.md: result.markdown, Format.csv: result.csv}
+        return found.text(width=width, color=color and not to_file).encode()
+    makers = {
+        Format.json: found.json,
+        Format.html: partial(_page, found),
+        Format.md: found.markdown,
+        Format.csv: found.csv,
+    }
     return makers[form]().encode()
 
 
-def _rendered(run: Run, form: Format, *, to_file: bool) -> bytes:
-    from loaderprobe.render.json import summary_json
-    from loaderprobe.render.table import CsvTable, MarkdownReport
+def _page(found: Run | Documented) -> str:
+    """That of a sweep ends with a storage plan."""
+    from loaderprobe.api.load import Run
+    from loaderprobe.api.page import report_page
 
-    if form is Format.parquet:
-        from loaderprobe.api.frames import parquet
-
-        return parquet(run.to_frame())
-    if form is Format.table:
-        width, color = width_and_color()
-        return run.text(width=width, color=color and not to_file).encode()
-    if form is Format.json:
-        return summary_json(run.report()).encode()
-    if form is Format.html:
-        from loaderprobe.api.page import report_page
-
-        return f"{report_page(run)}\n".encode()
-    renderers: dict[Format, Renderer] = {Format.md: MarkdownReport(), Format.csv: CsvTable()}
-    text = renderers[form].render(run.report())
-    return (text if text.endswith("\n") else f"{text}\n").encode()
+    return f"{report_page(found)}\n" if isinstance(found, Run) else found.html()

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.border import command, show, stderr, width_and_color
+from loaderprobe.cli.border import command, show, stderr
 from loaderprobe.cli.panels import MEASURING
-from loaderprobe.cli.results import typed
+from loaderprobe.cli.results import show_result, typed
 from loaderprobe.errors import BadValue
 
 
@@ -71,8 +71,7 @@ def run(
     )
     ran = run_command(python_of(words or []), request, os.environ)
     if ran.found is not None:
-        width, color = width_and_color()
-        show(ran.found.json() if json else ran.found.text(width=width, color=color))
+        show_result(ran.found, json=json)
         if not json:
             show(f"\nReport: {_short(place)}/report.html")
         return ran.exit_code

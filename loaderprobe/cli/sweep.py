@@ -6,21 +6,20 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from loaderprobe.cli import options
 from loaderprobe.cli.against import given_options, resume_against, sweep_against
-from loaderprobe.cli.border import command, report_error, show, stderr, width_and_color
+from loaderprobe.cli.border import command
 from loaderprobe.cli.panels import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
-from loaderprobe.cli.progress import counting, sweeping
 from loaderprobe.cli.seats import in_ranks, launched_here, shown_as
-from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue, LostRank
-from loaderprobe.units import format_bytes, parse_list
+from loaderprobe.cli.sweep_run import begin_sweep, measure_and_show, open_sweep
+from loaderprobe.errors import BadValue
+from loaderprobe.units import parse_list
 
 if TYPE_CHECKING:
-    from loaderprobe.api.sweep_request import SweepRequest
     from loaderprobe.measure.lead import Lead
     from loaderprobe.store.run_directory import RunDirectory
 
@@ -188,7 +187,7 @@ def sweep(
     json: Annotated[
         bool, typer.Option("--json", help="Print summary.json and nothing else.", rich_help_panel=OUTPUT)
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)] = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
 
@@ -244,27 +243,13 @@ def sweep(
 
     def run_of(lead: Lead | None) -> RunDirectory:
         if resume is not None:
-            return _opened(resume, lead)
-        return _start(asked(nodes=lead.nodes if lead else None), lead, quiet=silent, auto=auto)
+            return open_sweep(resume, lead)
+        return begin_sweep(asked(nodes=lead.nodes if lead else None), lead, quiet=silent, auto=auto)
 
     def measured(run: RunDirectory, lead: Lead | None) -> int:
-        return _measure_and_show(run, lead, as_json=json, quiet=silent)
+        return measure_and_show(run, lead, as_json=json, quiet=silent)
 
     return in_ranks(here, run_of, measured, options=shown_as(json=json, quiet=quiet))
-
-
-def _opened(resume: Path, lead: Lead | None) -> RunDirectory:
-    """A run to be completed, once the processes of a launcher are enough for it."""
-    from loaderprobe.api.stored import file_sets, foreign_modules, open_to_resume
-
-    run = open_to_resume(resume)
-    if lead:
-        lead.admit(run.record.spec.configs, file_sets(run))
-    for module in foreign_modules(run):
-        # Also with --quiet: the run names this code, not the command line.
-        text = f"{resume} names a part outside loaderprobe: its module {module} is going to be imported."
-        stderr().print(text, highlight=False, markup=False)
-    return run
 
 
 def _refuse_ignored(context: typer.Context) -> None:
@@ -278,67 +263,3 @@ def _refuse_ignored(context: typer.Context) -> None:
                 f"{written} would be ignored beside --resume: a resumed run keeps its own settings",
                 hint=f"leave {written} out, or begin a new run without --resume",
             )
-
-
-def _start(request: SweepRequest, lead: Lead | None, *, quiet: bool, auto: bool) -> RunDirectory:
-    """Check the request, say what is going to be trained and generated, and prepare it; `auto` was asked for."""
-    from loaderprobe.api.sweep_request import check_request, data_to_make, start_sweep
-    from loaderprobe.system.cpu import cores_available
-
-    check_request(request, lead.nodes if lead else None)
-    if auto and not any(compute.name == "cuda" for compute in request.computes):
-        stderr().print(
-            "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
-            style="yellow",
-        )
-    size = data_to_make(request)
-    if size and not quiet:
-        text = f"Data: about {format_bytes(size)} of images will be generated under {request.data_dir} and kept."
-        stderr().print(text, highlight=False, markup=False)
-    with counting(quiet) as on_data:
-        return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data, lead=lead)
-
-
-def _measure_and_show(run: RunDirectory, lead: Lead | None, *, as_json: bool, quiet: bool) -> int:
-    from loaderprobe.api.page import save_report
-    from loaderprobe.api.report import judge_run
-    from loaderprobe.api.sweep import measure, plan
-    from loaderprobe.render.sweep_plan_words import sweep_plan_words
-
-    interrupted, lost = False, None
-    if not quiet:
-        for sentence in sweep_plan_words(plan(run)):
-            stderr().print(sentence, highlight=False)
-    try:
-        with sweeping(quiet) as on_progress:
-            measure(run, on_progress, *([lead] if lead else []))
-    except KeyboardInterrupt:
-        interrupted = True
-    except LostRank as error:
-        lost = error
-    shown = judge_run(run)
-    # Shown before it is saved: a full disk must not hide what was measured.
-    _print(shown, as_json)
-    page = save_report(run, shown)
-    if not as_json:
-        show(f"\nReport: {page}")
-    if interrupted:
-        stderr().print(
-            f"interrupted; the finished configurations are kept. Resume with: loaderprobe sweep --resume {run.path}"
-        )
-        return EXIT_INTERRUPTED
-    if lost:
-        return report_error(lost)
-    failed = any(row.status == "failed" for row in shown.summary.configurations)
-    return EXIT_SOME_FAILED if failed or shown.summary.run.damaged else EXIT_DONE
-
-
-def _print(shown: Any, as_json: bool) -> None:
-    from loaderprobe.render.json import summary_json
-    from loaderprobe.render.terminal import TerminalReport
-
-    if as_json:
-        show(summary_json(shown))
-        return
-    width, color = width_and_color()
-    show(TerminalReport().render(shown, width=width, color=color))

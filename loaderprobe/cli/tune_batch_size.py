@@ -11,7 +11,7 @@ from loaderprobe.cli.border import command, stderr
 from loaderprobe.cli.panels import COMPUTE, MEASURING
 from loaderprobe.cli.progress import counting
 from loaderprobe.cli.results import show_and_keep, typed
-from loaderprobe.errors import EXIT_INTERRUPTED, BadValue
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.api.documented import Documented
@@ -77,7 +77,6 @@ def batch_size(
         raise BadValue(
             "--paper has models, images and strategies of its own", hint="leave DATA, --model and such options out"
         )
-    found: list[Documented] = []
 
     def measure() -> Documented:
         if not quiet:
@@ -86,26 +85,19 @@ def batch_size(
             if paper:
                 from loaderprobe.api.batch_size_paper import paper_batch_sizes
 
-                found.append(
-                    paper_batch_sizes(
-                        device=compute, most=most, memory=memory, iterations=iterations, progress=progress,
-                        command=typed(),
-                    )
-                )  # fmt: skip
-            else:
-                from loaderprobe.api.batch_size import named_batch_size
+                return paper_batch_sizes(
+                    device=compute, most=most, memory=memory, iterations=iterations, progress=progress, command=typed()
+                )
+            from loaderprobe.api.batch_size import named_batch_size
 
-                found.append(
-                    named_batch_size(
-                        model, data, workers=workers, device=compute, image_size=image_size, precision=precision,
-                        strategy=strategy, most=most, memory=memory, iterations=iterations, progress=progress,
-                        command=typed(),
-                    )
-                )  # fmt: skip
-        return found[0]
+            return named_batch_size(
+                model, data, workers=workers, device=compute, image_size=image_size, precision=precision,
+                strategy=strategy, most=most, memory=memory, iterations=iterations, progress=progress,
+                command=typed(),
+            )  # fmt: skip
 
-    code = show_and_keep(measure, kind="batch-size", out=out, json=json, markdown=md)
-    return EXIT_INTERRUPTED if getattr(found[0], "interrupted", False) else code
+    found = show_and_keep(measure, kind="batch-size", out=out, json=json, markdown=md)
+    return EXIT_INTERRUPTED if getattr(found, "interrupted", False) else EXIT_DONE
 
 
 def _beforehand(paper: bool, strategy: str) -> str:

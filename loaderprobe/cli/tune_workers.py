@@ -12,7 +12,7 @@ from loaderprobe.cli.border import command
 from loaderprobe.cli.panels import COMPUTE, DATA, MEASURING
 from loaderprobe.cli.progress import timed
 from loaderprobe.cli.results import show_and_keep, typed
-from loaderprobe.errors import EXIT_INTERRUPTED
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from loaderprobe.api.tune_workers import WorkersTuning
@@ -49,19 +49,14 @@ def workers(
     step) in Python.
     """
 
-    found: list[WorkersTuning] = []
-
     def measure() -> WorkersTuning:
         from loaderprobe.api.tune_workers import tuned_images
 
         with timed(quiet or json) as progress:
-            found.append(
-                tuned_images(
-                    data, compute=compute, model=model, batch_size=batch_size, budget_s=budget, cache=cache, most=most,
-                    progress=progress, command=typed(),
-                )
+            return tuned_images(
+                data, compute=compute, model=model, batch_size=batch_size, budget_s=budget, cache=cache, most=most,
+                progress=progress, command=typed(),
             )  # fmt: skip
-        return found[0]
 
-    code = show_and_keep(measure, kind="tune-workers", out=out, json=json, markdown=md)
-    return EXIT_INTERRUPTED if found[0].stop == "interrupted" else code
+    found = show_and_keep(measure, kind="tune-workers", out=out, json=json, markdown=md)
+    return EXIT_INTERRUPTED if found.stop == "interrupted" else EXIT_DONE

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from loaderprobe.batches import copied, holds_images, size_bytes
 from loaderprobe.protocols import Loader, PageCache, Renewing
 from loaderprobe.records.files import BatchFiles, LoaderFiles, UnknownFiles
-from loaderprobe.records.measurement import LEAST_BYTES, LEAST_SAVED_S, TIME_AGAIN, Access, FirstLap, WorkerBatches
+from loaderprobe.records.first_lap import LEAST_SAVED_S, TIME_AGAIN, FirstLap
+from loaderprobe.records.measurement import LEAST_BYTES, Access, WorkerBatches
 from loaderprobe.stats import median
 
 # A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed, twice.

@@ -179,8 +179,8 @@ class Readiness:
         steps_needed = self.config.loader.batches_ahead + to_flush + 1 + pace.min_batches
         # A warm configuration also trains on warm files, for as long as a segment may last.
         seconds = pace.max_s if self._base_is_warm else pace.min_s
-        hands = min(max(self.config.loader.workers, 1), cores)
-        most = round(WARM_MARGIN * hands * seconds / cpu_s) if cpu_s > 0 else known.count
+        at_once = min(max(self.config.loader.workers, 1), cores)
+        most = round(WARM_MARGIN * at_once * seconds / cpu_s) if cpu_s > 0 else known.count
         images = min(known.count, max(steps_needed * size, most))
         self.cache.warm(known.absolute(taken * size, images))
 

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from loaderprobe.measure.further import joined
 from loaderprobe.measure.window import NOT_ASKED
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.first_lap import FirstLap
 from loaderprobe.records.measurement import (
     Access,
     Alternative,
     ComputeInfo,
-    FirstLap,
     Measurement,
     Missing,
     Mode,

@@ -185,8 +185,7 @@ class BandwidthMeasurement:
     @property
     def from_memory(self) -> bool:
         """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
-        memory = self.location.kind == "memory" or set(self.location.layers) == {"memory"}
-        return memory or any(phase.cache in ("warm", "mixed") for phase in self.ladder)
+        return self.location.in_memory or any(phase.cache in ("warm", "mixed") for phase in self.ladder)
 
     def operations(self, operation: MetadataOperation) -> tuple[MetadataPhase, ...]:
         """The phases of one operation, by number of readers."""

@@ -39,6 +39,11 @@ class StorageLocation:
             return "block" in visible and visible <= {"block", "memory"}
         return self.kind in ("block", "overlay")
 
+    @property
+    def in_memory(self) -> bool:
+        """True for a file system in memory, and for an overlay whose layers are all in memory."""
+        return self.kind == "memory" or set(self.layers) == {"memory"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:

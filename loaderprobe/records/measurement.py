@@ -8,6 +8,7 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.first_lap import FirstLap
 from loaderprobe.records.note import Note
 from loaderprobe.records.rank_seen import RankSeen
 from loaderprobe.records.timeline import Timeline
@@ -29,10 +30,6 @@ COLD_AT_LEAST = 0.9
 """Share of the bytes delivered that must have come from storage for reads to count as cold."""
 LEAST_BYTES = 512
 """Of storage an image, below which a data set does not read its samples from there."""
-TIME_AGAIN = 0.6
-"""Batches that take less than this share of the time when they are made again were kept, in part at least."""
-LEAST_SAVED_S = 0.05
-"""Of the workers in all: less than this is no more than noise."""
 WARM_AT_MOST = 0.05
 """Share below which reads count as warm."""
 
@@ -204,40 +201,6 @@ Access = Literal["files", "parts", "fresh", "none"]
 """How the state of the data's files is brought about. files: the files of each batch are known, and read whole. parts:
 the files are known, but not what a batch reads of them; warm by repetition. fresh: every cold segment takes batches
 that were not taken before; warm by repetition. none: files are read as they are found."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstLap:
-    """The first batches of a loader of one's own, taken while its files were as found and its data set was new.
-
-    Sums over the batches, the first of each worker left out.
-    """
-
-    images: int
-    wall_s: float
-    """Of the workers, as are the other times; without the time that they waited for a core."""
-    cpu_s: float
-    read_bytes: int
-    """From storage."""
-    called_bytes: int
-    """Returned by read calls, from storage, memory or a pipe."""
-    again_wall_s: float
-    """Of the same batches made once more, after their files had been evicted as far as they are known."""
-    again_cpu_s: float
-    again_read_bytes: int
-
-    def __post_init__(self) -> None:
-        check_at_least("first batches", self, dict.fromkeys(self.__dataclass_fields__, 0))
-
-    @property
-    def saved_s(self) -> float:
-        """Worker time that making the batches again took less."""
-        return self.wall_s - self.again_wall_s
-
-    @property
-    def quicker(self) -> bool:
-        """True when samples were kept, in part at least: made again they take much less, and more than noise."""
-        return self.again_wall_s < TIME_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -240,7 +240,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """A figure that the plan rests on."""
+    """A figure that the plan is made from."""
 
     name: str
     quantity: Quantity

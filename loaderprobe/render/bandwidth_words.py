@@ -107,7 +107,7 @@ def answer(report: BandwidthReport, best: BandwidthPhase) -> str:
 
 def in_memory(report: BandwidthReport, phase: BandwidthPhase) -> bool:
     """True when no device stands behind the phase: files in the page cache, or a file system in memory."""
-    return phase.cache == "warm" or report.location.kind == "memory" or set(report.location.layers) == {"memory"}
+    return phase.cache == "warm" or report.location.in_memory
 
 
 def _amount(report: BandwidthReport, best: BandwidthPhase) -> str:

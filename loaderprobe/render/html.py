@@ -38,25 +38,19 @@ SECTIONS = (
 """The order of the page; each is a template, `report_NAME.html.jinja`."""
 
 
-class HtmlReport:
-    """Renders a report for a browser, from a phone's width to a printed page.
+def html_report(report: Report, plan: str = "") -> str:
+    """A whole HTML document, for a browser from a phone's width to a printed page. All text from outside is escaped.
 
     `plan` is the section of the storage plan as HTML (`plan_page.plan_section`).
     """
+    from markupsafe import Markup
 
-    def __init__(self, plan: str = "") -> None:
-        self._plan = plan
-
-    def render(self, report: Report) -> str:
-        """A whole HTML document. All text from outside is escaped."""
-        from markupsafe import Markup
-
-        found = templates(
-            w=wording,
-            figures=figures,
-            units={"bytes": format_bytes, "duration": format_duration, "number": significant},
-        )
-        return found.get_template("report.html.jinja").render(_context(report), plan=Markup(self._plan))
+    found = templates(
+        w=wording,
+        figures=figures,
+        units={"bytes": format_bytes, "duration": format_duration, "number": significant},
+    )
+    return found.get_template("report.html.jinja").render(_context(report), plan=Markup(plan))
 
 
 def _context(report: Report) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What ranks lose by taking each step together, in words: the answer, its table, and what it rests on."""
+"""What ranks lose by taking each step together, in words: the answer, its table, and what it is made from."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def opens_sentence(report: BandwidthReport) -> str:
     if best.metadata == "unproved":
         return f"{figure} after names and inodes were dropped; nothing here counts whether storage answered (unproved)."
     place = report.location
-    if place.kind == "memory" or set(place.layers) == {"memory"}:
+    if place.in_memory:
         return f"{figure}: the file system is in memory."
     why = "memory answered although they were dropped" if best.drops else "dentries were not dropped"
     hint = "" if best.drops else "; --drop-caches (root) measures cold opens/s"

@@ -63,7 +63,7 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     in_step = () if plan.lock_step is None else tuple(lock_step_parts(plan.lock_step))
     yield Section(title=LOCK_STEP, name="lock_step", parts=in_step)
     yield Section(title="What lowers the need", parts=tuple(_levers(plan)))
-    yield Section(title="What this rests on", parts=tuple(_ledger(plan)))
+    yield Section(title="Inputs and assumptions", parts=tuple(_ledger(plan)))
     yield Section(title="The test on delivery", parts=tuple(_test(plan)))
     refused = tuple(Item(subject=PART[part], text=plan_reason_words(why)) for part, why in plan.refused.items())
     yield Section(title="Not said, and why", parts=refused)

@@ -35,12 +35,9 @@ from loaderprobe.render.wording import MISSING, bound_words, label, speed
 from loaderprobe.units import format_bytes
 
 
-class CsvTable:
+def csv_report(report: Report) -> str:
     """One line a configuration, units in the column names, an empty cell where there is no figure."""
-
-    def render(self, report: Report) -> str:
-        """CSV with a header line and LF line ends."""
-        return csv_text(report_columns(report))
+    return csv_text(report_columns(report))
 
 
 def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
@@ -61,30 +58,27 @@ def report_columns(report: Report) -> dict[str, list[Cell]]:
     return {**columns, "unavailable": reasons}
 
 
-class MarkdownReport:
-    """The first page, then every configuration by device and cache state, the data, the machine."""
-
-    def render(self, report: Report) -> str:
-        """GitHub-flavoured Markdown."""
-        first = first_page(report)
-        blocks = [f"# {_escaped(first.title)}", _escaped(f"{first.facts} {counts(report)}"), *first_blocks(first)]
-        if any(row.emulated for row in report.summary.configurations):
-            blocks.append(f"> {EMULATED_NOTE}")
-        if any(row.config.compute.kind == "cpu" for row in report.summary.configurations):
-            blocks.append(f"> {CPU_NOTE}")
-        for group in groups(report):
-            blocks += _group_blocks(report, group)
-        blocks += _section("Ranks", rank_sentences(report))
-        blocks += _section("Epochs", epoch_sentences(report))
-        blocks += _section("Short benchmarks", short_run_sentences(report))
-        blocks += _section("Failed", without_figures(report, "failed"))
-        blocks += _section("Skipped", without_figures(report, "skipped"))
-        blocks += _section("Notes", notes(report))
-        blocks += _section(f"Not measured ({MISSING})", missing(report))
-        blocks += ["## Data", _data_table(report)]
-        blocks += _section("Machine", environment_facts(report))
-        blocks += ["## How to read this", HOW_TO_READ, f"Command: {_escaped(report.summary.run.command)}"]
-        return "\n\n".join(blocks) + "\n"
+def markdown_report(report: Report) -> str:
+    """GitHub-flavoured Markdown: the first page, then every configuration by device and cache state, data, machine."""
+    first = first_page(report)
+    blocks = [f"# {_escaped(first.title)}", _escaped(f"{first.facts} {counts(report)}"), *first_blocks(first)]
+    if any(row.emulated for row in report.summary.configurations):
+        blocks.append(f"> {EMULATED_NOTE}")
+    if any(row.config.compute.kind == "cpu" for row in report.summary.configurations):
+        blocks.append(f"> {CPU_NOTE}")
+    for group in groups(report):
+        blocks += _group_blocks(report, group)
+    blocks += _section("Ranks", rank_sentences(report))
+    blocks += _section("Epochs", epoch_sentences(report))
+    blocks += _section("Short benchmarks", short_run_sentences(report))
+    blocks += _section("Failed", without_figures(report, "failed"))
+    blocks += _section("Skipped", without_figures(report, "skipped"))
+    blocks += _section("Notes", notes(report))
+    blocks += _section(f"Not measured ({MISSING})", missing(report))
+    blocks += ["## Data", _data_table(report)]
+    blocks += _section("Machine", environment_facts(report))
+    blocks += ["## How to read this", HOW_TO_READ, f"Command: {_escaped(report.summary.run.command)}"]
+    return "\n\n".join(blocks) + "\n"
 
 
 GROUP_HEAD = (

@@ -61,74 +61,75 @@ _DATA_COLUMNS = 20
 """A name that is no longer is not folded."""
 
 
-class TerminalReport:
-    """Renders a report for a terminal of `width` columns; nothing runs over."""
+def terminal_report(report: Report, *, width: int = 80, color: bool = False) -> str:
+    """The report as text of `width` columns that ends with a newline; ANSI colours only with `color`."""
+    page, first = Page(width=width, color=color), first_page(report)
+    _head(page, first, report)
+    _details(page, first, report)
+    _trouble(page, report)
+    return page.text()
 
-    def render(self, report: Report, *, width: int = 80, color: bool = False) -> str:
-        """The report as text that ends with a newline; ANSI colours only with `color`."""
-        page, first = Page(width=width, color=color), first_page(report)
-        self._head(page, first, report)
-        self._details(page, first, report)
-        self._trouble(page, report)
-        return page.text()
 
-    def _head(self, page: Page, first: FirstPage, report: Report) -> None:
-        """The first screen."""
-        page.title(first.title)
-        for sentence in first.answer:
-            page.paragraph(sentence, style="bold")
-        page.paragraph(" ".join((counts(report), *skipped_files(report))), style="dim")
-        run = report.summary.run
-        if not run.complete:
-            pending = counted(run.pending, "configuration")
-            page.paragraph(f"Not complete: {pending} not measured yet; --resume continues.", style="yellow")
-        for part in first.devices:
-            page.gap()
-            page.paragraph(part.title, style="bold")
-            for table in _map(part.map, page.width):
-                page.add(table)
-            if part.best:
-                page.add(_best(part))
-        if first.key:
-            page.paragraph(f"{first.key}. {first.best_note}".rstrip(), style="dim")
-        self._do_next(page, first)
-        for each in first.needs:
-            page.gap()
-            page.paragraph(each.title, style="bold")
-            page.add(_needs(each))
-            page.paragraph(each.note, style="dim")
-        if first.unknown:
-            page.paragraph(first.unknown, style="dim")
+def _head(page: Page, first: FirstPage, report: Report) -> None:
+    """The first screen."""
+    page.title(first.title)
+    for sentence in first.answer:
+        page.paragraph(sentence, style="bold")
+    page.paragraph(" ".join((counts(report), *skipped_files(report))), style="dim")
+    run = report.summary.run
+    if not run.complete:
+        pending = counted(run.pending, "configuration")
+        page.paragraph(f"Not complete: {pending} not measured yet; --resume continues.", style="yellow")
+    for part in first.devices:
+        page.gap()
+        page.paragraph(part.title, style="bold")
+        for table in _map(part.map, page.width):
+            page.add(table)
+        if part.best:
+            page.add(_best(part))
+    if first.key:
+        page.paragraph(f"{first.key}. {first.best_note}".rstrip(), style="dim")
+    _do_next(page, first)
+    for each in first.needs:
+        page.gap()
+        page.paragraph(each.title, style="bold")
+        page.add(_needs(each))
+        page.paragraph(each.note, style="dim")
+    if first.unknown:
+        page.paragraph(first.unknown, style="dim")
 
-    def _do_next(self, page: Page, first: FirstPage) -> None:
-        if first.changes:
-            page.heading("Do next")
-        for number, change in enumerate(first.changes, start=1):
-            page.item(f"{number}. {change.words}", "")
 
-    def _details(self, page: Page, first: FirstPage, report: Report) -> None:
-        """What is inconclusive and why, what the GPU did, and what else would help."""
-        entries = [entry for group in groups(report) for entry in _of_group(first, report, group)]
+def _do_next(page: Page, first: FirstPage) -> None:
+    if first.changes:
+        page.heading("Do next")
+    for number, change in enumerate(first.changes, start=1):
+        page.item(f"{number}. {change.words}", "")
+
+
+def _details(page: Page, first: FirstPage, report: Report) -> None:
+    """What is inconclusive and why, what the GPU did, and what else would help."""
+    entries = [entry for group in groups(report) for entry in _of_group(first, report, group)]
+    if entries:
+        page.gap()
+    for subject, text in entries:
+        page.item(subject, text)
+
+
+def _trouble(page: Page, report: Report) -> None:
+    sections = (
+        ("Ranks", rank_sentences(report)),
+        ("Epochs", epoch_sentences(report)),
+        ("Short benchmarks", short_run_sentences(report)),
+        ("Failed", without_figures(report, "failed")),
+        ("Skipped", without_figures(report, "skipped")),
+        ("Notes", notes(report)),
+        (f"Not measured ({MISSING})", missing(report, _SHOWN)),
+    )
+    for title, entries in sections:
         if entries:
-            page.gap()
+            page.heading(title)
         for subject, text in entries:
             page.item(subject, text)
-
-    def _trouble(self, page: Page, report: Report) -> None:
-        sections = (
-            ("Ranks", rank_sentences(report)),
-            ("Epochs", epoch_sentences(report)),
-            ("Short benchmarks", short_run_sentences(report)),
-            ("Failed", without_figures(report, "failed")),
-            ("Skipped", without_figures(report, "skipped")),
-            ("Notes", notes(report)),
-            (f"Not measured ({MISSING})", missing(report, _SHOWN)),
-        )
-        for title, entries in sections:
-            if entries:
-                page.heading(title)
-            for subject, text in entries:
-                page.item(subject, text)
 
 
 def _of_group(first: FirstPage, report: Report, group: Group) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ time; without it the figure is of warm metadata and says so. Reading nothing, it
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
@@ -21,12 +20,11 @@ from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, Meta
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.stats import half_width_in_time
 from loaderprobe.storage.files import Piece, Sample
-from loaderprobe.storage.phase import BUSY_SHARE, latency, nothing_read
+from loaderprobe.storage.phase import BUSY_SHARE, latency, more, nothing_read, own_reads
 from loaderprobe.storage.reader import Column, Order, Reading, ThreadEngine
 from loaderprobe.storage.steady import steady_slices
 from loaderprobe.system.counters import server_name_calls
 from loaderprobe.system.device import NFS
-from loaderprobe.system.process import read_process
 
 OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
 READERS = (1, 4, 16, 64)
@@ -131,11 +129,11 @@ def run_metadata(settings: MetadataSettings) -> MetadataPhase:
             settings.drop_all()
             total.drops += 1
         left = left or _pass(settings, total)
-        before = _own_reads(), _server_calls(settings.location)
+        before = own_reads(), _server_calls(settings.location)
         reading = ThreadEngine().read(left, _order(settings, total))
         left = left[reading.taken :]
         if len(reading.piece_ns):
-            total.add(reading, _more(_own_reads(), before[0]), _more(_server_calls(settings.location), before[1]))
+            total.add(reading, more(own_reads(), before[0]), more(_server_calls(settings.location), before[1]))
         elif not total.slices:
             raise nothing_read(Counter(reading.unread.values()))
     return _figures(settings, total)
@@ -150,7 +148,7 @@ def metadata_label(
     location: StorageLocation, drops: int, storage_bytes: int | None, server_calls: int | None, operations: int
 ) -> MetadataLabel:
     """`cold` only where names and inodes were dropped, and a count shows that they came back from outside memory."""
-    if not drops or location.kind == "memory" or set(location.layers) == {"memory"}:
+    if not drops or location.in_memory:
         return "warm"
     if location.counts_reads and storage_bytes is not None:
         return "cold" if storage_bytes >= LEAST_INODE_BYTES * operations else "warm"
@@ -178,17 +176,8 @@ def _done(settings: MetadataSettings, total: _Sum, files_left: bool, elapsed_s: 
     return enough or elapsed_s >= settings.longest_s or (total.drops >= MOST_DROPS and not files_left)
 
 
-def _more(after: int | None, before: int | None) -> int | None:
-    return None if before is None or after is None else after - before
-
-
 def _server_calls(location: StorageLocation) -> int | None:
     return server_name_calls(location.mount, MOUNTSTATS) if location.filesystem in NFS else None
-
-
-def _own_reads() -> int | None:
-    counters = read_process(os.getpid())
-    return counters.read_bytes if counters else None
 
 
 def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:

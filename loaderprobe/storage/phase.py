@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -118,11 +118,11 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
         pieces = settings.supply.ahead(4 * settings.readers)
         if not total.runs:
             total.resident = settings.supply.resident()
-        own, storage = _own_reads(), reads_from_storage(settings.location)
+        own, storage = own_reads(), reads_from_storage(settings.location)
         reading = settings.engine.read(pieces, _order(settings, total))
         settings.supply.take(reading.taken)
         evictions = settings.supply.rounds
-        total.add(reading, _since(own, _own_reads), _since(storage, lambda: _now(settings)), evictions)
+        total.add(reading, more(own_reads(), own), more(reads_from_storage(settings.location), storage), evictions)
         if not len(reading.read_ns):
             raise nothing_read(Counter(reading.unread.values()))
     return _figures(settings, total)
@@ -151,16 +151,12 @@ def _done(settings: PhaseSettings, total: _Sum) -> bool:
     return total.settled or total.seconds >= 0.98 * settings.longest_s
 
 
-def _since(before: int | None, now: Callable[[], int | None]) -> int | None:
-    after = now()
+def more(after: int | None, before: int | None) -> int | None:
+    """What a counter has risen by; None where it could not be read."""
     return None if before is None or after is None else after - before
 
 
-def _now(settings: PhaseSettings) -> int | None:
-    return reads_from_storage(settings.location)
-
-
-def _own_reads() -> int | None:
+def own_reads() -> int | None:
     """Bytes that this process and its ended children read from storage."""
     counters = read_process(os.getpid())
     return counters.read_bytes if counters else None

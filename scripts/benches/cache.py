@@ -31,7 +31,8 @@ from typing import Any
 from loaderprobe.analyze.caches import lru_hits, page_cache_hits, pinned_hits
 from loaderprobe.stats import mean
 from scripts.benches.harness import Progress, child, parser, photographs
-from tests.planted.small_memory import SmallMemory, evict, pages_bytes, small_memory
+from tests.planted.slow_reader import evict
+from tests.planted.small_memory import SmallMemory, pages_bytes, small_memory
 
 RESOLUTION = "500x375"
 IMAGES = 4000

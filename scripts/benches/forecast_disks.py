@@ -5,8 +5,9 @@ same configuration is measured again minutes later. A visit measures each number
 alone and one training segment for each emulated accelerator, and in the first round the loader alone on warm files.
 
 The server of a single_server disk is a process of this machine and uses its cores while it serves. That is part
-of every figure: it is in what is fitted as in what comes of it, as waiting for storage and, where the cores bind, as
-fewer cores. Where they bind only in what is forecast, the law does not know of it, and is too high by that much.
+of every figure: it is in what is fitted as in what comes of it, as waiting for storage and, where the cores are the
+limit, as fewer cores. Where they are that only in the forecast, the law does not know of it, and is too high by that
+much.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.system.cpu import cores_available
 from scripts.benches.harness import Plant, Progress, child, photographs, ran
 from scripts.benches.verdict import disk_of
-from scripts.benches.verdict_blocks import Photographs, Rack
+from scripts.benches.verdict_blocks import Photographs
+from scripts.benches.verdict_rounds import Rack
 
 DiskKind = Literal["token_bucket", "single_server", "warm"]
 IMAGES = 512

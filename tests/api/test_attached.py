@@ -116,7 +116,7 @@ def test_an_error_before_the_first_batch_leaves_the_script_alone(
     def broken(*given: Any, **named: Any) -> None:
         raise ZeroDivisionError("planted here")
 
-    monkeypatch.setattr("loaderprobe.api.attachment.judge_loader", broken)
+    monkeypatch.setattr("loaderprobe.api.loop_turns.judge_loader", broken)
     with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
         WAYS["raises"](Training(tmp_path))
     assert "ZeroDivisionError: planted here" in found.reason

@@ -18,8 +18,8 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report
 from loaderprobe.render.figures import reason_words
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.table import CsvTable, MarkdownReport
-from loaderprobe.render.terminal import TerminalReport
+from loaderprobe.render.table import csv_report, markdown_report
+from loaderprobe.render.terminal import terminal_report
 from loaderprobe.store.run_directory import RunDirectory
 from tests.stored import SMALL_FILES, full_run
 
@@ -57,8 +57,8 @@ def parts(run: RunDirectory) -> list[Path]:
 def rendered(report: Report) -> list[str]:
     """The report in every form that needs no drawing."""
     return [
-        TerminalReport().render(report, width=80, color=False), summary_json(report), CsvTable().render(report),
-        MarkdownReport().render(report),
+        terminal_report(report, width=80, color=False), summary_json(report), csv_report(report),
+        markdown_report(report),
     ]  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def test_what_depends_on_a_damaged_file_is_missing_with_the_reason(tmp_path: Pat
     (damaged,) = report.summary.run.damaged
     assert damaged.file == f"{part}/{SMALL_FILES.fingerprint}.json" and damaged.reason.startswith("is damaged: ")
     assert [row.status for row in report.summary.configurations][:3] == ["measured"] * 3
-    words = " ".join(TerminalReport().render(report, width=400, color=False).split())
+    words = " ".join(terminal_report(report, width=400, color=False).split())
     assert damaged.file in words and says in words
     if part == "ceilings":
         reasons = [row.unavailable["disk_ceiling_fraction"] for row in report.summary.configurations[:3]]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.api import devices as verb
-from loaderprobe.measure.ranks import run_placement
+from loaderprobe.measure.placement import run_placement
 from loaderprobe.records.devices import DeviceSegment, PlacementFailure, PlacementResult
-from loaderprobe.records.ranks import RankOrder
+from loaderprobe.records.placement import RankOrder
 from tests.cli.invoke import invoke
 
 SMALL = ("devices", "--on", "cpu,2xcpu", "--rounds", 3)

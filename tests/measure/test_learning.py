@@ -8,7 +8,8 @@ import pytest
 
 from loaderprobe.measure.learning import Learned, Learning, first_lap
 from loaderprobe.records.files import PartFiles
-from loaderprobe.records.measurement import FirstLap, WorkerBatches
+from loaderprobe.records.first_lap import FirstLap
+from loaderprobe.records.measurement import WorkerBatches
 from loaderprobe.testing import FakePageCache
 
 FILES = PartFiles(file_bytes={"/data/a.tar": 10**9})

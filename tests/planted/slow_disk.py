@@ -12,33 +12,28 @@ They are slow in one of four ways:
 - requests: all readers share a rate of read requests, whatever their size. A loop device throttled in a cgroup, else
   FUSE. A file of at most 128 KiB is one request.
 
-A guardian process owns what this takes, and undoes it even when this process is killed. Run as a program,
-`python -m tests.planted.slow_disk` reads a folder directly and reports the reads: so is a plant verified.
+A guardian process owns what this takes, and undoes it even when this process is killed. `slow_reader` verifies a
+plant: it reads the folder directly and reports the reads.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import mmap
 import os
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.units import format_duration, format_rate
 from tests.planted.slow_cgroup import inside
 from tests.planted.slow_guardian import Kind, Order, Planted, Way
+from tests.planted.slow_reader import Read, evict, files_in, read_folder
 
-PIECE_BYTES = 1 << 17
 BURST_S = 0.3
 """Left out of a measured rate: credit that was saved before it."""
 RATE_S = 1.5
@@ -93,14 +88,6 @@ class SlowDisk:
         if self.members is None:
             return list(argv)
         return inside(self.members, argv)
-
-
-class Read(NamedTuple):
-    """One read of at most PIECE_BYTES: when it ended, in s since the first began, its size and its duration."""
-
-    end_s: float
-    size_bytes: int
-    seconds: float
 
 
 @contextmanager
@@ -198,7 +185,7 @@ def _verified(kind: Kind, order: Order, planted: Planted) -> SlowDisk:
         members=Path(planted.members) if planted.members else None,
         passed_over=planted.reasons,
     )
-    if not any(file.stat().st_size for file in _files(fill)):
+    if not any(file.stat().st_size for file in files_in(fill)):
         raise BadValue("a slow disk cannot be verified without a file that has something in it")
     wanted = disk.bytes_per_s or disk.requests_per_s
     if wanted:
@@ -212,8 +199,7 @@ def _verified(kind: Kind, order: Order, planted: Planted) -> SlowDisk:
     else:
         said = f"{disk.how} was planted, but measured {_figure(disk, measured)}"
         raise CannotPlant(disk.kind, [*disk.passed_over, said])
-    for file in _files(disk.folder):
-        _evict(file)
+    evict(files_in(disk.folder))
     return replace(disk, measured=measured)
 
 
@@ -230,7 +216,7 @@ def _measured(disk: SlowDisk) -> tuple[float, bool]:
 
 
 def _reads_inside(disk: SlowDisk, *, readers: int, seconds: float) -> list[Read]:
-    reader = [sys.executable, "-m", "tests.planted.slow_disk", str(disk.folder), str(readers), str(seconds)]
+    reader = [sys.executable, "-m", "tests.planted.slow_reader", str(disk.folder), str(readers), str(seconds)]
     done = subprocess.run(disk.command(reader), stdout=subprocess.PIPE, check=True, cwd=ROOT)
     return [Read(*fields) for fields in json.loads(done.stdout)]
 
@@ -246,56 +232,3 @@ def _figure(disk: SlowDisk, measured: float) -> str:
     if disk.requests_per_s:
         return f"{measured:.0f} requests/s"
     return format_rate(measured) if disk.bytes_per_s else f"{format_duration(measured)} a request"
-
-
-def read_folder(folder: Path, *, readers: int, seconds: float) -> list[Read]:
-    """Read the files over and over past the page cache, on so many threads, each for so long and at least once."""
-    pieces = itertools.cycle(
-        [(file, offset) for file in _files(folder) for offset in range(0, file.stat().st_size, PIECE_BYTES)]
-    )
-    begun = time.perf_counter()
-
-    def run(_: int) -> list[Read]:
-        reads: list[Read] = []
-        with mmap.mmap(-1, PIECE_BYTES) as buffer:
-            while not reads or time.perf_counter() - begun < seconds:
-                file, offset = next(pieces)
-                fd = _open_cold(file)
-                try:
-                    start = time.perf_counter()
-                    size_bytes = os.preadv(fd, [buffer], offset)
-                    end = time.perf_counter()
-                finally:
-                    os.close(fd)
-                reads.append(Read(end - begun, size_bytes, end - start))
-        return reads
-
-    with ThreadPoolExecutor(readers) as pool:
-        return sorted(itertools.chain.from_iterable(pool.map(run, range(readers))))
-
-
-def _open_cold(file: Path) -> int:
-    """A handle whose next read comes from storage."""
-    with suppress(OSError):
-        return os.open(file, os.O_RDONLY | os.O_DIRECT)
-    _evict(file)
-    return os.open(file, os.O_RDONLY)
-
-
-def _evict(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def main() -> None:
-    """Read FOLDER with READERS threads for SECONDS; print its reads as JSON."""
-    folder, readers, seconds = sys.argv[1:]
-    sys.stdout.write(json.dumps(read_folder(Path(folder), readers=int(readers), seconds=float(seconds))))
-
-
-if __name__ == "__main__":
-    main()

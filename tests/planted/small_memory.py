@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.planted.slow_cgroup import inside
 from tests.planted.slow_disk import CannotPlant, guarded
 from tests.planted.slow_guardian import Order
+from tests.planted.slow_reader import evict, files_in
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MOST_BYTES = 1 << 40
@@ -82,15 +83,8 @@ def small_memory(*, fill: Callable[[Path], None], scratch: Path, size_bytes: int
         made = SmallMemory(folder=Path(planted.folder), how=planted.how, group=Path(planted.members).parent)
         fill(made.folder)
         subprocess.run(["sync", "--file-system", made.folder], check=True)
-        evict([path for path in made.folder.rglob("*") if path.is_file()])
+        evict(files_in(made.folder))
         yield made
-
-
-def evict(files: Sequence[Path]) -> None:
-    """Drop their pages, and what the kernel remembers of those that it dropped before."""
-    for file in files:
-        with file.open("rb") as opened:
-            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def pages_bytes(files: Sequence[Path]) -> int:

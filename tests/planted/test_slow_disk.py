@@ -20,9 +20,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.system.pagecache import LinuxPageCache
 from tests.planted.files import files_of_one_request, random_files
 from tests.planted.fixtures import BYTES_PER_S, LATENCY_S, PlantDisk
-from tests.planted.slow_cgroup import Impossible, blkio, io_max, of_requests
 from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
-from tests.planted.slow_fuse import Schedule
 
 pytestmark = pytest.mark.alone  # every plant is verified by its rate
 DEADLINE_S = 15.0
@@ -104,32 +102,6 @@ def _forked() -> int:
         while True:
             signal.pause()
     return child
-
-
-def test_a_single_server_loses_idle_time() -> None:
-    """A read waits for those before it and takes its size over the rate, however long nothing was asked before."""
-    schedule = Schedule(bytes_per_s=100.0)
-    assert [schedule.answer_s(*read) for read in [(10.0, 50), (10.1, 50), (20.0, 50)]] == [10.5, 11.0, 20.5]
-
-
-def test_a_token_bucket_keeps_idle_time_up_to_its_credit() -> None:
-    """What was idle is answered at once, but no more than the credit."""
-    schedule = Schedule(bytes_per_s=100.0, credit_s=1.0)
-    assert [schedule.answer_s(*read) for read in [(10.0, 100), (10.0, 50), (11.0, 20), (50.0, 150)]] == [
-        10.0, 10.5, 11.0, 50.5,
-    ]  # fmt: skip
-
-
-def test_a_schedule_of_latency_serves_any_number_at_once() -> None:
-    """Each read takes its latency from when it came, whatever its size."""
-    schedule = Schedule(latency_s=0.25)
-    assert [schedule.answer_s(1.0, size) for size in (1, 10**9, 1)] == [1.25, 1.25, 1.25]
-
-
-def test_a_schedule_of_requests_counts_them_and_not_their_bytes() -> None:
-    """Each waits for those before it, whatever its size."""
-    schedule = Schedule(requests_per_s=4.0)
-    assert [schedule.answer_s(1.0, size) for size in (1, 10**9, 1)] == [1.25, 1.5, 1.75]
 
 
 def test_think_time_is_free_on_a_token_bucket_and_lost_on_a_single_server(
@@ -287,26 +259,3 @@ def test_a_limit_that_does_not_fit_the_kind_is_refused(tmp_path: Path) -> None:
         slow_disk(kind="token_bucket", fill=random_files, scratch=tmp_path),
     ):
         pass
-
-
-def test_a_cgroup_is_made_under_the_own_one(tmp_path: Path) -> None:
-    """Version 1: below this process's cgroup, wherever its hierarchy is mounted; elsewhere it is impossible."""
-    mounts = f"30 20 0:9 /docker/x {tmp_path} rw - cgroup cgroup rw,blkio\n31 20 0:9 / /other rw - cgroup cgroup rw,cpu"
-    assert blkio(mounts, "3:cpu:/a\n2:blkio:/docker/x/job").parent == tmp_path / "job"
-    with pytest.raises(Impossible, match="blkio"):
-        blkio("31 20 0:9 / /other rw - cgroup cgroup rw,cpu", "3:cpu:/a")
-
-
-def test_a_cgroup_of_version_2_is_made_where_io_is_handed_on(tmp_path: Path) -> None:
-    """The nearest such cgroup at or above the own one; where there is none, none is made to."""
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    for folder in (tmp_path, tmp_path / "a", tmp_path / "a" / "b"):
-        (folder / "cgroup.subtree_control").write_text("cpu memory\n")
-    mounts, memberships = f"30 20 0:9 / {tmp_path} rw - cgroup2 cgroup2 rw,nsdelegate", "0::/a/b"
-    with pytest.raises(Impossible, match=r"subtree_control"):
-        io_max(mounts, memberships)
-    (tmp_path / "cgroup.subtree_control").write_text("cpu io memory\n")
-    found = io_max(mounts, memberships)
-    assert (found.parent, found.home) == (tmp_path, tmp_path / "a" / "b")
-    assert found.rule.format(device="7:1", amount=20_000_000) == "7:1 rbps=20000000"
-    assert of_requests(found).rule.format(device="7:1", amount=300) == "7:1 riops=300"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.planted.files import random_files
-from tests.planted.slow_cgroup import Impossible, memory
 from tests.planted.slow_disk import CannotPlant
-from tests.planted.small_memory import evict, pages_bytes, small_memory
+from tests.planted.slow_reader import evict
+from tests.planted.small_memory import pages_bytes, small_memory
 
 READ_ALL = """
 import sys
@@ -44,19 +44,3 @@ def test_a_process_keeps_as_much_as_it_has_memory_for(tmp_path: Path) -> None:
     except CannotPlant as error:
         pytest.skip(str(error))
     assert not group.exists() and not list(tmp_path.iterdir())
-
-
-def test_either_version_of_the_memory_controller_is_found(tmp_path: Path) -> None:
-    """Version 1 under the own cgroup; else version 2, where a cgroup at or above it hands memory on; else neither."""
-    old = f"31 20 0:9 / {tmp_path} rw - cgroup cgroup rw,memory"
-    found = memory(old, "4:memory:/job")
-    assert (found.parent, found.file) == (tmp_path / "job", "memory.limit_in_bytes")
-    new = f"30 20 0:9 / {tmp_path} rw - cgroup2 cgroup2 rw"
-    (tmp_path / "cgroup.subtree_control").write_text("cpu memory\n")
-    (tmp_path / "job").mkdir()
-    (tmp_path / "job" / "cgroup.subtree_control").write_text("cpu\n")
-    found = memory(new, "0::/job")
-    assert (found.parent, found.file) == (tmp_path, "memory.max")
-    assert found.rule.format(device="7:1", amount=5) == "5"
-    with pytest.raises(Impossible):
-        memory("31 20 0:9 / /other rw - cgroup cgroup rw,cpu", "3:cpu:/a")

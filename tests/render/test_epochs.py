@@ -10,9 +10,9 @@ from loaderprobe.records.epochs import EpochFigures
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.unavailable import reported
 from loaderprobe.render.epochs import epoch_panels, epoch_sentences
-from loaderprobe.render.html import HtmlReport
-from loaderprobe.render.table import CsvTable, MarkdownReport, report_columns
-from loaderprobe.render.terminal import TerminalReport
+from loaderprobe.render.html import html_report
+from loaderprobe.render.table import csv_report, markdown_report, report_columns
+from loaderprobe.render.terminal import terminal_report
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_epochs
 
@@ -55,13 +55,13 @@ def test_what_is_missing_or_a_sample_is_said(changes: dict[str, Any], words: str
 def test_every_format_shows_them() -> None:
     """And none of them a section for nothing."""
     found, without = example_report([row()]), example_report([example_row()])
-    for renderer in (TerminalReport(), MarkdownReport()):
-        assert "Epochs" in renderer.render(found) and "Epochs" not in renderer.render(without)
-    page = HtmlReport().render(found)
-    assert '<section id="epochs">' in page and '<section id="epochs">' not in HtmlReport().render(without)
+    for renderer in (terminal_report, markdown_report):
+        assert "Epochs" in renderer(found) and "Epochs" not in renderer(without)
+    page = html_report(found)
+    assert '<section id="epochs">' in page and '<section id="epochs">' not in html_report(without)
     ((figure,),) = [panel.figures for panel in epoch_panels(found)]
     assert figure.title == "1024x768, 2 workers: fits" and "312, 98 %" in figure.svg
     assert figure.lines == (("1", "312", "98 %"), ("2", "480", "40 %"), ("3", "690", "0 %"))
     columns = report_columns(found)
     assert columns["epoch_2_images_per_s"] == [480.0] and columns["epoch_3_cold_fraction"] == [0.0]
-    assert columns["set_in_memory"] == ["fits"] and "epoch_1" not in CsvTable().render(without)
+    assert columns["set_in_memory"] == ["fits"] and "epoch_1" not in csv_report(without)

@@ -16,7 +16,7 @@ from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.figures import BY_COLUMN, FIGURES, flat, shown, words_of
 from loaderprobe.render.groups import full_label, groups
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.table import CsvTable
+from loaderprobe.render.table import csv_report
 from loaderprobe.render.wording import MISSING as DASH
 from loaderprobe.render.wording import label
 from tests.examples.reports import example_report, example_row
@@ -31,7 +31,7 @@ def test_every_option_is_in_summary_csv_and_flat_row(path: Path, kind: Any) -> N
     name, value = flat_name(path), value_at(row.config, path)
     report = example_report([row])
     (summary,) = json.loads(summary_json(report))["configurations"]
-    (line,) = csv.DictReader(StringIO(CsvTable().render(report)))
+    (line,) = csv.DictReader(StringIO(csv_report(report)))
     assert summary[name] == flat(row)[name] == value
     assert line[name] == str(value)
 

@@ -12,7 +12,7 @@ from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.figures import reason_words
 from loaderprobe.render.first_page import CPU_ADVICE
-from loaderprobe.render.html import SECTIONS, HtmlReport
+from loaderprobe.render.html import SECTIONS, html_report
 from loaderprobe.render.overview import EMULATED_NOTE, HOW_TO_READ
 from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row, with_changes
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return HtmlReport().render(example_report())
+    return html_report(example_report())
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_measured_page_has_no_mark() -> None:
     report = example_report(rows)
     run = replace(report.summary.run, command="loaderprobe sweep --compute cpu")
     report = replace(report, summary=replace(report.summary, run=run))
-    html = HtmlReport().render(report).replace("--compute emulated:mlperf-h100", "").replace(CPU_ADVICE, "")
+    html = html_report(report).replace("--compute emulated:mlperf-h100", "").replace(CPU_ADVICE, "")
     assert "emulated" not in html.lower()
 
 
@@ -161,7 +161,7 @@ def evil_report() -> Report:
 
 def test_text_from_outside_is_escaped() -> None:
     """A tag in a name, path, sentence, reason or chart title is shown, not obeyed, and the page can be encoded."""
-    html = HtmlReport().render(evil_report())
+    html = html_report(evil_report())
     page = Page(html)
     assert "script" not in page.tags
     assert EVIL in page.text
@@ -172,28 +172,28 @@ def test_text_from_outside_is_escaped() -> None:
 def test_report_without_measurements_renders() -> None:
     """A run in which all failed, or nothing ran, is still a page, without charts."""
     failed = [row for row in example_report().summary.configurations if row.status == "failed"]
-    page = Page(HtmlReport().render(example_report(failed)))
+    page = Page(html_report(example_report(failed)))
     assert "svg" not in page.tags
     assert "Nothing was measured." in page.text
-    assert "svg" not in Page(HtmlReport().render(example_report([]))).tags
+    assert "svg" not in Page(html_report(example_report([]))).tags
 
 
 def test_row_without_worker_times_has_no_bars_of_them() -> None:
     """It keeps the charts of its rate and its reads, and nothing is drawn of its workers."""
     report = replace(example_report([example_row(worker_time=None)]), details=())
-    assert Page(HtmlReport().render(report)).tags.count("svg") == 2
+    assert Page(html_report(report)).tags.count("svg") == 2
 
 
 def test_gpu_counters_are_shown_with_their_source() -> None:
     """What was read from the GPU stands with the verdict, and a missing counter is no figure."""
     row = example_row(gpu={"utilization": 0.412, "source": "NVML"})
-    assert "GPU: utilization 0.412, source NVML." in Page(HtmlReport().render(example_report([row]))).text
-    assert "GPU: utilization" not in HtmlReport().render(example_report([example_row()]))
+    assert "GPU: utilization 0.412, source NVML." in Page(html_report(example_report([row]))).text
+    assert "GPU: utilization" not in html_report(example_report([example_row()]))
 
 
 def test_both_colour_schemes_and_paper() -> None:
     """The page follows the reader's colour scheme and has a form for paper."""
-    html = HtmlReport().render(example_report([example_row()]))
+    html = html_report(example_report([example_row()]))
     assert "prefers-color-scheme: dark" in html
     assert "@media print" in html
 
@@ -210,7 +210,7 @@ def test_knees_advice_and_forecasts_are_on_the_page(page: Page) -> None:
 def test_the_page_has_its_order() -> None:
     """The answer, charts, timelines, the plan, evidence, the machine; the plan is put in as it is."""
     row = example_row(epochs=example_epochs(), buffer=example_effect(2, 2))
-    html = HtmlReport(plan='<section id="plan"></section>').render(example_report([row]))
+    html = html_report(example_report([row]), plan='<section id="plan"></section>')
     present = [name for name in SECTIONS[1:] if name != "ranks"]  # which one rank has not
     places = [html.index(mark) for mark in ('class="headline"', *(f'id="{name}"' for name in present))]
     assert places == sorted(places) and SECTIONS[8] == "plan"
@@ -219,7 +219,7 @@ def test_the_page_has_its_order() -> None:
 def test_a_skipped_row_draws_no_box() -> None:
     """Neither a cell in the map nor a bar in a chart; its reason is on the page."""
     rows = [example_row(), example_row(workers=8, status="skipped", reason="no time left")]
-    html = HtmlReport().render(example_report(rows))
+    html = html_report(example_report(rows))
     assert html.count('<td class="cell') == 1
     (chart, *_) = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
     assert chart.count("<rect") == 1
@@ -238,7 +238,7 @@ def many_rows() -> list[ConfigurationRow]:
 
 def test_two_hundred_configurations_make_a_page_of_under_5_mb() -> None:
     """With charts of all of them."""
-    html = HtmlReport().render(example_report(many_rows()))
+    html = html_report(example_report(many_rows()))
     assert html.count('<figure class="chart"') == 60
     assert len(html.encode()) < 5e6
 
@@ -253,12 +253,12 @@ def test_the_work_grows_with_the_configurations_and_not_with_their_square(monkey
         return str(key(config))
 
     monkeypatch.setattr(RunConfig, "key", property(counted))
-    HtmlReport().render(report)
+    html_report(report)
     assert 200 < made[0] < 200 * 100
 
 
 def test_text_in_a_chart_is_escaped() -> None:
     """A data set may be named like a tag; the page shows it."""
-    html = HtmlReport().render(example_report([example_row(resolution=EVIL)]))
+    html = html_report(example_report([example_row(resolution=EVIL)]))
     assert "script" not in Page(html).tags
     assert "&lt;script&gt;" in html

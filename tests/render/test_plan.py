@@ -51,7 +51,7 @@ def test_no_line_is_wider_than_asked(name: str, width: int) -> None:
 def test_every_part_of_the_plan_is_on_the_page() -> None:
     """Epochs, stragglers, levers, the ledger with labels, the test, and what is not covered; in Markdown as well."""
     for page in (text(FULL, 200), document_markdown(plan_document(FULL))):
-        for part in ("Epochs and caches", "Stragglers", "What lowers the need", "What this rests on",
+        for part in ("Epochs and caches", "Stragglers", "What lowers the need", "Inputs and assumptions",
                      "The test on delivery", "Not covered", "Shards of 1,251 images", "Files of half the size",
                      "Utilization of 80 %", "assumed", "published" if "published" in page else "given"):  # fmt: skip
             assert part in page

@@ -10,10 +10,10 @@ import pytest
 from loaderprobe.analyze.report import build_report
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
-from loaderprobe.render.html import HtmlReport
+from loaderprobe.render.html import html_report
 from loaderprobe.render.rank_panels import rank_panels, rank_sentences
 from loaderprobe.render.table import report_columns
-from loaderprobe.render.terminal import TerminalReport
+from loaderprobe.render.terminal import terminal_report
 from loaderprobe.testing import example_environment
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, Cost, alike
@@ -70,14 +70,14 @@ def test_one_rank_has_no_part_of_it() -> None:
     """No section, no sentence, and no reason for what only ranks have."""
     report = report_on(rank_run(alike(**DISK), WAITING, ranks=1, workers=2))
     assert rank_panels(report) == () and rank_sentences(report) == []
-    text, html = TerminalReport().render(report), HtmlReport().render(report)
+    text, html = terminal_report(report), html_report(report)
     assert "rank" not in text and "Ranks" not in html
 
 
 def test_each_number_of_ranks_is_a_part_of_its_own() -> None:
     """The limit changes with it: with one rank it is another than with two."""
     one = rank_run(alike(**{**DISK, "training": 150.0}), WAITING, ranks=1, workers=2, compute=150.0)
-    text = " ".join(TerminalReport().render(report_on(one, even())).split())
+    text = " ".join(terminal_report(report_on(one, even())).split())
     assert "On an emulated accelerator of 150 images/s, 500x375 is limited by" in text
     assert "On 2 ranks, each with an emulated accelerator of 300 images/s, 500x375 is limited by storage" in text
     assert "cold, 2 ranks, batch 16 a rank" in text
@@ -86,21 +86,21 @@ def test_each_number_of_ranks_is_a_part_of_its_own() -> None:
 def test_the_answer_says_what_more_ranks_gain() -> None:
     """From one rank to the most, on the same device; nothing where there is one number of ranks."""
     one = rank_run(alike(**{**DISK, "training": 150.0}), WAITING, ranks=1, workers=2, compute=300.0)
-    text = " ".join(TerminalReport().render(report_on(one, even())).split())
+    text = " ".join(terminal_report(report_on(one, even())).split())
     assert "With 1 and 2 ranks, 500x375 trains at 150 and 180 images/s: with 2, 1.20 times as fast as with 1." in text
     assert "(for 500x375, 2 workers, 2 ranks)" in text
-    assert "times as fast as with" not in TerminalReport().render(report_on(even()))
+    assert "times as fast as with" not in terminal_report(report_on(even()))
 
 
 def test_several_nodes_on_one_storage_are_known_then() -> None:
     """What does not follow from a run is said, and no more."""
-    assert "several machines" in TerminalReport().render(report_on(even()))
-    assert "several machines" not in TerminalReport().render(report_on(uneven()))
+    assert "several machines" in terminal_report(report_on(even()))
+    assert "several machines" not in terminal_report(report_on(uneven()))
 
 
 def test_the_terminal_says_what_is_global_first() -> None:
     """The rate of all ranks and the slow one stand on the first screen; the ranks by name stand below."""
-    text = TerminalReport().render(report_on(uneven()))
+    text = terminal_report(report_on(uneven()))
     assert 0 < text.index("limited by one slow rank") < text.index("88.0 R") < text.index("check the loader")
     assert text.index("check the loader") < text.index("slowest rank 7 (node2) 37.0")
     assert max(map(len, text.splitlines())) <= 80
@@ -112,7 +112,7 @@ def test_a_failure_names_rank_and_host() -> None:
         config=even().config, stage="round 1: baseline loader_only", reason="a worker was killed", hint="",
         exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="node7",
     )  # fmt: skip
-    text = " ".join(TerminalReport().render(report_on(failed)).split())
+    text = " ".join(terminal_report(report_on(failed)).split())
     assert "a worker was killed (at: round 1: baseline loader_only, rank 1 on node7)" in text
 
 

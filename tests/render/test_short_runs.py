@@ -9,10 +9,10 @@ import pytest
 from loaderprobe.records.prefilled import ShortRun
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.unavailable import reported
-from loaderprobe.render.html import HtmlReport
+from loaderprobe.render.html import html_report
 from loaderprobe.render.short_runs import short_run_panels, short_run_sentences
-from loaderprobe.render.table import CsvTable, MarkdownReport, report_columns
-from loaderprobe.render.terminal import TerminalReport
+from loaderprobe.render.table import csv_report, markdown_report, report_columns
+from loaderprobe.render.terminal import terminal_report
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_effect
 
@@ -37,8 +37,8 @@ def test_the_sentence_compares_prefetch_factors() -> None:
     )
     estimated = short_run_sentences(report(row(2, how="estimated", reason=reported("too few batches"))))[0][1]
     assert "are up to 14 % too fast with prefetch 2 (estimated)" in estimated and "too few batches" in estimated
-    for renderer in (TerminalReport(), MarkdownReport()):
-        assert "Short benchmarks" in renderer.render(found)
+    for renderer in (terminal_report, markdown_report):
+        assert "Short benchmarks" in renderer(found)
     (panel,) = short_run_panels(found)
     (figure,) = panel.figures
     assert figure.title == "1024x768, 8 workers: 100 iterations +14 % to +40 %"
@@ -67,8 +67,8 @@ def test_what_is_only_estimated_is_no_news_in_a_terminal() -> None:
     """The page has it, dashed and without dots; where it was to be measured, the reason is given."""
     found = report(row(2, how="estimated"))
     assert short_run_sentences(found) == []
-    assert "Short benchmarks" not in TerminalReport().render(found)
-    page = HtmlReport().render(found)
+    assert "Short benchmarks" not in terminal_report(found)
+    page = html_report(found)
     assert '<section id="short_runs">' in page and "estimated" in page
     ((_, said),) = short_run_sentences(report(row(2, how="estimated", reason=reported("99 images are too few"))))
     assert said.endswith("(estimated). Not measured: 99 images are too few.")
@@ -86,4 +86,4 @@ def test_the_columns_are_there_where_a_buffer_is() -> None:
     assert columns["buffered_batches"] == [None, 16]
     assert columns["rate_over_steady_after_100_iterations"] == [None, pytest.approx(100 / 87.5)]
     assert columns["iterations_within_2_percent"] == [None, 638]
-    assert "buffered_batches" not in CsvTable().render(report())
+    assert "buffered_batches" not in csv_report(report())

@@ -11,7 +11,7 @@ from loaderprobe.render.first_page import CPU_ADVICE
 from loaderprobe.render.groups import groups
 from loaderprobe.render.limits import letters_of
 from loaderprobe.render.overview import counts, joint_label, sentences
-from loaderprobe.render.terminal import TerminalReport
+from loaderprobe.render.terminal import terminal_report
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import MISSING, bound_words, interval, speed
 from tests.examples.reports import example_report, example_row, with_changes
@@ -25,14 +25,14 @@ def flat(text: str) -> str:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_nothing_runs_over(width: int) -> None:
     """No line is longer than the width that was asked for."""
-    text = TerminalReport().render(example_report(), width=width)
+    text = terminal_report(example_report(), width=width)
     assert max(len(line) for line in text.splitlines()) <= width
 
 
 def test_long_names_do_not_run_over() -> None:
     """A name longer than the terminal is folded, not cut and not let through."""
     row = example_row(resolution="r" * 130, reason=None)
-    text = TerminalReport().render(example_report([row]))
+    text = terminal_report(example_report([row]))
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.count("r") >= 260
 
@@ -40,7 +40,7 @@ def test_long_names_do_not_run_over() -> None:
 def test_every_configuration_is_in_the_map() -> None:
     """With its rate, its interval and the letter of what limits it; what failed or was skipped has its reason."""
     report = example_report()
-    text = TerminalReport().render(report)
+    text = terminal_report(report)
     for row in report.summary.configurations:
         if row.status == "measured":
             assert f"{speed(row).replace(' ±', '±')} {letters_of(row)}" in text
@@ -51,7 +51,7 @@ def test_every_configuration_is_in_the_map() -> None:
 def test_inconclusive_configurations_are_explained() -> None:
     """The map shows a question mark, and the reason stands below."""
     report = example_report()
-    text = flat(TerminalReport().render(report))
+    text = flat(terminal_report(report))
     rows = [row for row in report.summary.configurations if row.bound and row.bound.side == "inconclusive"]
     assert len(rows) == 2
     for row in rows:
@@ -65,11 +65,11 @@ def test_skipped_files_are_named() -> None:
     names = tuple(f"{name}.jpg: damaged: cut short" for name in "abcd")
     odd = replace(data, label="photos", images_found=495, skipped_count=5, skipped=names)
     run = replace(report.summary.run, data=(odd, *rest))
-    text = flat(TerminalReport().render(replace(report, summary=replace(report.summary, run=run))))
+    text = flat(terminal_report(replace(report, summary=replace(report.summary, run=run))))
     assert "5 of 500 files of photos were skipped: a.jpg: damaged: cut short; b.jpg: damaged: cut short;" in text
     assert "c.jpg: damaged: cut short; 2 more." in text and "d.jpg" not in text
     whole = replace(report.summary.run, data=(replace(data, skipped_count=0, skipped=()),))
-    none = flat(TerminalReport().render(replace(report, summary=replace(report.summary, run=whole))))
+    none = flat(terminal_report(replace(report, summary=replace(report.summary, run=whole))))
     assert "were skipped" not in none
 
 
@@ -77,7 +77,7 @@ def test_missing_figure_is_a_dash_with_its_reason() -> None:
     """A best row without disk figures shows a dash there, never 0, and the reason stands once below."""
     gone = dict.fromkeys(("disk_read_bytes_per_s", "disk_ceiling_fraction"))
     unseen = {"disk_read_bytes_per_s": reported("the device also served another process")}
-    text = TerminalReport().render(example_report([example_row(**gone, unavailable=unseen)]))
+    text = terminal_report(example_report([example_row(**gone, unavailable=unseen)]))
     (line,) = [line for line in text.splitlines() if "storage 2.81x" in line]
     assert f" {MISSING} " in line and " 0 " not in line
     assert flat(text).count("the device also served another process") == 1
@@ -85,7 +85,7 @@ def test_missing_figure_is_a_dash_with_its_reason() -> None:
 
 def test_emulated_is_marked_and_its_rate_given() -> None:
     """The heading of an emulated group says so, says that the rate is specified, and what it is stands once."""
-    text = flat(TerminalReport().render(example_report()))
+    text = flat(terminal_report(example_report()))
     assert "Emulated accelerator: mlperf-h100, alone 1786 images/s (specified, not measured), cold" in text
     assert text.count("0.224 s per batch of 400") == 1
 
@@ -93,27 +93,27 @@ def test_emulated_is_marked_and_its_rate_given() -> None:
 def test_measured_device_is_never_called_emulated() -> None:
     """A report without emulated rows uses the word for what may be tried next, and for nothing else."""
     rows = [row for row in example_report().summary.configurations if not row.emulated]
-    text = flat(TerminalReport().render(example_report(rows)))
+    text = flat(terminal_report(example_report(rows)))
     assert "emulated" not in text.replace(f"{CPU_ADVICE}; try it: --compute emulated:mlperf-h100", "").lower()
 
 
 def test_estimated_speedup_is_marked() -> None:
     """An estimated speed-up carries `est.`, and `est.` is explained."""
-    text = flat(TerminalReport().render(example_report()))
+    text = flat(terminal_report(example_report()))
     assert "storage 2.29x est. → decoding" in text
     assert "est.: estimated" in text
 
 
 def test_no_colour_unless_asked() -> None:
     """Escape sequences appear with `color` and only then."""
-    assert "\x1b[" not in TerminalReport().render(example_report())
-    assert "\x1b[" in TerminalReport().render(example_report(), color=True)
+    assert "\x1b[" not in terminal_report(example_report())
+    assert "\x1b[" in terminal_report(example_report(), color=True)
 
 
 def test_escape_sequences_in_names_are_defused() -> None:
     """A path cannot send commands to the terminal."""
     row = example_row(status="failed", reason="cannot read \x1b[2Ja\udcff.jpg")
-    text = TerminalReport().render(example_report([row]))
+    text = terminal_report(example_report([row]))
     assert "\x1b" not in text
     assert "\\x1b[2Ja\\udcff.jpg" in text
     text.encode()
@@ -121,24 +121,24 @@ def test_escape_sequences_in_names_are_defused() -> None:
 
 def test_surroundings_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     """COLUMNS, TERM and NO_COLOR do not change the text."""
-    before = TerminalReport().render(example_report(), color=True)
+    before = terminal_report(example_report(), color=True)
     for name, value in (("COLUMNS", "40"), ("TERM", "dumb"), ("NO_COLOR", "1")):
         monkeypatch.setenv(name, value)
-    assert TerminalReport().render(example_report(), color=True) == before
+    assert terminal_report(example_report(), color=True) == before
 
 
 def test_interrupted_run_says_so() -> None:
     """A report on an unfinished sweep names how many configurations are to come."""
     report = example_report()
     run = replace(report.summary.run, complete=False, pending=3)
-    text = TerminalReport().render(replace(report, summary=replace(report.summary, run=run)))
+    text = terminal_report(replace(report, summary=replace(report.summary, run=run)))
     assert "Not complete: 3 configurations not measured yet; --resume continues." in text
 
 
 def test_skipped_rows_share_their_reason() -> None:
     """Configurations that were skipped for one reason take one line, not one each."""
     rows = [example_row(workers=workers, status="skipped", reason="no time left") for workers in (1, 2, 4)]
-    text = flat(TerminalReport().render(example_report(rows)))
+    text = flat(terminal_report(example_report(rows)))
     assert text.count("no time left") == 1
     assert "1024x768, 1, 2 and 4 workers, emulated accelerator: mlperf-h100, cold: no time left" in text
 
@@ -147,14 +147,14 @@ def test_notes_of_measurements_are_shown_once() -> None:
     """A note that every measurement left is printed once, for all."""
     report = example_report()
     details = tuple(replace(detail, notes=(quoted("the CPU drifted by 8 %"),)) for detail in report.details)
-    text = flat(TerminalReport().render(replace(report, details=details)))
+    text = flat(terminal_report(replace(report, details=details)))
     assert text.count("the CPU drifted") == 1
     assert "all: the CPU drifted by 8 %" in text
 
 
 def test_empty_report_renders() -> None:
     """A run in which nothing was measured is shown as that."""
-    assert "Nothing was measured." in TerminalReport().render(example_report([]))
+    assert "Nothing was measured." in terminal_report(example_report([]))
 
 
 def test_rows_that_share_a_sentence_share_a_line() -> None:
@@ -188,13 +188,13 @@ def test_a_sweep_of_twelve_configurations_fits_about_one_screen() -> None:
     found = example_report().summary.configurations
     kinds = {row.config.resolution: row for row in found if row.emulated and row.bound}
     rows = [with_changes(row, workers=count) for row in kinds.values() for count in (0, 1, 2, 4)]
-    assert len(TerminalReport().render(example_report(rows)).splitlines()) <= 42
+    assert len(terminal_report(example_report(rows)).splitlines()) <= 42
 
 
 def test_what_varies_is_in_the_label() -> None:
     """Rows that differ in batch size only have different labels."""
     rows = [example_row(batch_size=batch) for batch in (32, 64)]
-    text = TerminalReport().render(example_report(rows))
+    text = terminal_report(example_report(rows))
     assert "batch 32" in text
     assert "batch 64" in text
 
@@ -242,13 +242,13 @@ def test_a_given_number_needs_no_name() -> None:
 
 def test_advice_for_one_data_set_gives_its_rates() -> None:
     """Images/s before and after with their range, the speed-up, how it is known, the limit then, and what to type."""
-    text = flat(TerminalReport().render(example_report([example_row()])))
+    text = flat(terminal_report(example_report([example_row()])))
     assert "keep all files in the page cache: 63.4 → 178 images/s (160 to 196), 2.81x, measured; then preproc" in text
     assert "try it: find /data/imagenet-like -type f -exec cat {} + >/dev/null" in text
 
 
 def test_advice_is_for_the_fastest_row_of_each_data_set() -> None:
     """The serial row's advice is in the page, not here."""
-    text = flat(TerminalReport().render(example_report()))
+    text = flat(terminal_report(example_report()))
     assert "(for 500x375 and 1024x768, 2 workers)" in text
     assert "500x375, serial)" not in text

@@ -18,10 +18,10 @@ from loaderprobe.records.report import Report
 from loaderprobe.records.timeline import Rejected, Timeline
 from loaderprobe.render.gpu import windows
 from loaderprobe.render.groups import groups
-from loaderprobe.render.html import HtmlReport
+from loaderprobe.render.html import html_report
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.table import CsvTable, MarkdownReport
-from loaderprobe.render.terminal import TerminalReport
+from loaderprobe.render.table import csv_report, markdown_report
+from loaderprobe.render.terminal import terminal_report
 from loaderprobe.render.timeline import common_length_ns, timeline_chart, typical_begin_ns
 from tests.analyze.runs import Cost, alike, run
 from tests.examples import timelines
@@ -142,7 +142,7 @@ def test_three_of_many_are_drawn_and_all_are_in_the_table() -> None:
 
 def test_the_page_shows_the_timelines() -> None:
     """Timelines, legend, table, and nothing that loads or runs."""
-    html = HtmlReport().render(with_windows(timelines.starved(), timelines.copied_pageable()))
+    html = html_report(with_windows(timelines.starved(), timelines.copied_pageable()))
     page = Page(html)
     labels = [value for name, value in page.attributes if name == "aria-label"]
     assert sum(label.startswith("GPU timeline of") for label in labels) == 2
@@ -158,11 +158,11 @@ def test_measured_and_estimated_have_their_own_names() -> None:
     report = with_windows(timelines.starved())
     (row,) = report.summary.configurations
     counted = with_changes(row, gpu={"sm_occupancy": 0.21, "source": "NVML"})
-    html = Page(HtmlReport().render(replace(report, summary=replace(report.summary, configurations=(counted,)))))
+    html = Page(html_report(replace(report, summary=replace(report.summary, configurations=(counted,)))))
     words = re.sub(r"\s+", " ", html.text)
     assert re.search(r"occupancy, estimated\s*50 %", words)
     assert re.search(r"occupancy, measured \(GPM\)\s*21 %", words)
-    assert "measured (GPM)" not in HtmlReport().render(report)
+    assert "measured (GPM)" not in html_report(report)
 
 
 def test_an_estimate_of_some_kernels_says_so() -> None:
@@ -171,34 +171,34 @@ def test_an_estimate_of_some_kernels_says_so() -> None:
     script.kernel(0, 60, 0, occupancy=0.5)
     script.kernel(60, 100, 0, occupancy=None)
     report = with_windows(script.build(100))
-    assert "50 % (of 60 % of the kernels&#39; time)" in HtmlReport().render(report)
+    assert "50 % (of 60 % of the kernels&#39; time)" in html_report(report)
 
 
 def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
     """No timeline, no table; the same where records were left out, which is said beside the figures."""
-    page = Page(HtmlReport().render(with_windows(timelines.starved(plain_ns=MS))))
+    page = Page(html_report(with_windows(timelines.starved(plain_ns=MS))))
     assert "refused above 5%" in page.text
     assert not any(value.startswith("GPU timeline of") for _, value in page.attributes)
     rejected = (Rejected(reason="no_stamp", count=3),)
-    kept = HtmlReport().render(with_windows(timelines.starved(rejected=rejected)))
+    kept = html_report(with_windows(timelines.starved(rejected=rejected)))
     assert "3 records of the profiler left out: without a valid time" in kept
 
 
 def test_without_a_window_there_is_no_word_of_one() -> None:
     """Reports of runs without a GPU are as before, in every form."""
     report = example_report()
-    assert "GPU timeline" not in HtmlReport().render(report)
-    assert "GPU of" not in TerminalReport().render(report) + MarkdownReport().render(report)
-    lines = csv.DictReader(StringIO(CsvTable().render(report)))
+    assert "GPU timeline" not in html_report(report)
+    assert "GPU of" not in terminal_report(report) + markdown_report(report)
+    lines = csv.DictReader(StringIO(csv_report(report)))
     assert {line["gpu_idle_input"] for line in lines} == {""}
 
 
 def test_other_forms_say_it_in_words() -> None:
     """Terminal, Markdown, CSV and JSON carry the same shares."""
     report = with_windows(timelines.starved())
-    for text in (TerminalReport().render(report, width=200), MarkdownReport().render(report)):
+    for text in (terminal_report(report, width=200), markdown_report(report)):
         assert "60 % waiting for input" in text
-    assert "gpu_idle_input" in CsvTable().render(report).splitlines()[0]
+    assert "gpu_idle_input" in csv_report(report).splitlines()[0]
     summary = json.loads(summary_json(report))
     validator().validate(summary)
     assert summary["configurations"][0]["gpu_window"]["gaps"]["input_ns"] == timelines.STEPS * 60 * MS

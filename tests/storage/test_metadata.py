@@ -72,7 +72,7 @@ def test_only_dropped_and_counted_names_are_cold(
 def test_nothing_is_dropped_unless_asked(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the option no cache of the machine is touched, and the label is warm however many bytes were read."""
     counted = itertools.count(0, 10**9)
-    monkeypatch.setattr(metadata_module, "_own_reads", lambda: next(counted))
+    monkeypatch.setattr(metadata_module, "own_reads", lambda: next(counted))
     phases = list(metadata_ladder(_settings(sample), (1, 2)))
     assert [(phase.operation, phase.readers) for phase in phases] == [
         ("open", 1), ("open", 2), ("stat", 1), ("stat", 2),
@@ -85,7 +85,7 @@ def test_each_pass_follows_a_drop(sample: Sample, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(metadata_module, "SETTLED_AT", 0.0)
     drops: list[int] = []
     counted = itertools.count(0, 10**6)
-    monkeypatch.setattr(metadata_module, "_own_reads", lambda: next(counted))
+    monkeypatch.setattr(metadata_module, "own_reads", lambda: next(counted))
     found = run_metadata(_settings(sample, seconds=60.0, longest_s=60.0, drop_all=lambda: drops.append(1)))
     assert (len(drops), found.drops, found.total_ops) == (MOST_DROPS, MOST_DROPS, MOST_DROPS * len(sample.paths))
     assert found.metadata == "cold" and found.storage_bytes == MOST_DROPS * 10**6

@@ -215,7 +215,7 @@ def test_other_reads_are_what_the_device_read_beyond_ours(folder: Path, monkeypa
     """The device's count less our own is what others read meanwhile."""
     readings = iter(range(0, 10**12, 10**9))
     monkeypatch.setattr(phase_module, "reads_from_storage", lambda _: next(readings))
-    monkeypatch.setattr(phase_module, "_own_reads", lambda: 0)
+    monkeypatch.setattr(phase_module, "own_reads", lambda: 0)
     (phase,) = _probe(folder, readers=(1,), seconds=0.05).ladder
     assert phase.storage_bytes == 0 and phase.cache == "warm"
     assert (phase.other_bytes_per_s or 0) >= 10**9

@@ -95,8 +95,7 @@ def _still_rising(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
 
 
 def _storage(found: BandwidthMeasurement) -> MeasuredStorage | PlanReason:
-    place = found.location
-    if place.kind == "memory" or set(place.layers) == {"memory"}:
+    if found.location.in_memory:
         return PlanReason(code="files_in_memory")
     if found.from_memory and found.best and found.best.cache == "cold":
         return PlanReason(code="ladder_from_memory")

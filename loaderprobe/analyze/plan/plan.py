@@ -147,7 +147,7 @@ def _sets_read(asked: Asked, share: float) -> tuple[float, float]:
 
 
 def _ledger(workload: Workload, asked: Asked, first: Offer | None, found: Sequence[Need]) -> tuple[LedgerEntry, ...]:
-    """Everything that the plan rests on: first what the run shows, then what was given, then what is assumed."""
+    """All inputs of the plan: first what the run shows, then what was given, then what is assumed."""
     entries: list[tuple[str, Quantity | None]] = [
         ("rate", workload.rate),
         ("file_bytes", workload.file_bytes),

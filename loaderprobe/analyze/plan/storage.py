@@ -14,7 +14,7 @@ from loaderprobe.records.plan_curves import RampStep
 from loaderprobe.records.plan_reason import PlanReason
 
 HERE = "measured here"
-FOREIGN_FROM = 0.05
+OTHERS_FROM = 0.05
 """Other processes' reads from this share of the own rate on are worth a word."""
 RISING = 1.05
 """A last step that gains more than this is no end of the ladder."""
@@ -104,9 +104,9 @@ def _mean_s(phase: BandwidthPhase) -> float:
 
 def _notes(phase: BandwidthPhase) -> tuple[Note, ...]:
     found: list[Note] = []
-    foreign = phase.other_bytes_per_s or 0.0
-    if foreign > FOREIGN_FROM * phase.bw_bytes:
-        found.append(Note(code="others_read", facts={"bytes_per_s": foreign}))
+    others = phase.other_bytes_per_s or 0.0
+    if others > OTHERS_FROM * phase.bw_bytes:
+        found.append(Note(code="others_read", facts={"bytes_per_s": others}))
     if not phase.settled:
         found.append(Note(code="rate_unsettled"))
     return tuple(found)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from loaderprobe.analyze.tune.standing import SWING, best_of, over, pairs, rates_of
+from loaderprobe.analyze.tune.standing import SWING, best_of, over, rates_of
 from loaderprobe.records.tune_workers import WITHIN, ClosedCode, StopCode, WorkersSetting, WorkersVisit
 
 USUAL_FACTOR = 2
@@ -292,8 +292,3 @@ def _caps(search: WorkersSearch, other: WorkersSetting) -> list[tuple[float, Clo
     found = search.limits(search.choice, other.workers)
     measured = [each for each in found if each[1] in ("compute", "cores")]
     return [*measured, (math.inf, "linear")]
-
-
-def times_measured(search: WorkersSearch, other: WorkersSetting) -> int:
-    """Turns that measured a setting and the choice."""
-    return len(pairs(search.rates, other, search.choice))

@@ -24,12 +24,11 @@ from loaderprobe.analyze.forecast.changes import (
     workers,
 )
 from loaderprobe.analyze.forecast.fit import DRIFT, Fit, fit
-from loaderprobe.analyze.forecast.knee import find_knee, worker_forecasts
+from loaderprobe.analyze.forecast.knee import worker_forecasts
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.device import KindOfDevice
 from loaderprobe.records.forecast import Forecast, Refusal, RefusalCode
 from loaderprobe.records.measurement import Alternative
-from loaderprobe.render.forecast_words import knee_words
 from tests.analyze.scripted import Truth
 
 TOKEN_BUCKET, SINGLE_SERVER, LATENCY = Truth(), Truth(law="single_server"), Truth(law="latency", latency_s=0.02)
@@ -126,7 +125,7 @@ def test_a_faster_disk_never_lowers_a_forecast(
 def test_more_cores_never_lower_a_forecast(
     truth: Truth, count: int, before: float, more: float, synchronous: bool
 ) -> None:
-    """Where the cores bind they help, elsewhere they change nothing."""
+    """Where the cores are the limit they help, elsewhere they change nothing."""
     found = replace(truth, synchronous=synchronous, cores=1.5).fit(1, count, anchor=count)
     assert rate(cores(found, before * more)) >= rate(cores(found, before)) * (1 - 1e-9)
 
@@ -281,30 +280,3 @@ def test_a_prefetch_forecast_needs_batches() -> None:
     assert code(prefetch(found, 4, 2, [[0.08] * 3])) == "too_few_batches"
     assert code(prefetch(TOKEN_BUCKET.fit(0, 1, anchor=0), 4, 2, [])) == "serial_loader"
     assert rate(prefetch(found, 4, 2, [[0.08] * 30])) == pytest.approx(found.anchor.training, rel=0.01)
-
-
-# The knee.
-
-
-@pytest.mark.parametrize(
-    ("truth", "knee", "bottleneck"),
-    [
-        (TOKEN_BUCKET, 2, "storage"),
-        (replace(TOKEN_BUCKET, bytes_per_s=1e10, cores=4.0), 6, "cores"),
-        (replace(TOKEN_BUCKET, bytes_per_s=1e10, compute=900.0), 6, "compute"),
-        (replace(TOKEN_BUCKET, bytes_per_s=1e10, parent_s=0.002), 3, "transport"),
-    ],
-)
-def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, bottleneck: str) -> None:
-    """Workers stop helping at the disk, the cores, the accelerator or the training thread, and that is named."""
-    found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
-    assert (found.workers, found.bottleneck) == (knee, bottleneck)
-    assert found.how == ("measured" if knee < 3 else "estimated")
-
-
-def test_a_rate_that_still_rises_has_no_end() -> None:
-    """Where the most workers that may be judged are the best, nothing is said to bind."""
-    truth = replace(LATENCY, cores=4.0)
-    found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
-    assert (found.workers, found.bottleneck) == (8, None)
-    assert "still rises" in knee_words([found])

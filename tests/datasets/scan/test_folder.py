@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from loaderprobe.datasets.generate.manifest import is_generated
-from loaderprobe.datasets.scan.folder import NAMED_SKIPS, generated_set, scan_folder
+from loaderprobe.datasets.scan.folder import NAMED_SKIPS, scan_folder
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.files import FileSet
-from tests.datasets.conftest import AsUnprivileged, Make
+from tests.datasets.conftest import AsUnprivileged
 
 
 def scan(root: Path, sample: int = 100, seed: int = 0) -> FileSet:
@@ -260,42 +259,3 @@ def test_files_and_directories_that_may_not_be_read_are_skipped(
         (open_path / "private").chmod(0o755)
     assert files.paths == ("c/good.jpg",)
     assert reasons(files) == {"private": "cannot be read: Permission denied", "c/secret.jpg": "no read permission"}
-
-
-def test_a_generated_set_is_taken_from_its_manifest(two_hundred: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Label, classes and sizes are right, the order is by seed, and no image is opened."""
-    monkeypatch.delattr(Image, "open")
-    files = generated_set(two_hundred, sample=60, seed=3)
-    assert (files.label, files.generated, files.images_found, len(files.paths)) == ("160x120", True, 200, 60)
-    assert files == generated_set(two_hundred, sample=60, seed=3)
-    assert files.paths != generated_set(two_hundred, sample=60, seed=4).paths
-    for path, number, size in zip(files.paths, files.classes, files.size_bytes, strict=True):
-        assert Path(files.root, path).stat().st_size == size
-        assert Path(path).parent.name == f"n{number:08}"
-
-
-def test_a_generated_set_that_lost_a_file_is_refused(tmp_path: Path, make: Make) -> None:
-    """Missing or of another size: the first such file is named."""
-    directory = make(tmp_path, count=6)
-    image = next(directory.rglob("*.JPEG"))
-    image.write_bytes(b"short")
-    with pytest.raises(BadValue, match=image.name):
-        generated_set(directory, sample=6, seed=0)
-    image.unlink()
-    with pytest.raises(BadValue, match=image.name):
-        generated_set(directory, sample=6, seed=0)
-
-
-def test_an_incomplete_generated_set_is_refused(tmp_path: Path, make: Make) -> None:
-    """Without a manifest there is no set."""
-    directory = make(tmp_path, count=6)
-    (directory / "manifest.json").unlink()
-    with pytest.raises(BadValue, match="no complete"):
-        generated_set(directory, sample=6, seed=0)
-
-
-def test_only_our_own_manifest_marks_a_generated_set(tmp_path: Path, photographs: FileSet) -> None:
-    """Another program's `manifest.json` does not turn their folder into ours."""
-    assert is_generated(Path(photographs.root))
-    (tmp_path / "manifest.json").write_text('{"name": "a web app"}')
-    assert not is_generated(tmp_path)

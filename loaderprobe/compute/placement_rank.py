@@ -21,7 +21,7 @@ from loaderprobe.compute.workloads import Training
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.devices import LARGER, DeviceSegment, SegmentName
-from loaderprobe.records.ranks import RankOrder, RankRecord
+from loaderprobe.records.placement import RankOrder, RankRecord
 from loaderprobe.store.marks import MarksFile
 
 LEARNING_RATE = 0.01

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.rank_trouble import LOG_LINES, behind, failure_of, last_lines
+from loaderprobe.measure.placement_trouble import LOG_LINES, behind, failure_of, last_lines
 from loaderprobe.protocols import Clock
 from loaderprobe.records.devices import DeviceSegment, PlacementFailure, PlacementResult
-from loaderprobe.records.ranks import LauncherEnd, RankError, RankOrder, RankRecord
+from loaderprobe.records.placement import LauncherEnd, RankError, RankOrder, RankRecord
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.marks import Marks
 from loaderprobe.system.process import child_environment

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from loaderprobe.compute import rank
+from loaderprobe.compute import placement_rank as rank
 from loaderprobe.compute.models import lenet5
-from loaderprobe.compute.rank import RankSession
+from loaderprobe.compute.placement_rank import RankSession
 from loaderprobe.compute.workloads import HELD, Training, training_of
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.devices import DataKind, Placement, Workload
-from loaderprobe.records.ranks import RankOrder, RankRecord
+from loaderprobe.records.placement import RankOrder, RankRecord
 from loaderprobe.store.marks import Marks, MarksFile
 
 

@@ -1,7 +1,7 @@
 """The launcher of the ranks of a placement: torchrun's agent, in a process of its own, which says how ranks ended.
 
-`python -m loaderprobe.compute.launcher ORDER PARENT MODULE` starts `python -m MODULE ORDER LAUNCHER` for each rank.
-Nothing listens on a port: the agent and the ranks meet by files. The parent gives the environment for that.
+`python -m loaderprobe.compute.placement_launcher ORDER PARENT MODULE` starts `python -m MODULE ORDER LAUNCHER` for each
+rank. Nothing listens on a port: the agent and the ranks meet by files. The parent gives the environment for that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from loaderprobe.records.ranks import LauncherEnd, RankEnd, RankOrder
+from loaderprobe.records.placement import LauncherEnd, RankEnd, RankOrder
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.process import die_with_parent
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loaderprobe.records.devices import PlacementFailure
-from loaderprobe.records.ranks import RankEnd, RankError
+from loaderprobe.records.placement import RankEnd, RankError
 from loaderprobe.system.process import signal_name
 
 LOG_LINES = 20

@@ -1,4 +1,4 @@
-"""The process of one rank: `python -m loaderprobe.api.rank ORDER LAUNCHER`, which the launcher starts."""
+"""The process of one rank: `python -m loaderprobe.api.placement_rank ORDER LAUNCHER`, which the launcher starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.trouble import explain_error
 from loaderprobe.plugins import resolve
-from loaderprobe.records.ranks import RankError, RankOrder, RankRecord
+from loaderprobe.records.placement import RankError, RankOrder, RankRecord
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.marks import MarksFile
 from loaderprobe.system.process import die_with_parent
@@ -21,7 +21,7 @@ from loaderprobe.system.process import die_with_parent
 
 def measure(order: RankOrder, rank: int) -> RankRecord:
     """Make the model and its samples, and time them."""
-    from loaderprobe.compute.rank import RankSession
+    from loaderprobe.compute.placement_rank import RankSession
     from loaderprobe.compute.workloads import training_of
 
     marks = MarksFile(order.marks(rank))

@@ -1,0 +1,72 @@
+"""The measurement in place of a script's loop: what prevents it, how long it takes, and the turns of the loop."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.api.diagnose import Diagnosis, judge_loader
+from loaderprobe.api.script_ranks import Ranks
+from loaderprobe.api.seen_loaders import Seen, SeenLoaders
+from loaderprobe.api.user_loader import Asked
+from loaderprobe.measure.loop_session import LoopSession
+from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.turns import Turns
+from loaderprobe.records.attachment import AttachRequest, WhyNot
+
+LEAST_BUDGET_S = 60.0
+BUDGET_STEPS = 60
+"""The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
+
+
+def prevented(
+    request: AttachRequest, loaders: SeenLoaders, ranks: Ranks | None, launched: int
+) -> tuple[WhyNot | None, str]:
+    """What keeps this process from being measured, and a detail of it; `launched` processes train together."""
+    if loaders.trained_in not in (0, threading.get_ident()):
+        return "other_thread", ""
+    from loaderprobe.loaders.attached import ranks_in_use
+
+    count = max(launched, ranks_in_use())
+    if ranks is None:
+        if count > 1:
+            return "ranks", str(count)
+    elif not ranks.leads:
+        return None, ""
+    return None if claimed(Path(request.scratch)) else "another_process", ""
+
+
+def claimed(scratch: Path) -> bool:
+    """True for the first process of a command that asks."""
+    try:
+        os.close(os.open(scratch / "claimed", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    return True
+
+
+def budget_of(request: AttachRequest, seen: Seen) -> float:
+    """Seconds: those asked for, or those of `BUDGET_STEPS` steps like the script's own so far."""
+    step_s = (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
+    return request.budget_s or max(LEAST_BUDGET_S, BUDGET_STEPS * step_s)
+
+
+def turns_of(seen: Seen, request: AttachRequest, budget_s: float, ranks: Ranks | None, on_stage: OnStage) -> Turns:
+    """Those of the loop over one loader, which measure it alone, or in step with the loops of all `ranks`."""
+
+    def measure(step: Callable[[Any], None]) -> Diagnosis | None:
+        if ranks is not None:
+            return ranks.judge(seen, step, turns, request, budget_s, on_stage)
+        asked = Asked(
+            cache=request.cache,
+            budget_s=budget_s,
+            session=lambda **given: LoopSession(turns=turns, period=seen.period, **given),
+        )
+        return judge_loader(seen.loader, step, asked, on_stage, command=request.command)
+
+    turns = ranks.turns(measure) if ranks is not None else Turns(measure)
+    return turns
