@@ -6,6 +6,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from loaderprobe.api.diagnose import Diagnosis, judge_loader
 from loaderprobe.api.user_loader import Asked
 from loaderprobe.measure.pace import Pace
 from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.samplers.waits import WaitsSampler
 from tests.api.samples import photo_files, raw_files
 
 Judge = Callable[..., Diagnosis]
@@ -24,11 +26,29 @@ TWO_ROUNDS: Plan = (("baseline", "loader_only"), ("baseline", "training"))
 
 @pytest.fixture(autouse=True)
 def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment is a few batches, however fast they come."""
+    """A segment is a few batches, however fast they come; learning and the ceiling of storage are as short."""
+    monkeypatch.setattr("loaderprobe.measure.learning.LEARN_AT_LEAST_S", 0.2)
+    monkeypatch.setattr("loaderprobe.api.ceilings.CEILING_S", 0.1)
     monkeypatch.setattr(
         "loaderprobe.measure.session.pace_for",
         lambda *, workers, rounds, budget_s: Pace(min_s=0.0, min_batches=4, max_s=0.01, multiple=max(workers, 1)),
     )
+
+
+@pytest.fixture
+def real_waits() -> None:
+    """What workers wait for is really sampled."""
+
+
+@pytest.fixture(autouse=True)
+def _scripted_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere the process that samples is a script, which starts in no time and sees nothing."""
+
+    def script(folder: Path, rate_hz: float) -> list[str]:
+        return ["/bin/sh", "-c", 'cd "$0" && : > rows && : > subjects && printf . && exec cat > /dev/null', str(folder)]
+
+    if "real_waits" not in request.fixturenames:
+        monkeypatch.setattr("loaderprobe.api.user_loader.WaitsSampler", partial(WaitsSampler, command=script))
 
 
 @pytest.fixture(autouse=True)

@@ -100,6 +100,7 @@ def test_a_full_buffer_needs_a_larger_set(tmp_path: Path) -> None:
         needed(epochs=2, cache="warm")
 
 
+@pytest.mark.usefixtures("short_sweeps")
 def test_a_sweep_measures_in_a_child(photos: Path, tmp_path: Path) -> None:
     """One real configuration against an emulated accelerator; progress is heard from start to end."""
     heard: list[tuple[str, int, int]] = []

@@ -41,11 +41,14 @@ def test_batches_of_any_form(judge: Judge, paths: list[str], form: str, workers:
     )
 
 
+@pytest.mark.usefixtures("real_waits")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_mode_is_measured_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:
-    """Files learned from Pillow are read cold, warm and without decoding; their bytes are those of the files."""
+    """Files learned from Pillow are read cold, warm and without decoding; their bytes are those of the files. Workers
+    are sampled meanwhile."""
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
     found = judge(loader, lambda batch: None, modes=("warm", "cached_samples", "no_transport"))
+    assert found.measurement.waits is not None, found.measurement.missing
     seen = {segment.mode for segment in found.measurement.segments}
     assert seen == {"baseline", "warm", "cached_samples", "resident"} | ({"no_transport"} if workers else set())
     mean = sum(Path(path).stat().st_size for path in photos) / len(photos)

@@ -90,6 +90,7 @@ def test_a_stored_run_is_shown_again_without_torch(small_run: Swept, tmp_path: P
     assert "<svg" in page.read_text()
 
 
+@pytest.mark.usefixtures("short_sweeps")
 def test_resuming_a_complete_run_measures_nothing(small_run: Swept) -> None:
     """The measurements stay as they are, to the byte."""
     before = {path: path.read_bytes() for path in (small_run.run / "measurements").iterdir()}
@@ -107,6 +108,7 @@ def test_a_second_sweep_on_the_same_run_is_refused(small_run: Swept, loaderprobe
     assert "another loaderprobe" in done.stderr
 
 
+@pytest.mark.usefixtures("short_sweeps")
 def test_ones_own_photographs_with_rubbish_among_them(tmp_path: Path, photographs: FileSet) -> None:
     """Of a folder of images, damaged and foreign files are counted and named, and the others measured."""
     data = tmp_path / "photos"
@@ -127,6 +129,7 @@ def test_ones_own_photographs_with_rubbish_among_them(tmp_path: Path, photograph
     assert any("notes.txt: not an image" in text for text in info["skipped"])
 
 
+@pytest.mark.usefixtures("short_sweeps")
 def test_a_failing_configuration_is_reported_and_the_others_go_on(tmp_path: Path, photographs: FileSet) -> None:
     """With a loader whose worker is killed, the serial row fails too or not, but each has a row; the code is 4."""
     done = invoke(

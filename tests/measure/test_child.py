@@ -82,7 +82,7 @@ def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal
 
 def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: MeasureReal) -> None:
     """Real steps have a measured ceiling, and times for wait, copy and step."""
-    measurement = measure_real(photographs, compute="cpu", batch_size=1, workers=1)
+    measurement = measure_real(photographs, compute="cpu", model="lenet5", batch_size=1, workers=1)
     assert isinstance(measurement, Measurement)
     assert measurement.compute.specified_images_per_s is None
     judged = verdict(measurement)

@@ -33,13 +33,9 @@ def run(fork_server: ForkServer, files: FileSet) -> Measurement | RunFailure:
 
 
 def test_each_configuration_has_a_process_of_its_own(fork_server: ForkServer, photographs: FileSet) -> None:
-    """One after the other is measured, in children that are not each other's."""
+    """One after the other is measured. Files that are not there end that child alone, with the reason; the next is
+    born all the same."""
     assert isinstance(run(fork_server, photographs), Measurement)
-    assert isinstance(run(fork_server, photographs), Measurement)
-
-
-def test_what_goes_wrong_in_a_child_is_a_failure_with_its_reason(fork_server: ForkServer, photographs: FileSet) -> None:
-    """Files that are not there end that child alone; the next one is born all the same."""
     failure = run(fork_server, example_files(64))
     assert isinstance(failure, RunFailure)
     assert failure.exit_code

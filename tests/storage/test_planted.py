@@ -19,25 +19,35 @@ from tests.planted.files import random_files
 from tests.planted.fixtures import PlantDisk
 from tests.planted.slow_disk import SlowDisk
 
-PROGRAM = (sys.executable, "-m", "loaderprobe")
+PROGRAM = ("-m", "loaderprobe")
+READS_ONLY = """
+import sys
+from pathlib import Path
+from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.render.json import result_json
+from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
+from loaderprobe.system.pagecache import LinuxPageCache
+request = ProbeRequest(path=Path(sys.argv[1]), readers=(1, 8), seconds=1.0)
+measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
+print(result_json(judge_bandwidth(measured, {})))
+"""
+"""The probe of a sweep, without the opens and stats of the command, which take longer than the reads."""
 
 
-def _run(disk: SlowDisk, *arguments: object) -> dict[str, Any]:
+def _run(disk: SlowDisk, *command: object) -> dict[str, Any]:
     """What the command prints as JSON, run inside the disk's limit."""
-    command = disk.command([*PROGRAM, *map(str, arguments), "--json"])
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    words = disk.command([sys.executable, *map(str, command)])
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def _bandwidth(disk: SlowDisk, readers: str) -> dict[str, Any]:
-    return _run(disk, "bandwidth", disk.folder, "--readers", readers, "--seconds", "1")
-
-
 def test_a_throttled_disk_is_bandwidth_limited(token_bucket_disk: SlowDisk) -> None:
     """At 20 MB/s the ladder is flat, within a tenth of the limit, cold, and idle time is credit."""
-    found = _bandwidth(token_bucket_disk, "1,8")
+    found = _run(
+        token_bucket_disk, *PROGRAM, "bandwidth", token_bucket_disk.folder, "--readers", "1,8", "--seconds", 1, "--json"
+    )
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "token_bucket"), found
     assert "Bandwidth-limited" in found["limit"]["sentence"]
     phases = [phase for phase in found["phases"] if phase["name"] in ("files", "direct")]
@@ -48,13 +58,13 @@ def test_a_throttled_disk_is_bandwidth_limited(token_bucket_disk: SlowDisk) -> N
 
 def test_a_single_queue_is_a_single_server(single_server_disk: SlowDisk) -> None:
     """The ladder of a disk that loses idle time is flat as well; the pauses tell it from a token bucket."""
-    found = _bandwidth(single_server_disk, "1,8")
+    found = _run(single_server_disk, "-c", READS_ONLY, single_server_disk.folder)
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "single_server"), found
 
 
 def test_a_far_disk_is_latency_limited(latency_disk: SlowDisk) -> None:
     """At 10 ms a request the ladder rises with the readers, and nothing is claimed about what was cached."""
-    found = _bandwidth(latency_disk, "1,8")
+    found = _run(latency_disk, "-c", READS_ONLY, latency_disk.folder)
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("latency", "latency"), found
     assert "Latency-limited" in found["limit"]["sentence"]
     ladder = [phase for phase in found["phases"] if phase["name"] == "files"]
@@ -91,8 +101,9 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     if disk.members is None:
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     summary = _run(
-        disk, "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--compute", "emulated:mlperf-h100",
-        "--cache", "cold,warm", "--batch-size", 8, "--rounds", 3, "--budget", 24, "--out", tmp_path / "run",
+        disk, *PROGRAM, "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--cache", "cold,warm",
+        "--compute", "emulated:mlperf-h100", "--batch-size", 8, "--rounds", 3, "--budget", 24, "--json",
+        "--out", tmp_path / "run",
     )  # fmt: skip
     cold, warm = summary["configurations"]
     assert (cold["bound"]["side"], cold["bound"]["cause"]) == ("input", "storage"), cold["bound"]
