@@ -25,15 +25,26 @@ def show_and_keep(measure: Callable[[], Documented], *, kind: str, out: Path | N
     from loaderprobe.api.origin import usual_out
     from loaderprobe.store.results import check_out
 
-    if markdown and json:
-        raise BadValue("--md and --json exclude each other", hint="use one of them")
+    check_shown(json=json, markdown=markdown)
     place = usual_out(kind) if out is None else out
     check_out(place)
-    found = measure()
+    shown_and_kept(measure(), place, json=json, markdown=markdown)
+    return EXIT_DONE
+
+
+def check_shown(*, json: bool, markdown: bool) -> None:
+    """Raises BadValue for two forms at once."""
+    if markdown and json:
+        raise BadValue("--md and --json exclude each other", hint="use one of them")
+
+
+def shown_and_kept(found: Documented, out: Path | None, *, json: bool, markdown: bool) -> None:
+    """Print a result, then keep it in `out` with its report, if that is given."""
     width, color = width_and_color()
     # Shown before it is saved: a full disk must not hide what was measured.
     show(found.json() if json else found.markdown() if markdown else found.text(width=width, color=color))
-    page = found.save(place)
+    if out is None:
+        return
+    page = found.save(out)
     if not (json or markdown):
         show(f"\nReport: {page}")
-    return EXIT_DONE
