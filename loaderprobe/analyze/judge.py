@@ -14,7 +14,7 @@ from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
 from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rank_rule import with_ranks
+from loaderprobe.analyze.verdict.rank_rule import speedups_among, with_ranks
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, step_time, training_interval
 from loaderprobe.analyze.verdict.rule import Judgement, judge, prediction_error_of, with_gaps
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
@@ -51,7 +51,7 @@ def verdict(
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     gpu = gpu_figures(measurement, trained)
-    speedups = found.among.speedups() | found.speedups
+    speedups = speedups_among(found) | found.speedups
     return Verdict(
         images_per_s=images_per_s,
         rates_images_per_s=rates,
@@ -91,7 +91,7 @@ def _bound(
     facts = judgement.reason.facts | _rate_facts(measurement, found) | _file_facts(measurement, found, judgement)
     if judgement.cause == "storage":
         facts |= disk.facts()
-    slowest = found.among.slowest if judgement.cause == "imbalance" else None
+    slowest = found.among.slowest if judgement.reason.code == "slow_rank" else None
     return Bound(
         side=judgement.side,
         cause=judgement.cause,
@@ -99,7 +99,7 @@ def _bound(
         reason=Reason(code=judgement.reason.code, facts=facts),
         evidence=(*judgement.evidence, *shares, *disk.evidence()),
         rank=slowest.rank if slowest else None,
-        host=slowest.host if slowest else "",
+        host=slowest.host if slowest else str(facts["host"]) if judgement.reason.code == "slow_host" else "",
     )
 
 
@@ -189,7 +189,8 @@ def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, U
     for resource, reason in found.missing.items():
         reasons[f"speedups.{resource}"] = reason
         reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
-    reasons |= {f"speedups.{name}": reason for name, reason in found.among.missing.items()}
+    known = speedups_among(found)
+    reasons |= {f"speedups.{name}": reason for name, reason in found.among.missing.items() if name not in known}
     for resource in found.without:
         if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:
             reasons[f"rates_images_per_s.loader_without_{resource}"] = Unavailable(code="nothing_else_takes_time")

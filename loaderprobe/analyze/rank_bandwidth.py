@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loaderprobe.analyze.slow_host import SlowHost, slow_host
 from loaderprobe.records.rank_bandwidth import RanksLimit, RanksPhase
 
 PLATEAU = 1.05
@@ -23,6 +24,8 @@ def ranks_limit(phases: Sequence[RanksPhase]) -> RanksLimit:
     if any(each.cache in ("warm", "mixed") for each in phases):
         return RanksLimit(code="from_memory")
     if most.fairness < UNFAIR:
+        if (host := slow_host([(each.host, each.bw_bytes) for each in most.by_rank])) and host.lead > 1 / UNFAIR:
+            return _slow_host(host)
         slow = most.slowest
         return RanksLimit(
             code="slow_rank",
@@ -31,6 +34,24 @@ def ranks_limit(phases: Sequence[RanksPhase]) -> RanksLimit:
     if most.at_least:
         return RanksLimit(code="probe_busy", facts={"clients": most.clients})
     return _process(phases, most) or _shape(phases, most)
+
+
+def _slow_host(found: SlowHost) -> RanksLimit:
+    return RanksLimit(
+        code="slow_host",
+        facts={
+            "host": found.host, "slow_ranks": found.slow, "host_ranks": found.ranks, "bytes_per_s": found.rate,
+            "elsewhere_bytes_per_s": found.elsewhere,
+        },
+    )  # fmt: skip
+
+
+def has_ended(phases: Sequence[RanksPhase]) -> bool:
+    """True where more readers got no more, and neither the probe nor one process held them up: a ceiling."""
+    most = max(phases, key=lambda each: (each.ranks, each.nodes), default=None)
+    if most is None or most.at_least or _process(phases, most):
+        return False
+    return _shape(phases, most).code == "plateau"
 
 
 def _process(phases: Sequence[RanksPhase], most: RanksPhase) -> RanksLimit | None:

@@ -23,6 +23,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, PlanReport
+from loaderprobe.records.rank_bandwidth import RankBandwidthReport
 from loaderprobe.render.document import document_html, document_markdown, document_text
 from loaderprobe.render.json import result_json
 from loaderprobe.render.plan import need_columns, plan_document
@@ -75,7 +76,7 @@ class Plan(Shown, PlanReport):
 
 
 def plan(
-    run: Run | BandwidthReport | Diagnosis | PathLike,
+    run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | PathLike,
     *,
     accelerators: int | str = 8,
     kind: str | float | None = None,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
+from loaderprobe.analyze.plan.from_rank_bandwidth import workload_of_ranks
 from loaderprobe.analyze.plan.from_run import workload_of_run
 from loaderprobe.analyze.plan.from_sweep import cold_and_fastest, workload_of
 from loaderprobe.analyze.plan.quantities import known
@@ -28,6 +29,7 @@ from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import PlanSource, Quantity
+from loaderprobe.records.rank_bandwidth import RankBandwidthReport
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.watch import WatchReport
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
@@ -55,10 +57,11 @@ class Found:
 
 
 def find(
-    run: Run | BandwidthReport | Diagnosis | PathLike, data: str | None, kind: str | None, mean_size: float | None
-) -> Found:
+    run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | PathLike, data: str | None, kind: str | None,
+    mean_size: float | None,
+) -> Found:  # fmt: skip
     """The workload in a result. Raises BadValue where there is none that fits."""
-    if isinstance(run, BandwidthReport):
+    if isinstance(run, BandwidthReport | RankBandwidthReport):
         return _of_bandwidth(run, run.path, data, kind)
     if isinstance(run, Run):
         return _of_sweep(run, data, kind)
@@ -66,7 +69,7 @@ def find(
         return _of_diagnosis(run, "a diagnosis", data, kind, mean_size)
     path = Path(run)
     loaded = load_any(path) if path.is_dir() else _in_file(path)
-    if isinstance(loaded, BandwidthReport):
+    if isinstance(loaded, BandwidthReport | RankBandwidthReport):
         return _of_bandwidth(loaded, str(path), data, kind)
     if isinstance(loaded, Run):
         return _of_sweep(loaded, data, kind)
@@ -95,14 +98,19 @@ def accelerator_of(kind: str) -> Accelerator:
     return name, known(rate, "images/s", "given", source)
 
 
-def _of_bandwidth(report: BandwidthReport, path: str, data: str | None, kind: str | None) -> Found:
+def _of_bandwidth(
+    report: BandwidthReport | RankBandwidthReport, path: str, data: str | None, kind: str | None
+) -> Found:
     if kind in (None, MEASURED):
         raise BadValue("a bandwidth result has no accelerator", hint="name one: --kind mlperf-h100, or its images/s")
     if data is not None:
         raise BadValue("a bandwidth result has no data sets to choose from", hint="leave --data out")
     assert kind is not None
     name, rate = accelerator_of(kind)
-    workload = workload_of_bandwidth(report, name, rate)
+    if isinstance(report, RankBandwidthReport):
+        workload = workload_of_ranks(report, name, rate)
+    else:
+        workload = workload_of_bandwidth(report, name, rate)
     source = PlanSource(
         kind="bandwidth", path=path, data=report.path, other_data=(), accelerator=name, configuration=""
     )

@@ -19,12 +19,15 @@ from loaderprobe.records.place import Place
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport
 from loaderprobe.records.seats import Launched, Node
 from loaderprobe.render.document import Document
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document
+from loaderprobe.render.rank_bandwidth_charts import rank_bandwidth_exhibits
 from loaderprobe.render.rank_bandwidth_words import headline
 from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
 from loaderprobe.storage.files import Sample, sample_files
 from loaderprobe.storage.footprint import as_text, locate_pieces, path_text
 from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase
+from loaderprobe.store.results import check_out
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache
 
@@ -50,6 +53,10 @@ class RankBandwidth(Documented, RankBandwidthReport):
         """One row a step."""
         return rank_bandwidth_columns(self)
 
+    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
+        """The rates against readers, and those of each rank."""
+        return rank_bandwidth_exhibits(self)
+
     def headline(self) -> str:
         """What the most ranks get."""
         return headline(self)
@@ -64,6 +71,8 @@ class RankProbe:
     seconds: float = 3.0
     seed: int = 0
     command: str = ""
+    out: Path | None = None
+    """The directory that the report is going to be kept in."""
 
 
 def steps_of(layouts: Sequence[tuple[Sequence[int], int]], readers: int) -> tuple[RanksStep, ...]:
@@ -138,9 +147,14 @@ def _asked(reader: RankReader, ranks: str | None, nodes: Sequence[Node], readers
 
 
 def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhase) -> RankBandwidth:
-    """Rank 0's part: lets the others read, and makes the report. Raises BadValue where a rank reads nothing."""
+    """Rank 0's part: lets the others read, and makes the report.
+
+    Raises BadValue where a rank reads nothing, Refused where the report cannot be kept.
+    """
     reader = RankReader(crew=crew, cache=LinuxPageCache())
     try:
+        if asked.out is not None:
+            check_out(asked.out)
         sample = _sample(asked)
     except LoaderprobeError:
         reader.refuse()

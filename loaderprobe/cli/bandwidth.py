@@ -15,11 +15,12 @@ from loaderprobe.cli import options
 from loaderprobe.cli.border import command, show, width_and_color
 from loaderprobe.cli.panels import DATA, MEASURING, OUTPUT
 from loaderprobe.cli.progress import counting
-from loaderprobe.cli.results import typed
+from loaderprobe.cli.results import check_shown, shown_and_kept, typed
 from loaderprobe.cli.seats import launched_here
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 
 if TYPE_CHECKING:
+    from loaderprobe.api.rank_bandwidth import RankProbe
     from loaderprobe.records.seats import Launched
 
 
@@ -84,6 +85,15 @@ def bandwidth(
             rich_help_panel=MEASURING,
         ),
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --ranks: new directory for result.json, ladder.csv and report.html.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    md: Annotated[bool, typer.Option("--md", help="With --ranks: print Markdown.", rich_help_panel=OUTPUT)] = False,
     json: Annotated[
         bool,
         typer.Option("--json", help="Print JSON (fio's names and units) and nothing else.", rich_help_panel=OUTPUT),
@@ -102,7 +112,13 @@ def bandwidth(
         alone = {"--scratch": scratch is not None, "--engine fio": engine is Reader.fio, "--drop-caches": drop_caches}
         if given := next((name for name, asked in alone.items() if asked), None):
             raise BadValue(f"{given} is of one process only", hint=f"leave {given} out, or --ranks")
-        return _by_ranks(here, path, ranks=ranks, readers=readers, seconds=seconds, seed=seed, json=json, quiet=quiet)
+        check_shown(json=json, markdown=md)
+        from loaderprobe.api.rank_bandwidth import RankProbe
+
+        asked = RankProbe(path=path, seconds=seconds, seed=seed, command=typed(), out=out)
+        return _by_ranks(here, asked, ranks=ranks, readers=readers, json=json, markdown=md, quiet=quiet)
+    if given := "--out" if out else "--md" if md else "":
+        raise BadValue(f"{given} is of several ranks", hint="add --ranks 1,2,4; or, without ranks, --json > FILE")
     from loaderprobe.api import bandwidth as verb
     from loaderprobe.render.json import result_json
 
@@ -125,27 +141,28 @@ def bandwidth(
 
 
 def _by_ranks(
-    here: Launched | None, path: Path, *, ranks: str | None, readers: str, seconds: float, seed: int, json: bool,
+    here: Launched | None, asked: RankProbe, *, ranks: str | None, readers: str, json: bool, markdown: bool,
     quiet: bool,
 ) -> int:  # fmt: skip
     """Read in the processes of a launcher, of which this is one; without one (None) start them on this machine."""
-    from loaderprobe.api.rank_bandwidth import READERS, RankProbe, most_ranks_of, read_in_seat
+    from loaderprobe.api.rank_bandwidth import READERS, most_ranks_of, read_in_seat
     from loaderprobe.api.seats import recorded, start_here, wait_for
     from loaderprobe.api.values import counts
+    from loaderprobe.store.results import check_out
 
     each = READERS if readers == "auto" else _one(counts(readers, "--readers"))
     if here is None:
         assert ranks is not None
+        if asked.out is not None:
+            check_out(asked.out)
         return wait_for(start_here(most_ranks_of(ranks), sys.argv[1:]))
-    asked = RankProbe(path=path, seconds=seconds, seed=seed, command=typed())
 
     def part() -> int:
         with counting(quiet or json or here.rank > 0) as on_count:
             found = read_in_seat(here, asked, ranks, each, on_count)
         if found is None:
             return EXIT_DONE
-        width, color = width_and_color()
-        show(found.json() if json else found.text(width=width, color=color))
+        shown_and_kept(found, asked.out, json=json, markdown=markdown)
         return EXIT_INTERRUPTED if found.interrupted else EXIT_DONE
 
     return recorded(part)() or EXIT_DONE

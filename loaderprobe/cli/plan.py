@@ -22,7 +22,8 @@ def plan(
     run: Annotated[
         Path | None,
         typer.Argument(
-            help="Directory of a sweep or of run, or a file with the JSON of bandwidth.", show_default=False
+            help="Directory of a sweep, of run or of bandwidth --ranks, or a file with the JSON of bandwidth.",
+            show_default=False,
         ),
     ] = None,
     data: Annotated[

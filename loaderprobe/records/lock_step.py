@@ -49,6 +49,8 @@ class LockStep:
     """Between ranks, of the times of batches at the same place; None for one rank."""
     slow_rank: int | None = None
     """A rank whose input was found to be slower: it is replayed once, with batches of its own."""
+    slow_host: str = ""
+    """A host whose ranks were found to be slower: they are replayed once, with batches of their own."""
     saturated: bool = False
     """True where the measured ranks took all that a shared storage gives: it is never idle, so waiting costs
     nothing there."""

@@ -26,7 +26,7 @@ ProbeNote = Literal[
 """Of a bandwidth probe or one of its phases."""
 PlanNote = Literal[
     "opens_short", "opens_unsettled", "no_images", "not_published", "others_read", "rate_unsettled",
-    "bytes_as_read", "samples_as_images", "ranks_at_least",
+    "bytes_as_read", "samples_as_images", "ranks_at_least", "clients_at_least", "ranks_uneven",
 ]  # fmt: skip
 """Of a storage plan or one of its supplies."""
 NoteCode = Literal[SessionNote, PlaceNote, ProbeNote, PlanNote, "reported"]

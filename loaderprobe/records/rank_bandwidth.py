@@ -15,11 +15,13 @@ RANK_BANDWIDTH_SCHEMA = "loaderprobe/rank-bandwidth"
 # 1  2026-11  first version
 RANK_BANDWIDTH_VERSION = 1
 
-RanksLimitCode = Literal["from_memory", "probe_busy", "slow_rank", "plateau", "process", "rising", "one_step"]
+RanksLimitCode = Literal[
+    "from_memory", "probe_busy", "slow_rank", "slow_host", "plateau", "process", "rising", "one_step"
+]  # fmt: skip
 """from_memory: files were not cold. probe_busy: the probe's own CPU use may be the limit. slow_rank: one rank gets far
-less than the others. plateau: two doublings of the readers together gained next to nothing. process: as many readers
-in more ranks get more, so one process or node is the limit. rising: more readers may get more. one_step: nothing to
-compare."""
+less than the others. slow_host: nearly all ranks of a host get far less than each rank elsewhere. plateau: two
+doublings of the readers together gained next to nothing. process: as many readers in more ranks get more, so one
+process or node is the limit. rising: more readers may get more. one_step: nothing to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,9 @@ class RankSeen:
     None where reads are not counted; empty where that was not kept."""
 
     def __post_init__(self) -> None:
-        columns = ("span_ns", "input_ns", "meet_ns", "steps", "delivered_bytes", "disk_bytes", "read_bytes")
-        check_equal_lengths(f"rank {self.rank}", self, columns, optional=("read_bytes",))
+        check_equal_lengths(f"rank {self.rank}", self, COLUMNS, optional=("read_bytes",))
 
 
+COLUMNS = ("span_ns", "input_ns", "meet_ns", "steps", "delivered_bytes", "disk_bytes", "read_bytes")
+"""With an entry a segment."""
 MOST_SERVICES = 128

@@ -25,7 +25,8 @@ Cause = Literal[
     "balanced",
     "inconclusive",
 ]
-"""imbalance: the input of one rank, for which the others wait. gradients: their exchange between ranks."""
+"""imbalance: the input of one rank, or of the ranks of one host, for which the others wait. gradients: their exchange
+between ranks."""
 How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
@@ -34,6 +35,7 @@ ReasonCode = Literal[
     "all_cores_busy",
     "device_idle",
     "slow_rank",
+    "slow_host",
     "speedups_alike",
     "no_speedup",
     "no_complete_round",
@@ -62,13 +64,14 @@ ActionCode = Literal[
     "shorter_lock",
     "no_wait",
     "slow_rank",
+    "slow_host",
     "exchange",
     "accelerator_gains_nothing",
     "input_gains_nothing",
 ]
 """What is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files
-that always stays. slow_rank: the host of the rank that all wait for. exchange: of gradients between ranks, faster or
-less often. The last two are changes that are not worth making."""
+that always stays. slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of
+gradients between ranks, faster or less often. The last two are changes that are not worth making."""
 EvidenceCode = Literal[
     "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
     "speedups.lock", "speedups.wait", "speedups.gradients", "speedups.imbalance", "speedups.straggler",
@@ -131,7 +134,8 @@ class Speedups:
     wait: Speedup | None = None
     """Waiting of another kind: sleeping, a pipe, memory."""
     imbalance: Speedup | None = None
-    """Of several ranks: training without the slowest rank's input over training without a middle one's."""
+    """Of several ranks: training without the slowest rank's input over training without a middle one's. Where a whole
+    host is slow, an estimate: with its ranks as fast as the slowest elsewhere."""
     straggler: Speedup | None = None
     """The ranks' rates alone, added up, over their rate in step."""
     gradients: Speedup | None = None
@@ -183,9 +187,9 @@ class Bound:
     """The reason in words; `render` adds it where the verdict leaves the program."""
     evidence: tuple[Evidence, ...]
     rank: int | None = None
-    """With cause `imbalance`: the slowest rank."""
+    """With cause `imbalance`: the slowest rank; None where all ranks of a host are slow."""
     host: str = ""
-    """Of that rank."""
+    """Of that rank, or of those ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

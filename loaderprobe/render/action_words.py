@@ -27,6 +27,10 @@ _TEXTS = {
     "shorter_lock": "hold the lock{subject} for less time, or give each worker its own",
     "no_wait": "remove the wait{subject} from the data set, or overlap it with work",
     "slow_rank": "check the loader, cores and storage path of rank {rank}{host}: all ranks wait for its input",
+    "slow_host": (
+        "check the cores, the network and the storage path of host {slow_host}: all ranks wait for the {slow_ranks} "
+        "there"
+    ),
     "exchange": (
         "exchange gradients faster or less often: a faster link between ranks, gradient accumulation, compression; "
         "faster GPUs gain less"

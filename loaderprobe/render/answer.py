@@ -23,7 +23,7 @@ NOUNS = {
     "wait": "other waits",
     "copy": "copies to the device",
     "host": "the host",
-    "imbalance": "one slow rank",
+    "imbalance": "slow ranks",
     "gradients": "the exchange of gradients",
     "balanced": "several resources alike",
 }

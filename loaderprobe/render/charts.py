@@ -76,14 +76,14 @@ def column_chart(
     if not columns or top <= 0:
         return ""
     slot = (RIGHT - LEFT) / len(columns)
-    parts = [*_grid(unit, top)]
+    parts = [*svg_grid(unit, top)]
     for place, each in enumerate(columns):
         parts += _column(each, LEFT + slot * (place + 0.5), min(_WIDEST, slot * 0.62), top)
     if ceiling:
         parts += _ceiling(ceiling[0], ceiling[1], top)
     # Figures over everything else.
     for place, each in enumerate(columns):
-        at = _height(max(each.value, each.high or 0.0), top) - 6
+        at = svg_height(max(each.value, each.high or 0.0), top) - 6
         # Near the top the ceiling has its label: the figure then stands at the foot of its bar.
         at = at if at > _HIGH else FLOOR - 7
         parts.append(svg_text(LEFT + slot * (place + 0.5), at, each.text, anchor="middle", bold=True, halo=True))
@@ -122,15 +122,16 @@ def ticks(top: float) -> tuple[float, ...]:
     return tuple(round(step * number, 12) for number in range(int(top / step) + 1))
 
 
-def _height(value: float, top: float) -> float:
+def svg_height(value: float, top: float) -> float:
     """The y of a value; never above the drawing."""
     return FLOOR - min(1.0, value / top) * (FLOOR - TOP)
 
 
-def _grid(unit: str, top: float) -> list[str]:
+def svg_grid(unit: str, top: float) -> list[str]:
+    """Lines at round figures up to the top of the scale, and its unit."""
     drawn = [svg_text(4, TOP - 9, unit)]
     for tick in ticks(top):
-        y = _height(tick, top)
+        y = svg_height(tick, top)
         drawn.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{RIGHT}"/>')
         if y > TOP + 4:
             drawn.append(svg_text(LEFT - 5, y + 4, f"{tick:g}", anchor="end"))
@@ -138,7 +139,7 @@ def _grid(unit: str, top: float) -> list[str]:
 
 
 def _column(each: Column, middle: float, width: float, top: float) -> list[str]:
-    y = _height(each.value, top)
+    y = svg_height(each.value, top)
     height = max(FLOOR - y, 0.5)
     drawn = [
         f'<rect x="{middle - width / 2:.1f}" y="{FLOOR - height:.1f}" width="{width:.1f}" height="{height:.1f}" '
@@ -146,13 +147,13 @@ def _column(each: Column, middle: float, width: float, top: float) -> list[str]:
         svg_text(middle, FLOOR + 15, each.workers, anchor="middle"),
     ]
     if each.low is not None and each.high is not None and each.high > each.low:
-        low, high = _height(each.low, top), _height(each.high, top)
+        low, high = svg_height(each.low, top), svg_height(each.high, top)
         drawn.append(f'<path class="rule" d="M{middle:.1f} {low:.1f}V{high:.1f}m-4 0h8M{middle - 4:.1f} {low:.1f}h8"/>')
     return drawn
 
 
 def _ceiling(value: float, text: str, top: float) -> list[str]:
-    y = _height(value, top)
+    y = svg_height(value, top)
     return [
         f'<path class="rule dashed" d="M{LEFT} {y:.1f}H{RIGHT}"/>',
         svg_text(LEFT + 4, y - 5, text, halo=True),

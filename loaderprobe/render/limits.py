@@ -9,7 +9,7 @@ from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bottleneck, Bound
 from loaderprobe.render.wording import MISSING, factor, main_speedups, percent, rate, tone, verdict_tone
 
-CAUSE_WORDS = {"preprocessing": "decoding", "imbalance": "one rank"}
+CAUSE_WORDS = {"preprocessing": "decoding", "imbalance": "slow ranks"}
 """Short words of the first page, where they differ from the name of the resource."""
 NEXT = {
     "storage": "storage", "preprocessing": "decoding", "cores": "CPU cores", "transport": "transport",
@@ -27,7 +27,7 @@ LETTERS = {
     "wait": ("W", "other waits"),
     "copy": ("P", "copies to the device"),
     "host": ("H", "the host"),
-    "imbalance": ("R", "one slow rank"),
+    "imbalance": ("R", "slow ranks"),
     "gradients": ("G", "exchanging gradients"),
     "balanced": ("B", "balanced"),
     "inconclusive": ("?", "inconclusive"),

@@ -101,6 +101,9 @@ def _items(found: LockStep) -> Iterator[tuple[str, str]]:
         yield "Storage", "its limit over the bytes of an image is the whole answer; on another storage measure again"
     if found.slow_rank is not None:
         yield "Slow rank", f"rank {found.slow_rank} is replayed once, with batches of its own; the others without it"
+    if found.slow_host:
+        host = found.slow_host
+        yield "Slow host", f"the ranks on {host} are replayed once, with batches of their own; the others without them"
     if found.correlation is not None:
         yield "Between ranks", _together(found.correlation)
     elif not found.saturated:

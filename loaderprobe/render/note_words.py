@@ -93,6 +93,13 @@ _TEXTS: dict[NoteCode, str] = {
     "ranks_at_least": (
         "{ranks} ranks in step did not come to its end, so it gives at least that: {next} ranks may show more"
     ),
+    "clients_at_least": (
+        "{clients} readers did not come to its end, so it gives at least that: {next} readers may show more"
+    ),
+    "ranks_uneven": (
+        "rank {rank} on {host} read at {share} of the fastest rank's rate: accelerators in step wait for it, and may "
+        "get as little as {bytes_per_s}"
+    ),
     "samples_as_images": "batches hold no images: each sample is taken for one",
     "reported": "{text}",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksPhase
@@ -10,7 +10,7 @@ from loaderprobe.render.cells import as_columns
 from loaderprobe.render.columns import half_interval
 from loaderprobe.render.document import Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.note_words import note_words
-from loaderprobe.render.rank_bandwidth_words import headline, noun, ranks_limit_words
+from loaderprobe.render.rank_bandwidth_words import headline, layout, noun, ranks_limit_words
 from loaderprobe.render.wording import counted, megabytes_per_s
 from loaderprobe.units import format_bytes, format_duration, significant
 
@@ -77,9 +77,8 @@ def _ladder(found: RankBandwidthReport) -> Iterator[Part]:
 
 def _line(phase: RanksPhase) -> tuple[str, ...]:
     half = (phase.bw_high - phase.bw_bytes) / 1e6
-    ranks = f"{phase.nodes}x{phase.ranks // phase.nodes}" if phase.nodes > 1 else str(phase.ranks)
     return (
-        ranks,
+        layout(phase),
         str(phase.clients),
         f"{'>=' if phase.at_least else ''}{megabytes_per_s(phase.bw_bytes)}",
         f"{half_interval(phase.bw_bytes / 1e6, half)}{'' if phase.settled else '*'}",
@@ -105,8 +104,31 @@ def _of_ranks(found: RankBandwidthReport) -> Iterator[Section]:
     which = "Ranks, the slowest first" if shown is ordered else f"Slowest, middle and fastest of {most.ranks:,} ranks"
     yield Section(
         title=which,
-        parts=(Table(head=("rank", "host", "MB/s", "done after"), lines=lines, right=frozenset({0, 2, 3})),),
+        name="ranks",
+        parts=(
+            Table(head=("rank", "host", "MB/s", "done after"), lines=lines, right=frozenset({0, 2, 3})),
+            *_of_hosts(most),
+        ),
     )
+
+
+def _of_hosts(most: RanksPhase) -> Iterator[Table]:
+    """The ranks of each host, where hosts have several; of many hosts the slowest, the middle and the fastest."""
+    hosts = dict.fromkeys(each.host for each in most.by_rank)
+    if not 1 < len(hosts) < most.ranks:
+        return
+    rates = {host: sorted(each.bw_bytes for each in most.by_rank if each.host == host) for host in hosts}
+    ordered = sorted(hosts, key=lambda host: rates[host][0])
+    shown = ordered if len(ordered) <= MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
+    lines = tuple(
+        (host, str(len(rates[host])), *(megabytes_per_s(each) for each in (sum(rates[host]), *_ends(rates[host]))))
+        for host in shown
+    )
+    yield Table(head=("host", "ranks", "MB/s", "slowest", "fastest"), lines=lines, right=frozenset(range(1, 5)))
+
+
+def _ends(rates: Sequence[float]) -> tuple[float, float]:
+    return rates[0], rates[-1]
 
 
 def _read(found: RankBandwidthReport) -> Iterator[Part]:

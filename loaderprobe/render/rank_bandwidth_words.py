@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksLimit
+from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksLimit, RanksPhase
 from loaderprobe.render.wording import counted, megabytes_per_s, percent
 from loaderprobe.units import significant
 
@@ -27,10 +27,9 @@ def headline(found: RankBandwidthReport) -> str:
     in_step = f"{most.ranks} x the slowest is {megabytes_per_s(most.in_step_bw_bytes)} MB/s"
     if most.fairness >= NOTICED:
         return f"{sentence} All get alike: {in_step}."
-    return (
-        f"{sentence} Ranks in step may get less: {in_step}. The slowest, rank {slow.rank} on {slow.host}, gets "
-        f"{percent(most.fairness)} of the fastest."
-    )
+    # Of a slow host the limit says more.
+    who = "The slowest rank" if found.limit.code == "slow_host" else f"The slowest, rank {slow.rank} on {slow.host},"
+    return f"{sentence} Ranks in step may get less: {in_step}. {who} gets {percent(most.fairness)} of the fastest."
 
 
 def ranks_limit_words(limit: RanksLimit) -> str:
@@ -47,6 +46,14 @@ def ranks_limit_words(limit: RanksLimit) -> str:
                 f"Rank {facts['rank']:g} on {facts['host']} gets {facts['bytes_per_s']} MB/s, "
                 f"{percent(float(limit.facts['fairness']))} of the fastest: look at the path of its node to the "
                 "storage. Training in step waits for it."
+            )
+        case "slow_host":
+            slow, there = facts["slow_ranks"], facts["host_ranks"]
+            which = f"All {there:g}" if slow == there else f"{slow:g} of the {there:g}"
+            return (
+                f"{which} ranks on host {facts['host']} get {facts['bytes_per_s']} MB/s each, the slowest rank "
+                f"elsewhere {facts['elsewhere_bytes_per_s']}: look at the path of that host to the storage. Training "
+                "in step waits for it."
             )
         case "process":
             where = "on more nodes" if limit.facts["nodes"] != limit.facts["fewer_nodes"] else "in more processes"
@@ -74,3 +81,8 @@ def noun(found: RankBandwidthReport) -> str:
     if not found.whole_files:
         return "block"
     return "image" if found.images else "file"
+
+
+def layout(phase: RanksPhase) -> str:
+    """`4`, or `2x8` of two nodes with eight ranks each."""
+    return f"{phase.nodes}x{phase.ranks // phase.nodes}" if phase.nodes > 1 else str(phase.ranks)

@@ -135,7 +135,8 @@ def heading(bound: Judged) -> str:
     if bound.cause in (bound.side, "balanced"):
         return side
     if bound.cause == "imbalance":
-        return f"{side} by {rank_named(bound.reason.facts)}"
+        host = bound.reason.facts.get("host") if bound.reason.code == "slow_host" else None
+        return f"{side} by {f'host {host}' if host else rank_named(bound.reason.facts)}"
     return f"{side} by {_CAUSE.get(bound.cause) or NOUN[bound.cause]}"
 
 
@@ -162,7 +163,11 @@ def _beside(facts: Facts) -> list[str]:
         subject = f" ({facts.text('subject')})" if facts.has("subject") else ""
         waits = "in such waits" if facts.text("resource") == "wait" else "waiting for it"
         said.append(f"Workers spend {facts.share('waiting_share')} of their time {waits}{subject}.")
-    if facts.has("slow_images_per_s"):
+    if facts.has("other_images_per_s"):
+        slow, other = facts.number("slow_images_per_s"), facts.number("other_images_per_s")
+        said.append(f"By itself, a rank there loads {slow} {facts.sample}s/s, the slowest rank elsewhere {other}.")
+        said.append(f"{_first_upper(facts.runs)}.")
+    elif facts.has("slow_images_per_s"):
         slow, middle = facts.number("slow_images_per_s"), facts.number("middle_images_per_s")
         said.append(f"By itself, rank {facts.text('rank')} loads {slow} {facts.sample}s/s, another rank {middle}.")
         said.append(f"{_first_upper(facts.runs)}.")
@@ -188,6 +193,16 @@ def _beside_storage(facts: Facts) -> list[str]:
 def _slow_rank(facts: Facts) -> str:
     noun = NOUN[facts.text("resource")] if facts.has("resource") else "input"
     return f"all wait for its {noun}; with a middle rank's input training would be {facts.times('speedup', 'how')}"
+
+
+def _slow_host(facts: Facts) -> str:
+    noun = NOUN[facts.text("resource")] if facts.has("resource") else "input"
+    slow, there = facts.text("slow_ranks"), facts.text("host_ranks")
+    which = f"all {there}" if slow == there else f"{slow} of the {there}"
+    return (
+        f"{which} ranks there are slow, and the others wait for their {noun}. With ranks like the slowest elsewhere, "
+        f"training would be up to {facts.times('speedup', 'how')}"
+    )
 
 
 def _beside_exchange(facts: Facts) -> str:
@@ -258,6 +273,7 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     "all_cores_busy": _all_cores_busy,
     "device_idle": _device_idle,
     "slow_rank": _slow_rank,
+    "slow_host": _slow_host,
     "speedups_alike": _speedups_alike,
     "no_speedup": _no_speedup,
     "no_complete_round": lambda facts: "no round measured both the loader and training",

@@ -97,7 +97,7 @@ def bound_words(row: ConfigurationRow) -> str:
 
 
 _IN_TABLES = {
-    "cpu": "decoding, cores full", "preprocessing": "decoding, cores free", "imbalance": "one slow rank",
+    "cpu": "decoding, cores full", "preprocessing": "decoding, cores free", "imbalance": "slow ranks",
     "gradients": "exchanging gradients",
 }  # fmt: skip
 

@@ -32,15 +32,13 @@ from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.prefilled import Prefilled
-from loaderprobe.records.rank_seen import RankSeen
 from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
+from loaderprobe.store.rank_files import read_rank, write_ranks
 
 R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
 PARTS = ("files", "ceilings", "measurements", "failures")
 STUDIES: dict[str, type[Prefilled] | type[EpochsMeasured]] = {"prefilled": Prefilled, "epochs": EpochsMeasured}
 """What is measured beside the verdicts, by the folder that it is kept in; made when something is."""
-RANK = "rank"
-"""The kind of the file of one rank."""
 LETTING_GO_S = 2.0
 """How long the workers of a process that was killed may take to let its lock go."""
 _NAME = re.compile("[0-9a-f]{16}")
@@ -199,13 +197,7 @@ class RunDirectory:
     def _save_measurement(self, measured: Measurement) -> None:
         """Ranks have files of their own, which are there before the measurement is."""
         path = self._measurement_path(measured.config.key)
-        try:
-            if measured.by_rank:
-                path.with_suffix("").mkdir(exist_ok=True)
-        except OSError as error:
-            raise write_error(error, path) from error
-        for each in measured.by_rank:
-            write_atomically(_rank_path(path, each.rank), encode(RANK, each))
+        write_ranks(path, measured)
         write_atomically(path, encode("measurement", replace(measured, by_rank=())))
 
     def _measurement(self, key: str) -> Measurement | DamagedFile | None:
@@ -214,7 +206,7 @@ class RunDirectory:
         if not isinstance(found, Measurement) or found.config.ranks == 1:
             return found
         try:
-            return replace(found, by_rank=tuple(_rank_seen(path, rank, found) for rank in range(found.ranks)))
+            return replace(found, by_rank=tuple(read_rank(path, rank, found) for rank in range(found.ranks)))
         except DamagedRun as error:
             return self.damaged(error)
 
@@ -266,22 +258,6 @@ def _file_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadValue(f"{name!r} names no file of a run", hint="restore run.json from a copy")
     return f"{name}.json"
-
-
-def _rank_path(measurement: Path, rank: int) -> Path:
-    return measurement.with_suffix("") / f"rank-{rank}.json"
-
-
-def _rank_seen(measurement: Path, rank: int, of: Measurement) -> RankSeen:
-    """What a rank saw, in as many segments as the measurement has. Raises DamagedRun."""
-    path = _rank_path(measurement, rank)
-    data = read(path)
-    if data is None:
-        raise DamagedRun(str(path), "is missing from the run")
-    found = decode(RANK, data, RankSeen, str(path))
-    if found.rank != rank or len(found.steps) != len(of.segments):
-        raise DamagedRun(str(path), "is damaged: it is of another measurement")
-    return found
 
 
 def _check_paths(files: FileSet, source: Path) -> None:

@@ -22,6 +22,10 @@ ONE, TWO, FOUR = example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ran
         ((ONE, TWO, example_ranks(6e6, 6e6, 6e6, 3.5e6)), "slow_rank"),
         ((ONE, TWO, example_ranks(*[5.1e6] * 4, at_least=True)), "probe_busy"),
         ((ONE, TWO, example_ranks(*[5.1e6] * 4, cache="warm")), "from_memory"),
+        ((ONE, example_ranks(9e6, 9e6, 4e6, 4.5e6, nodes=2)), "slow_host"),
+        ((ONE, example_ranks(9e6, 9e6, 4e6, 4.5e6)), "slow_rank"),
+        ((ONE, example_ranks(9e6, 9e6, 9e6, 4.5e6, nodes=2)), "slow_rank"),
+        ((ONE, example_ranks(9e6, 4e6, nodes=2)), "slow_rank"),
         ((example_ranks(400e6, readers=8), example_ranks(*[200e6] * 4)), "process"),
         ((example_ranks(790e6, readers=8), example_ranks(*[200e6] * 4)), "one_step"),
     ],
@@ -35,6 +39,14 @@ def test_a_climbing_ladder_names_the_readers_that_would_show_more() -> None:
     """It is never extrapolated."""
     found = ranks_limit((ONE, example_ranks(18e6, 18e6), example_ranks(*[15e6] * 4)))
     assert found == RanksLimit(code="rising", facts={"clients": 8, "next": 16})
+
+
+def test_a_slow_host_is_named_with_what_its_ranks_get() -> None:
+    """The median of its ranks, and the slowest rank elsewhere."""
+    found = ranks_limit((ONE, example_ranks(9e6, 8e6, 4e6, 4.5e6, nodes=2)))
+    assert found.facts == {
+        "host": "node1", "slow_ranks": 2, "host_ranks": 2, "bytes_per_s": 4.25e6, "elsewhere_bytes_per_s": 8e6,
+    }  # fmt: skip
 
 
 def test_a_node_is_told_from_its_server() -> None:

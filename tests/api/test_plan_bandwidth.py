@@ -11,12 +11,14 @@ import pytest
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.bandwidth import Bandwidth
+from loaderprobe.api.rank_bandwidth import RankBandwidth
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, CacheLabel
 from loaderprobe.records.note import Note
 from loaderprobe.render.json import result_json
 from loaderprobe.testing import example_location
 from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
+from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
 
 COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
 
@@ -166,3 +168,58 @@ def test_the_ladder_and_the_rulers_are_in_the_plan() -> None:
     assert [ruler.name for ruler in found.rulers] == ["SuperPOD good", "SuperPOD better", "SuperPOD best"]
     assert [supply.name for supply in found.supplies] == ["measured here", "s3-express"]
     assert found.html().startswith("<!doctype html>")
+
+
+def ranks_bandwidth(*most: float, **changes: Any) -> RankBandwidth:
+    """A ladder of one, two and four ranks of two readers each, the last with these rates."""
+    phases = (example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ranks(*most), example_ranks(20e6, readers=8))
+    return RankBandwidth.of(example_rank_bandwidth(*phases, **changes))
+
+
+def test_a_bandwidth_result_of_ranks_is_planned_from_its_directory_and_as_it_is(tmp_path: Path) -> None:
+    """The readers of all ranks are the ladder; four times as many gained nothing, so it is the storage's limit."""
+    found = ranks_bandwidth(*[5.1e6] * 4)
+    found.save(tmp_path / "kept")
+    plans = [
+        loaderprobe.plan(each, kind="mlperf-h100") for each in (found, tmp_path / "kept", tmp_path / "kept/result.json")
+    ]
+    (supply,) = plans[0].supplies
+    assert all(each.supplies == (supply,) for each in plans)
+    (limit,) = supply.limits
+    assert limit.limit.value == pytest.approx(20.4e6) and not limit.at_least and supply.notes == ()
+    assert supply.source == "4 readers of whole files in 2 ranks"
+    assert [step.readers for step in plans[0].ramp] == [2, 4, 8]
+    with pytest.raises(BadValue, match="no accelerator"):
+        loaderprobe.plan(found)
+
+
+def test_a_ladder_of_ranks_that_climbs_is_at_least_that() -> None:
+    """With the number of readers that may show more; a slow rank stands beside it."""
+    found = loaderprobe.plan(ranks_bandwidth(15e6, 15e6, 15e6, 8e6), kind="mlperf-h100")
+    (supply,) = found.supplies
+    assert supply.limits[0].at_least
+    assert [each.code for each in supply.notes] == ["clients_at_least", "ranks_uneven"]
+    assert supply.notes[1].facts == {
+        "rank": "3", "host": "node0", "share": pytest.approx(8 / 15), "bytes_per_s": pytest.approx(32e6),
+    }  # fmt: skip
+
+
+def test_one_process_is_no_limit_of_the_storage() -> None:
+    """As many readers in four ranks get more than in one: the plateau would be that of a process."""
+    phases = example_ranks(*[20e6] * 4), example_ranks(50e6, readers=8)
+    found = loaderprobe.plan(example_rank_bandwidth(*phases), kind="mlperf-h100")
+    assert found.supplies[0].limits[0].limit.value == pytest.approx(80e6) and found.supplies[0].limits[0].at_least
+
+
+@pytest.mark.parametrize(("cache", "code"), [("mixed", "reads_not_cold"), ("unproved", "reads_unproved")])
+def test_ranks_whose_reads_are_not_proved_give_no_storage(cache: CacheLabel, code: str) -> None:
+    """As of one process."""
+    phases = (example_ranks(20e6, cache=cache), example_ranks(10e6, 10e6, cache=cache))
+    found = loaderprobe.plan(example_rank_bandwidth(*phases), kind="mlperf-h100")
+    assert found.supplies == () and found.refused["measured_storage"].code == code
+
+
+def test_blocks_of_ranks_are_no_images() -> None:
+    """The bytes of an image are not known."""
+    with pytest.raises(BadValue, match="read in blocks"):
+        loaderprobe.plan(ranks_bandwidth(*[5.1e6] * 4, whole_files=False), kind="mlperf-h100")

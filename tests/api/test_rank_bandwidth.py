@@ -11,12 +11,13 @@ import pytest
 
 from loaderprobe.api import rank_bandwidth
 from loaderprobe.api.rank_bandwidth import RankBandwidth, RankProbe, ladder_of, lead_ranks, most_ranks_of
-from loaderprobe.api.results import type_of
-from loaderprobe.errors import BadValue
+from loaderprobe.api.results import load_any, type_of
+from loaderprobe.errors import BadValue, Refused
 from loaderprobe.loaders import ranks as gloo
 from loaderprobe.records.seats import Launched, Node
 from loaderprobe.storage.by_ranks import RanksStep, Whereabouts
 from loaderprobe.testing.ranks import FakeCrew
+from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
 
 TWO_NODES = (Node(host="a", seats=(0, 1), gpus=0), Node(host="b", seats=(2, 3), gpus=0))
 HERE = Whereabouts(host="a", node=0)
@@ -60,6 +61,24 @@ def test_one_rank_reads_and_reports(tmp_path: Path) -> None:
     file = tmp_path / "found.json"
     file.write_text(found.json())
     assert RankBandwidth.load(file).phases == found.phases
+
+
+def test_a_kept_result_is_shown_again(tmp_path: Path) -> None:
+    """Its JSON, its table and its page, with a chart of both rates and one of all ranks."""
+    phases = example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6)
+    page = RankBandwidth.of(example_rank_bandwidth(*phases)).save(tmp_path / "kept")
+    assert {each.name for each in page.parent.iterdir()} == {"result.json", "ladder.csv", "report.html"}
+    shown = load_any(page.parent)
+    assert isinstance(shown, RankBandwidth) and shown.phases == phases
+    assert page.read_text().count("<svg") == 3
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """The other ranks hear of it: rank 0 says that nothing follows."""
+    tmp_path.joinpath("other").touch()
+    (crew,) = FakeCrew.of(1)
+    with pytest.raises(Refused, match="is not empty"):
+        lead_ranks(crew, HERE, RankProbe(path=tmp_path, out=tmp_path), lambda *_: None)
 
 
 def test_too_few_files_are_refused(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.cli.app import app
+from tests.cli.invoke import invoke
 from tests.conftest import Run
 from tests.examples.bandwidth import example_bandwidth
 
@@ -202,3 +203,14 @@ def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["bandwidth", "/data", "--quiet"])
     assert done.exit_code == 130
     assert "interrupted" in done.stdout.lower() and "MB/s" in done.stdout
+
+
+def test_a_result_is_kept_of_several_ranks_only(tmp_path: Path) -> None:
+    """Without ranks `--json > FILE` is kept; a place that is taken is refused before any process is started."""
+    alone = invoke("bandwidth", tmp_path, "--out", tmp_path / "kept")
+    assert alone.exit_code == 2 and "--out is of several ranks" in alone.stderr and "--json > FILE" in alone.stderr
+    tmp_path.joinpath("other").touch()
+    taken = invoke("bandwidth", tmp_path, "--ranks", "2", "--out", tmp_path)
+    assert taken.exit_code == 5 and "is not empty" in taken.stderr
+    both = invoke("bandwidth", tmp_path, "--ranks", "2", "--md", "--json")
+    assert both.exit_code == 2 and "exclude each other" in both.stderr

@@ -17,9 +17,10 @@ ORIGIN = Origin(created_utc="2026-11-22T10:00:00+00:00", command="test", environ
 def example_ranks(*bw_bytes: float, readers: int = 2, nodes: int = 1, **changes: Any) -> RanksPhase:
     """A step with a rank for each of these rates."""
     rate = sum(bw_bytes)
+    on = [rank * nodes // len(bw_bytes) for rank in range(len(bw_bytes))]
     by_rank = tuple(
         RankRead(
-            rank=rank, node=rank % nodes, host=f"node{rank % nodes}", bw_bytes=each, io_bytes=round(3 * each),
+            rank=rank, node=on[rank], host=f"node{on[rank]}", bw_bytes=each, io_bytes=round(3 * each),
             seconds=3.0, storage_bytes=round(3 * each),
         )
         for rank, each in enumerate(bw_bytes)

@@ -40,6 +40,10 @@ WORDS: list[tuple[ActionCode, dict[str, float | str], str]] = [
         "check the loader, cores and storage path of rank 3 on node7: all ranks wait for its input",
     ),
     (
+        "slow_host", {"slow_host": "node7", "slow_ranks": 4},
+        "check the cores, the network and the storage path of host node7: all ranks wait for the 4 there",
+    ),
+    (
         "exchange", {},
         "exchange gradients faster or less often: a faster link between ranks, gradient accumulation, compression; "
         "faster GPUs gain less",

@@ -64,6 +64,7 @@ def test_the_answer_says_what_it_is(found: LockStep, said: str) -> None:
         (price(), "correlate by 0.04: independent"),
         (price(correlation=0.6), "stalls hit several at once"),
         (price(correlation=None), "taken as independent"),
+        (price(slow_host="b"), "the ranks on b are replayed once, with batches of their own"),
         (price(slow_rank=3), "rank 3 is replayed once, with batches of its own"),
         (price(ranks=400, batches=400), "400 batches show what 400 ranks meet"),
         (price(measured_cost=1.2, replayed_cost=1.18), "measured 1.20 times, replayed 1.18"),

@@ -56,10 +56,22 @@ def test_every_limit_has_words() -> None:
     facts: dict[str, float | str] = {
         "rank": 3.0, "host": "node0", "bytes_per_s": 4e6, "fairness": 0.58, "clients": 8.0, "most": 32.0, "ranks": 4.0,
         "nodes": 1.0, "fewer_nodes": 1.0, "fewer_ranks": 1.0, "fewer_bytes_per_s": 2e6, "next": 64.0,
+        "slow_ranks": 4.0, "host_ranks": 4.0, "elsewhere_bytes_per_s": 6e6,
     }  # fmt: skip
     for code in get_args(RanksLimitCode):
         said = ranks_limit_words(RanksLimit(code=code, facts=facts))
         assert said.endswith(".") and "{" not in said
+
+
+def test_a_slow_host_stands_in_the_answer_with_its_ranks() -> None:
+    """The limit names the host, and a table has the ranks of each."""
+    found = example_rank_bandwidth(example_ranks(20e6), example_ranks(7e6, 6.8e6, 4e6, 4.2e6, nodes=2))
+    assert headline(found).endswith("The slowest rank gets 57 % of the fastest.")
+    said = ranks_limit_words(found.limit)
+    assert said.startswith("All 2 ranks on host node1 get 4.10 MB/s each, the slowest rank elsewhere 6.80")
+    assert ["node1", "2", "8.20", "4.00", "4.20"] in [
+        line.split() for line in document_text(rank_bandwidth_document(found)).splitlines()
+    ]
 
 
 def test_programs_get_rows_and_the_sentence() -> None:

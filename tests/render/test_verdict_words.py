@@ -42,6 +42,10 @@ SLOW: dict[str, Any] = {
     "resource": "preprocessing", "speedup": 3.18, "how": "measured", "rank": "1", "host": "node7",
     "slow_images_per_s": 37.0, "middle_images_per_s": 114.0,
 }  # fmt: skip
+SLOW_HOST: dict[str, Any] = {
+    "resource": "storage", "speedup": 3.08, "how": "estimated", "host": "node7", "slow_ranks": "7", "host_ranks": "8",
+    "slow_images_per_s": 37.0, "other_images_per_s": 114.0,
+}  # fmt: skip
 EXCHANGE: dict[str, Any] = {
     "compute_speedup": 1.9, "compute_how": "measured", "gradients_speedup": 1.8, "gradients_how": "measured",
 }  # fmt: skip
@@ -51,7 +55,7 @@ EVERY = [
     largest("compute", input="preprocessing", input_speedup=1.23, input_how="estimated"),
     bound("cpu", "all_cores_busy", **{**SPEEDUP, "resource": "preprocessing"}),
     bound("imbalance", "slow_rank", **SLOW), bound("imbalance", "slow_rank", **{**SLOW, "resource": "cpu"}),
-    largest("storage", **DISK, straggler_speedup=1.23),
+    bound("imbalance", "slow_host", **SLOW_HOST), largest("storage", **DISK, straggler_speedup=1.23),
     largest("gradients", gradients_speedup=2.86, compute_speedup=1.4),
     largest("compute", gradients_speedup=1.7, compute_speedup=2.61),
     bound("either", "speedups_alike", ("compute", "gradients"), **EXCHANGE),
@@ -112,6 +116,13 @@ def test_sentences_are_short_and_whole(each: Bound) -> None:
             "Input-bound by rank 1 (node7): all wait for its preprocessing; with a middle rank's input training would "
             "be 3.18 times as fast. By itself, rank 1 loads 37.0 images/s, another rank 114. Training reaches 12 % of "
             "the emulated accelerator.",
+        ),
+        (
+            bound("imbalance", "slow_host", **SLOW_HOST),
+            "Input-bound by host node7: 7 of the 8 ranks there are slow, and the others wait for their storage. With "
+            "ranks like the slowest elsewhere, training would be up to 3.08 times as fast (estimated). By itself, a "
+            "rank there loads 37.0 images/s, the slowest rank elsewhere 114. Training reaches 12 % of the emulated "
+            "accelerator.",
         ),
         (
             largest("gradients", gradients_speedup=2.86, compute_speedup=1.4),

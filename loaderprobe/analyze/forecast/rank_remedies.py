@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rank_rule import is_imbalanced, straggles
+from loaderprobe.analyze.verdict.rank_rule import host_behind, is_imbalanced, speedups_among, straggles
 from loaderprobe.analyze.verdict.rule import INPUT_RESOURCES, WORTH, contenders
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
@@ -25,6 +25,9 @@ def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice,
     if is_imbalanced(found) and found.among.slowest is not None:
         facts: dict[str, float | str] = {"rank": found.among.slowest.rank, "host": found.among.slowest.host}
         return (_advice(found, "slow_rank", facts, found.among.speedups()["imbalance"].value),)
+    if (host := host_behind(found)) is not None:
+        facts = {"slow_host": host.host, "slow_ranks": host.slow}
+        return (_advice(found, "slow_host", facts, speedups_among(found)["imbalance"].value),)
     loader = measurement.config.loader
     if straggles(found) and loader.workers and loader.prefetch_factor < DEEP:
         gains = found.among.speedups()["straggler"].value

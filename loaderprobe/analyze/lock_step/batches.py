@@ -27,10 +27,21 @@ def batches_of(measurement: Measurement, verdict: Verdict) -> Batches | PlanReas
         workers=loader.workers,
         prefetch_factor=loader.prefetch_factor,
         ranks=measurement.ranks,
-        slow_rank=bound.rank if bound.cause == "imbalance" else None,
+        slow_ranks=_slow_ranks(measurement, verdict),
+        slow_host=bound.host if bound.cause == "imbalance" and bound.rank is None else "",
         saturated=(verdict.disk_ceiling_fraction or 0.0) >= NEAR_CEILING,
         measured_cost=straggler.value if alone and straggler is not None and straggler.how == "measured" else None,
     )
+
+
+def _slow_ranks(measurement: Measurement, verdict: Verdict) -> frozenset[int]:
+    """The rank that the verdict names, or all ranks of the host that it names."""
+    bound = verdict.bound
+    if bound.cause != "imbalance":
+        return frozenset()
+    if bound.rank is not None:
+        return frozenset({bound.rank})
+    return frozenset(seen.rank for seen in measurement.by_rank if seen.host == bound.host)
 
 
 def rank_images(measurement: Measurement) -> int:

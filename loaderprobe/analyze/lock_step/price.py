@@ -55,8 +55,10 @@ class Batches:
     prefetch_factor: int
     ranks: int = 1
     """That they were measured on."""
-    slow_rank: int | None = None
-    """The one whose input an ablation found to be slower than the others'."""
+    slow_ranks: frozenset[int] = frozenset()
+    """The one whose input an ablation found to be slower than the others', or those of a host that was found to be."""
+    slow_host: str = ""
+    """That host; empty for a single rank."""
     saturated: bool = False
     """True when these ranks took all that their storage gives."""
     measured_cost: float | None = None
@@ -69,16 +71,16 @@ class Batches:
 
     @property
     def usual(self) -> tuple[tuple[float, ...], ...]:
-        """Those of all ranks but the slow one."""
+        """Those of all ranks but the slow ones."""
         return tuple(each for rank, each in enumerate(self.series) if not self._is_slow(rank))
 
     @property
     def slow(self) -> tuple[tuple[float, ...], ...]:
-        """Those of the slow rank alone."""
+        """Those of the slow ranks alone."""
         return tuple(each for rank, each in enumerate(self.series) if self._is_slow(rank))
 
     def _is_slow(self, rank: int) -> bool:
-        return self.by_rank and rank == self.slow_rank
+        return self.by_rank and rank in self.slow_ranks
 
 
 def lock_step(batches: Batches, compute_s: float, ranks: int) -> LockStep | PlanReason:
@@ -99,7 +101,8 @@ def lock_step(batches: Batches, compute_s: float, ranks: int) -> LockStep | Plan
         compute_s=compute_s,
         costs=(),
         correlation=correlation(batches.series) if batches.by_rank else None,
-        slow_rank=batches.slow_rank if batches.slow else None,
+        slow_rank=min(batches.slow_ranks) if batches.slow and not batches.slow_host else None,
+        slow_host=batches.slow_host if batches.slow else "",
         saturated=batches.saturated,
         measured_cost=batches.measured_cost,
     )
@@ -141,13 +144,14 @@ def correlation(series: Sequence[Sequence[float]]) -> float | None:
 
 
 class _Pools:
-    """Draws for the usual ranks, and for the slow one from batches of its own."""
+    """Draws for the usual ranks, and for the slow ones from batches of their own."""
 
     def __init__(self, batches: Batches) -> None:
         self._rng = np.random.default_rng(0)
         # All replays of one plan see the same resampled batches, so that they differ by what is asked only.
         self._usual = self._series(batches.usual)
         self._slow = self._series(batches.slow) if batches.slow else None
+        self._slow_ranks = len(batches.slow)
 
     def cost(self, loading: Loading, ranks: int) -> PrefetchCost:
         """The step of so many ranks over that of a usual one alone."""
@@ -166,8 +170,9 @@ class _Pools:
     def _together(self, ranks: int) -> Iterator[Seconds]:
         if self._slow is None:
             return drawn(self._usual, ranks, self._rng)
-        slow = drawn(self._slow, 1, self._rng)
-        return slow if ranks == 1 else beside(drawn(self._usual, ranks - 1, self._rng), slow)
+        few = min(ranks, self._slow_ranks)
+        slow = drawn(self._slow, few, self._rng)
+        return slow if ranks == few else beside(drawn(self._usual, ranks - few, self._rng), slow)
 
     def _series(self, of_ranks: Sequence[Sequence[float]]) -> Seconds:
         """One for each replay: of the first few the measured batches, of the others a bootstrap."""

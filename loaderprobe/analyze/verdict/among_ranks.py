@@ -3,6 +3,9 @@
 Waiting names the wrong rank: on a shared disk equal ranks wait unequally, and the same one in every round. So the
 slowest rank goes without input, and in turn a middle one. On shared storage either leaves more for the others; only
 the difference is the slowest rank's.
+
+Where all ranks of a host are slow, taking one's input changes nothing. Such a host shows in what each rank loads by
+itself.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from loaderprobe.analyze.slow_host import SlowHost, slow_host
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import base_mode, why_not_on_a_rank
@@ -45,6 +49,12 @@ class AmongRanks:
     """False where the slowest rank by itself is far below the mean of all."""
     on_a_node: int = 1
     """Ranks that share the cores of one."""
+    host: SlowHost | None = None
+    """The host whose ranks are the slowest by themselves in every round: in the middle one of these."""
+    host_leads: tuple[float, ...] = ()
+    """Of that host in each round."""
+    host_ratios: Mapping[int, float] = field(default_factory=dict)
+    """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
 
     def speedups(self) -> dict[str, Speedup]:
         """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
@@ -59,6 +69,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
     pair = _pair(measurement)
     alone = rates_alone(measurement)
     found = {"imbalance": made.imbalance(pair), "straggler": made.straggler(), "gradients": made.gradients()}
+    hosts = _slow_in_every_round(measurement)
     missing = {
         "imbalance": _why_not(
             measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
@@ -75,7 +86,27 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(list(alone.values())) < ALIKE * min(alone.values()) if alone else True,
         on_a_node=measurement.config.ranks // measurement.config.nodes,
+        host=sorted(hosts.values(), key=_lead)[len(hosts) // 2] if hosts else None,
+        host_leads=tuple(each.lead for each in hosts.values()),
+        host_ratios=made.with_host(hosts) if missing["straggler"] is None else {},
     )
+
+
+def _lead(host: SlowHost) -> float:
+    return host.lead
+
+
+def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
+    """By round, the host whose ranks are slow by themselves; empty unless it is the same in all of them."""
+    found = {
+        measurement.segments[place].round: slow_host(
+            [(each.host, _own_rate(measurement, each, place)) for each in measurement.by_rank]
+        )
+        for place in _places_alone(measurement)
+    }
+    slow = {number: each for number, each in found.items() if each is not None}
+    alike = len({each.host for each in slow.values()}) == 1
+    return slow if len(slow) == len(found) and alike else {}
 
 
 def rates_alone(measurement: Measurement) -> dict[int, float]:
@@ -148,6 +179,15 @@ class _Rounds:
         }
         in_step = _by_round(self.loader, sums)
         return {n: loop.end_to_end(sums[n]) / loop.end_to_end(in_step[n]) for n, loop in self._loops_of(in_step)}
+
+    def with_host(self, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
+        """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
+        ranks = self.measurement.ranks
+        in_step = _by_round(self.loader, hosts)
+        return {
+            n: loop.end_to_end(ranks * hosts[n].elsewhere) / loop.end_to_end(in_step[n])
+            for n, loop in self._loops_of(in_step)
+        }
 
     def gradients(self) -> dict[int, float]:
         """Without the exchange over with it, on the loader as it is."""

@@ -1,9 +1,10 @@
-"""What several ranks add to a verdict: a slow rank as its cause, and what else they lose to each other beside it."""
+"""What several ranks add to a verdict: a slow rank, or host, as its cause, and what else they lose to each other."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from loaderprobe.analyze.slow_host import SlowHost
 from loaderprobe.analyze.verdict.evidence import speedup_evidence
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rule import (
@@ -15,7 +16,7 @@ from loaderprobe.analyze.verdict.rule import (
     WORTH,
     Judgement,
 )
-from loaderprobe.records.verdict import Reason
+from loaderprobe.records.verdict import Reason, Speedup
 from loaderprobe.stats import median
 
 # Of two segments on a busy machine: CPU time differs by a factor of 2 at most.
@@ -23,8 +24,8 @@ LEAD_OF_ONE_ROUND = 2.0
 
 
 def with_ranks(judgement: Judgement, found: Experiments) -> Judgement:
-    """The judgement on all ranks, unless their input is the limit and that of one rank makes the others wait."""
-    speedups = found.among.speedups()
+    """The judgement on all ranks, unless their input is the limit and that of one rank, or host, makes others wait."""
+    speedups = speedups_among(found)
     evidence = (
         *speedup_evidence({name: each for name, each in speedups.items() if name == "imbalance"}, CLEAR_LEAD),
         *speedup_evidence({name: each for name, each in speedups.items() if name == "straggler"}, WORTH),
@@ -36,6 +37,9 @@ def with_ranks(judgement: Judgement, found: Experiments) -> Judgement:
         return judgement
     if is_imbalanced(found):
         return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_rank", facts=_slow(found)))
+    if (host := host_behind(found)) is not None:
+        facts = _slow_host(found, host)
+        return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_host", facts=facts))
     return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if straggles(found) else {})
 
 
@@ -47,14 +51,43 @@ def is_imbalanced(found: Experiments) -> bool:
     ratios = list(found.among.ratios.get("imbalance", {}).values())
     if not ratios or found.among.middle_alone < WORTH * found.among.slowest_alone:
         return False
-    least = CLEAR_LEAD if len(ratios) >= LEAST_ROUNDS else OPEN_LEAD if len(ratios) > 1 else LEAD_OF_ONE_ROUND
-    return min(ratios) >= least
+    return min(ratios) >= _least_lead(len(ratios))
+
+
+def host_behind(found: Experiments) -> SlowHost | None:
+    """The host for whose ranks all others wait; None without one, and where one rank is what they wait for.
+
+    In every round nearly all its ranks must be slower by themselves than each rank elsewhere, of few rounds by a wide
+    margin. All together must also load faster by themselves than in step: where hosts share a saturated storage
+    unevenly, the faster ones only leave more to the others in step.
+    """
+    among, alone = found.among, list(found.among.ratios.get("straggler", {}).values())
+    if among.host is None or not among.host_ratios or not alone or is_imbalanced(found):
+        return None
+    leads = [*among.host_leads, *among.host_ratios.values()]
+    slow = min(leads) >= _least_lead(len(among.host_leads)) and min(alone) >= WORTH
+    return among.host if slow else None
+
+
+def _least_lead(rounds: int) -> float:
+    """Of so many rounds, each."""
+    return CLEAR_LEAD if rounds >= LEAST_ROUNDS else OPEN_LEAD if rounds > 1 else LEAD_OF_ONE_ROUND
+
+
+def speedups_among(found: Experiments) -> dict[str, Speedup]:
+    """Over the rounds. Where a host is slow, imbalance is that of the host: estimated, and the most that it gains."""
+    speedups = found.among.speedups()
+    if host_behind(found) is None:
+        return speedups
+    most = median(list(found.among.host_ratios.values()))
+    low = min(most, speedups["straggler"].value)
+    return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated")}
 
 
 def straggles(found: Experiments) -> bool:
     """True where ranks alike lose more than noise by waiting for each other's slow batches."""
     ratios = list(found.among.ratios.get("straggler", {}).values())
-    if not ratios or is_imbalanced(found) or not found.among.alike:
+    if not ratios or is_imbalanced(found) or host_behind(found) or not found.among.alike:
         return False
     enough = len(ratios) >= LEAST_ROUNDS
     return median(ratios) >= (WORTH if enough else OPEN_LEAD) and min(ratios) > 1.0
@@ -62,15 +95,29 @@ def straggles(found: Experiments) -> bool:
 
 def _slow(found: Experiments) -> dict[str, float | str]:
     """Who all wait for, for what, and how its loader compares with another's."""
-    among, inputs = found.among, [name for name in INPUT_RESOURCES if name in found.speedups]
+    among = found.among
     facts: dict[str, float | str] = {"speedup": among.speedups()["imbalance"].value, "how": "measured"}
-    if inputs:
-        facts["resource"] = max(inputs, key=lambda name: found.speedups[name].value)
+    facts |= _resource(found)
     if among.slowest is None:
         return facts
     # A number would be worded as a range where several configurations share a sentence.
     facts |= {"rank": str(among.slowest.rank), "host": among.slowest.host}
     return facts | {"slow_images_per_s": among.slowest_alone, "middle_images_per_s": among.middle_alone}
+
+
+def _slow_host(found: Experiments, host: SlowHost) -> dict[str, float | str]:
+    """The host that all wait for, for what, and how its ranks compare with those elsewhere."""
+    most = speedups_among(found)["imbalance"]
+    facts: dict[str, float | str] = {"speedup": most.value, "how": most.how, **_resource(found), "host": host.host}
+    # Numbers would be worded as a range where several configurations share a sentence.
+    facts |= {"slow_ranks": str(host.slow), "host_ranks": str(host.ranks)}
+    return facts | {"slow_images_per_s": host.rate, "other_images_per_s": host.elsewhere}
+
+
+def _resource(found: Experiments) -> dict[str, float | str]:
+    """The part of the input that would gain most if it were free."""
+    inputs = [name for name in INPUT_RESOURCES if name in found.speedups]
+    return {"resource": max(inputs, key=lambda name: found.speedups[name].value)} if inputs else {}
 
 
 def _beside_gradients(judgement: Judgement, found: Experiments) -> dict[str, float | str]:

@@ -79,10 +79,21 @@ def test_few_batches_are_refused() -> None:
 def test_a_named_slow_rank_is_no_part_of_the_pool() -> None:
     """Three times as slow: the step is its, at any number of ranks; pooled, it would look like uneven batches."""
     usual, slow = lognormal(60), [3 * each for each in lognormal(60, seed=1)]
-    apart = priced(batches(usual, slow, slow_rank=1), 2)
+    apart = priced(batches(usual, slow, slow_ranks=frozenset({1})), 2)
     assert apart.slow_rank == 1
     assert cost(apart, 8) == pytest.approx(3 * np.mean(lognormal(60, seed=1)) / np.mean(usual), rel=0.1)
     assert cost(priced(batches(usual, slow), 2), 8) < 0.75 * cost(apart, 8)
+
+
+def test_the_ranks_of_a_named_slow_host_are_no_part_of_the_pool() -> None:
+    """Both are replayed, each once, at any number of ranks; of as few ranks as the host has, they are all."""
+    usual, slow = lognormal(60), [3 * each for each in lognormal(60, seed=1)]
+    host = batches(usual, usual, slow, slow, slow_ranks=frozenset({2, 3}), slow_host="b")
+    found = priced(host, 8)
+    assert (found.slow_host, found.slow_rank) == ("b", None)
+    one = priced(batches(usual, slow, slow_ranks=frozenset({1})), 8)
+    assert cost(found, 2) >= cost(one, 2) > 2.5
+    assert cost(priced(host, 2), 2) > 2.5
 
 
 def test_where_a_shared_storage_is_saturated_nothing_is_replayed() -> None:

@@ -1,0 +1,87 @@
+"""The files of ranks: what each saw of a measurement, in about 4 kB however long it was measured.
+
+A segment takes about 65 bytes. So of many segments, only the first rank and those that went without input (the slowest
+and one in the middle) keep all figures; the others keep the mean of segments that are alike, which keeps their sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from loaderprobe.errors import DamagedRun
+from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.records.rank_seen import COLUMNS, RankSeen
+from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
+
+RANK = "rank"
+"""The kind of the file of one rank."""
+MOST_SEGMENTS = 40
+FEWEST_SERVICES = 32
+"""Times of batches that are kept beside many segments."""
+
+
+def write_ranks(measurement: Path, measured: Measurement) -> None:
+    """A file for each rank of a measurement, in the folder that has its name. Raises NoSpace, MissingPart."""
+    try:
+        if measured.by_rank:
+            measurement.with_suffix("").mkdir(exist_ok=True)
+    except OSError as error:
+        raise write_error(error, measurement) from error
+    whole = {0, *(each.without for each in measured.segments)}
+    for each in measured.by_rank:
+        kept = each if each.rank in whole else shortened(each, measured.segments)
+        write_atomically(_path(measurement, each.rank), encode(RANK, kept))
+
+
+def read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:
+    """What a rank saw, in as many segments as the measurement has. Raises DamagedRun."""
+    path = _path(measurement, rank)
+    data = read(path)
+    if data is None:
+        raise DamagedRun(str(path), "is missing from the run")
+    found = expanded(decode(RANK, data, RankSeen, str(path)), of.segments)
+    if found.rank != rank or len(found.steps) != len(of.segments):
+        raise DamagedRun(str(path), "is damaged: it is of another measurement")
+    return found
+
+
+def shortened(seen: RankSeen, segments: Sequence[Segment]) -> RankSeen:
+    """With one entry, the mean, for all segments that are alike; as it is where they are few."""
+    if len(segments) <= MOST_SEGMENTS:
+        return seen
+    places = _alike(segments)
+    columns = {name: getattr(seen, name) for name in COLUMNS if getattr(seen, name)}
+    short = {name: tuple(_mean([column[n] for n in each]) for each in places) for name, column in columns.items()}
+    return replace(seen, service_ns=seen.service_ns[:FEWEST_SERVICES], **short)
+
+
+def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:
+    """With an entry for each segment again; as it is where it has neither that many nor as many as were alike."""
+    places = _alike(segments)
+    if len(kept.steps) == len(segments) or len(kept.steps) != len(places):
+        return kept
+    entry = {place: number for number, each in enumerate(places) for place in each}
+    columns = {name: getattr(kept, name) for name in COLUMNS if getattr(kept, name)}
+    long = {name: tuple(column[entry[n]] for n in range(len(segments))) for name, column in columns.items()}
+    return replace(kept, **long)
+
+
+def _alike(segments: Sequence[Segment]) -> list[list[int]]:
+    """The places of segments that are alike. Ranks alone are compared by round: of these each stands for itself."""
+    found: dict[Hashable, list[int]] = {}
+    for place, each in enumerate(segments):
+        key = (each.activity, place) if each.activity == "alone" else (each.mode, each.activity, each.without)
+        found.setdefault(key, []).append(place)
+    return list(found.values())
+
+
+def _mean(values: Sequence[int | None]) -> int | None:
+    """None where one is not known."""
+    known = [each for each in values if each is not None]
+    return round(sum(known) / len(known)) if len(known) == len(values) else None
+
+
+def _path(measurement: Path, rank: int) -> Path:
+    return measurement.with_suffix("") / f"rank-{rank}.json"
