@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -128,7 +129,7 @@ def _rendered(found: Run | Documented, form: Format, *, to_file: bool) -> bytes:
     if form is Format.table:
         width, color = width_and_color()
         return found.text(width=width, color=color and not to_file).encode()
-    makers = {
+    makers: dict[Format, Callable[[], str]] = {
         Format.json: found.json,
         Format.html: partial(_page, found),
         Format.md: found.markdown,

@@ -20,13 +20,7 @@ _NO_WORKERS = PlanReason(code="bandwidth_without_workers")
 
 def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> Workload:
     """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
-    blocks = any(phase.block_bytes is not None for phase in found.ladder)
-    if found.scratch or blocks or not found.mean_size_bytes > 0:
-        raise BadValue(
-            f"bytes an image are not known: {found.path} was read in blocks" if found.mean_size_bytes > 0
-            else f"the files of {found.path} are empty",
-            hint="probe a folder of images, or plan from a sweep",
-        )  # fmt: skip
+    _check_files(found)
     storage = _storage(found)
     refused: dict[PlanPart, PlanReason] = {
         "workers": _NO_WORKERS,
@@ -40,15 +34,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
     elif isinstance(opens, PlanReason):
         refused["cold_opens"] = opens
     else:
-        storage = replace(
-            storage,
-            opens_per_s=known(
-                opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open",
-                half=opens.ops_high - opens.ops_per_s,
-            ),
-            opens_at_least=not opens.short and (opens.at_least or _still_rising(found, opens)),
-            notes=(*storage.notes, *_doubts(opens)),
-        )  # fmt: skip
+        storage = _with_opens(storage, found, opens)
     source = f"{found.files_used} of {found.files_found} files"
     return Workload(
         accelerator=accelerator,
@@ -62,6 +48,28 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         refused=refused,
         notes=() if found.images else (Note(code="no_images"),),
     )
+
+
+def _check_files(found: BandwidthMeasurement) -> None:
+    """Raises BadValue where a file is no image."""
+    hint = "probe a folder of images, or plan from a sweep"
+    if not found.mean_size_bytes > 0:
+        raise BadValue(f"the files of {found.path} are empty", hint=hint)
+    if found.scratch or any(phase.block_bytes is not None for phase in found.ladder):
+        raise BadValue(f"bytes an image are not known: {found.path} was read in blocks", hint=hint)
+
+
+def _with_opens(storage: MeasuredStorage, found: BandwidthMeasurement, opens: MetadataPhase) -> MeasuredStorage:
+    """The storage with cold opens/s as a limit beside the others."""
+    return replace(
+        storage,
+        opens_per_s=known(
+            opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open",
+            half=opens.ops_high - opens.ops_per_s,
+        ),
+        opens_at_least=not opens.short and (opens.at_least or _still_rising(found, opens)),
+        notes=(*storage.notes, *_doubts(opens)),
+    )  # fmt: skip
 
 
 def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | PlanReason:

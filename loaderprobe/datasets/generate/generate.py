@@ -6,7 +6,7 @@ and those base images. So any number of processes write the same bytes, and a ki
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,9 +140,7 @@ def _make(
     pool, spec = _pool_of(directory, request, processes, on_base_image)
     check_space(directory, spec, pool.mean_bytes, images, len(missing))
     journal.begin([*whole.values(), *inventory.beyond])
-    for number in range(min(spec.classes if spec.layout == "folder" else 1, count)):
-        # A class without images would be an error to torchvision's ImageFolder.
-        (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
+    _make_folders(directory, spec, count)
     done = sum(entry.images for entry in whole.values())
     progress(done, count)
 
@@ -154,18 +152,24 @@ def _make(
 
     work = Work(directory=directory, spec=spec, pool=pool, images=count)
     work.write(missing, processes, found, Book(journal))
-    ordered = [whole[number] for number in range(spec.files(count))]
-    write_manifest(
-        directory,
-        Manifest(
-            spec=spec,
-            images=count,
-            size_bytes=tuple(entry.size_bytes for entry in ordered),
-            xxh3=tuple(entry.xxh3 for entry in ordered),
-            odd_images={name: ODDITIES[name].among(count) for name in spec.oddities},
-        ),
-    )
+    write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
     journal.end(inventory.beyond)
+
+
+def _make_folders(directory: Path, spec: SetSpec, count: int) -> None:
+    for number in range(min(spec.classes if spec.layout == "folder" else 1, count)):
+        # A class without images would be an error to torchvision's ImageFolder.
+        (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
+
+
+def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
+    return Manifest(
+        spec=spec,
+        images=count,
+        size_bytes=tuple(entry.size_bytes for entry in files),
+        xxh3=tuple(entry.xxh3 for entry in files),
+        odd_images={name: ODDITIES[name].among(count) for name in spec.oddities},
+    )
 
 
 def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
