@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -23,12 +22,10 @@ def join_group(place: Place, variables: MutableMapping[str, str] = os.environ) -
 
     To be called before that code is imported, which may import `init_process_group` by its name.
     """
-    variables |= variables_of(place)
+    variables.update(variables_of(place))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(
-        backend, store=store_at(place, "own"), rank=place.rank, world_size=place.size,
-        timeout=timedelta(seconds=place.timeout_s),
-    )  # fmt: skip
+    # With torch's own timeout: that code may have ranks wait while one prepares the data.
+    dist.init_process_group(backend, store=store_at(place, "own"), rank=place.rank, world_size=place.size)
     found: Any = dist
     found.init_process_group = found.distributed_c10d.init_process_group = _joined_already
 
