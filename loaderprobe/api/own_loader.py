@@ -16,8 +16,8 @@ from loaderprobe.records.own_loader import OwnLoader
 
 FORM = "name a function: train.py:make_loader, or package.module:make_loader"
 RETURNS = "let it return the loader, or the loader and the step: return loader, step"
-NO_GROUP = "process group has not been initialized"
-"""torch's words where code asks for its rank, and this process has joined no others."""
+NO_GROUP = ("process group has not been initialized", "rendezvous: environment variable")
+"""torch's words where code asks for its rank, or joins the others, in a process that has none."""
 
 
 def named(text: str) -> OwnLoader:
@@ -79,7 +79,7 @@ def _called(own: OwnLoader, function: Callable[[], Any]) -> Any:
         raise
     except (Exception, SystemExit) as error:
         hint = "call it yourself, without arguments"
-        if NO_GROUP in str(error):
+        if any(words in str(error) for words in NO_GROUP):
             hint = "it asks for its rank: add --ranks 2, or start it with torchrun"
         raise LoaderprobeError(f"{own.name} raised {type(error).__name__}: {error}", hint=hint) from error
     if found is None:

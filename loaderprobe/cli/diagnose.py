@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,8 +55,8 @@ def diagnose(
 ) -> int:  # fmt: skip
     """Find out what limits your own DataLoader, and your training step: loaderprobe diagnose train.py:make_loader
 
-    FUNCTION is called without arguments, in each rank. What it returns is measured as by
-    loaderprobe.diagnose(loader, step) in Python. The step really trains: on a model that is made for this.
+    FUNCTION is called without arguments, in each rank. The step really trains.
+    In Python: loaderprobe.diagnose(loader, step).
     """
     from loaderprobe.api.own_loader import named
     from loaderprobe.api.rank_diagnosis import OwnAsked, diagnose_own, diagnose_ranks, ranks_here
@@ -67,7 +68,8 @@ def diagnose(
 
     def shown(lead: Lead | None) -> int:
         def measure() -> Diagnosis:
-            with timed(quiet or json) as progress:
+            # What the user's code prints is no result.
+            with redirect_stdout(sys.stderr), timed(quiet or json) as progress:
                 return diagnose_ranks(lead, asked, ranks, progress) if lead else diagnose_own(asked, progress)
 
         return show_and_keep(measure, kind="diagnose", out=out, json=json, markdown=md)

@@ -65,11 +65,18 @@ def lines(found: Findings) -> list[Line]:
         label = f"  if {NOUN[name]} were free"
         listed.append(Line(label=label, rate=rate, shown=figure(rate), speedup=_speedup(found, name)))
     for name, label in _AMONG_RANKS.items():
-        if _worth(getattr(found.speedups, name)):
+        if _worth(getattr(found.speedups, name)) and _is_shown(found, name):
             listed.append(Line(label=f"  {label}", rate=None, shown=MISSING, speedup=_speedup(found, name)))
     if ceilings.cpu_limit is not None:
         listed.append(Line(label="limit of the CPU cores", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit)))
     return listed
+
+
+def _is_shown(found: Findings, name: str) -> bool:
+    """Of a slow rank and of slow batches only what the verdict goes by: ranks that differ show both."""
+    if name == "straggler":
+        return "straggler_speedup" in found.reason.facts
+    return name != "imbalance" or found.cause == "imbalance"
 
 
 def _worth(speedup: Speedup | None) -> bool:

@@ -54,8 +54,8 @@ _TEXTS: dict[NoteCode, str] = {
         "the slowest rank{exchange}"
     ),
     "same_samples": (
-        "the {ranks} ranks read the same files: of {files} that they opened for their first batches, {again} were "
-        f"opened by another rank before. {_SAMPLER}"
+        "the {ranks} ranks take from the same files: of {files} that they opened for their first batches, {again} had "
+        f"been opened by another rank. {_SAMPLER}"
     ),
     "same_batches": f"the first batch of all {{ranks}} ranks has the same content. {_SAMPLER}",
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",

@@ -22,6 +22,9 @@ def raises(): raise KeyError("x")
 def in_group():
     import torch.distributed
     torch.distributed.get_rank()
+def joins():
+    import torch.distributed
+    torch.distributed.init_process_group("gloo")
 def parses():
     import argparse
     parser = argparse.ArgumentParser()
@@ -91,10 +94,11 @@ def test_what_makes_no_loader_is_named(script: str, function: str, kind: type[Ex
     assert type(caught.value) is kind
 
 
-def test_a_function_that_asks_for_its_rank_needs_ranks(script: str) -> None:
+@pytest.mark.parametrize("function", ["in_group", "joins"])
+def test_a_function_that_asks_for_its_rank_needs_ranks(script: str, function: str) -> None:
     """The next step says so."""
     with pytest.raises(LoaderprobeError) as caught:
-        made(named(f"{script}:in_group"))
+        made(named(f"{script}:{function}"))
     assert "--ranks 2" in caught.value.hint
 
 
