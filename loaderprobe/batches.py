@@ -36,7 +36,7 @@ def samples_without_collation(item: Any) -> int:
     A batch when its first array has four dimensions, or when all its arrays are of one length and nothing beside
     them is a plain number or text; images alone (three dimensions, up to four channels) are one sample.
     """
-    leaves = list(_leaves(item))
+    leaves = list(parts_of(item))
     shapes = [tuple(leaf.shape) for leaf in leaves if hasattr(leaf, "shape")]
     if not shapes or not shapes[0]:
         return 1
@@ -50,12 +50,12 @@ def samples_without_collation(item: Any) -> int:
 
 def holds_images(batch: Any) -> bool:
     """True when some tensor or array of a batch has four dimensions, as images have: N x C x H x W."""
-    return any(len(getattr(leaf, "shape", ())) == IMAGES_DIMENSIONS for leaf in _leaves(batch))
+    return any(len(getattr(leaf, "shape", ())) == IMAGES_DIMENSIONS for leaf in parts_of(batch))
 
 
 def size_bytes(batch: Any) -> int:
     """Of the tensors and arrays of a batch."""
-    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in _leaves(batch))
+    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in parts_of(batch))
 
 
 def copied(batch: Any) -> Any:
@@ -69,11 +69,12 @@ def copied(batch: Any) -> Any:
         return batch
 
 
-def _leaves(batch: Any) -> Iterator[Any]:
+def parts_of(batch: Any) -> Iterator[Any]:
+    """The tensors, arrays, numbers and texts of a batch."""
     if isinstance(batch, Mapping):
         batch = list(batch.values())
     if isinstance(batch, list | tuple):
         for part in batch:
-            yield from _leaves(part)
+            yield from parts_of(part)
     else:
         yield batch

@@ -77,13 +77,13 @@ class Ceilings:
 
 
 def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> StorageCeiling | None:
-    """What the storage under a loader's own files delivers to as many readers as it has workers.
+    """What the storage under a loader's own files delivers to as many readers as it has workers, on all ranks.
 
     None where storage cannot be the limit, not by an estimate either, or no file is known.
     """
     if isinstance(files, UnknownFiles) or measured.config.cache != "cold" or not storage_matters(measured):
         return None
-    readers = max(1, measured.config.loader.workers)
+    readers = measured.config.readers
     if isinstance(files, PartFiles):
         return ceiling_of_parts(files.file_bytes, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
     sizes = {path: size for path, size in files.file_bytes.items() if size}

@@ -13,6 +13,7 @@ from typing import Any
 from loaderprobe.analyze.verdict.in_turn import round_in_turn
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import alternatives, join_parts, make_compute, make_loader
+from loaderprobe.api.own_child import measure_own
 from loaderprobe.api.rank_child import RankChild
 from loaderprobe.api.study_child import study
 from loaderprobe.measure.clock import SystemClock
@@ -99,6 +100,8 @@ def main(link_fd: int, parent: int) -> None:
     """Import what children need, then serve until the sweep ends."""
 
     def measure_or_study(order: Order, scratch: Path, on_stage: OnStage) -> Any:
+        if order.own:
+            return measure_own(order, on_stage)
         return (study if order.study else measure)(order, scratch, on_stage)
 
     with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so

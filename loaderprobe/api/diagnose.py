@@ -28,6 +28,7 @@ from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.files import LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
+from loaderprobe.records.own_loader import DataFound
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
@@ -35,6 +36,7 @@ from loaderprobe.render.diagnosis import notebook, terminal
 from loaderprobe.render.diagnosis_page import diagnosis_document, rate_columns
 from loaderprobe.render.document import Document
 from loaderprobe.render.verdict_words import sentence
+from loaderprobe.system.launcher import launched
 from loaderprobe.system.memory import memory_bytes
 
 # Folders above this depth may hold anything: no advice to read them whole.
@@ -98,10 +100,12 @@ def diagnose(
     state of the files that is judged: `cold`, as in an epoch over more data than memory holds, or `warm`.
     `progress(stage, done, total)` hears what is being done.
 
-    Raises BadValue for what is no DataLoader, for a loader without batches and for a budget that is too small;
-    LoaderprobeError, with its cause, when the data set or the step raises, or a worker dies.
+    Raises BadValue for what is no DataLoader, for a loader without batches, for a budget that is too small and in one
+    of several processes that train together; LoaderprobeError, with its cause, when the data set or the step raises,
+    or a worker dies.
     """
     check_asked(step, budget_s, cache)
+    _check_alone()
     return judge_loader(loader, step, Asked(cache=cache, budget_s=budget_s), progress)
 
 
@@ -115,6 +119,17 @@ def check_asked(step: Any, budget_s: float, cache: str) -> None:
         raise BadValue(f"the step is a {type(step).__name__}", hint="give a function that trains on one batch")
 
 
+def _check_alone() -> None:
+    """Raises BadValue in a process that trains together with others: each would take another number of steps."""
+    from loaderprobe.loaders.attached import ranks_in_use
+
+    if launched(os.environ) or ranks_in_use() > 1:
+        raise BadValue(
+            "this program is one of several that train together, and each would measure its loader out of step",
+            hint="torchrun ... -m loaderprobe diagnose train.py:make_loader, or loaderprobe run -- torchrun ...",
+        )
+
+
 def judge_loader(
     loader: Any,
     step: Callable[[Any], Any] | None,
@@ -126,9 +141,15 @@ def judge_loader(
     from loaderprobe.loaders.unwrap import unwrap
 
     found = measure_loader(loader, compute_of(step), asked, progress or (lambda stage, done, total: None))
-    judged = verdict(found.measurement, found.ceiling)
     data = DataSeen.of(unwrap(loader).loader, found.files)
-    return replace(conclude(found.measurement, judged, data, step is not None, command), ceiling=found.ceiling)
+    return diagnosis_of(found.measurement, found.ceiling, data, step is not None, command)
+
+
+def diagnosis_of(
+    measured: Measurement, ceiling: StorageCeiling | None, data: DataSeen, with_step: bool, command: str
+) -> Diagnosis:
+    """The verdict on a measurement, with the ceiling of its storage where there is one."""
+    return replace(conclude(measured, verdict(measured, ceiling), data, with_step, command), ceiling=ceiling)
 
 
 def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
@@ -142,18 +163,10 @@ def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
     return make
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataSeen:
-    """What is known of a whole data set from the batches that were looked at."""
+class DataSeen(DataFound):
+    """What is known of a whole data set, and what this machine could do with it."""
 
-    hidden: UnknownFiles | None
-    """Why its files are not known."""
-    size_bytes: float | None
-    """Of all files; None when that is not known."""
-    root: str
-    """Where all the files seen are, if that is no place for everything; else empty."""
-    samples: int | None = None
-    """None when its length is not known."""
+    __slots__ = ()
 
     @classmethod
     def of(cls, loader: Any, files: LoaderFiles) -> DataSeen:
@@ -198,7 +211,7 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         sample=f"{sample}s",
         ranks=measured.ranks,
         workers=measured.config.loader.workers,
-        batch_size=measured.config.compute.batch_size // measured.ranks,
+        batch_size=measured.config.compute.batch_size * measured.config.ranks // measured.ranks,
         prefetch_factor=measured.config.loader.prefetch_factor,
         cache=measured.config.cache,
         files_were=judged.files_were,

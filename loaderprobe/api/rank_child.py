@@ -47,6 +47,11 @@ class RankChild:
         self._gathering: Gathering | None = None
 
     @property
+    def crew(self) -> Crew:
+        """By which it meets the others."""
+        return self._at.crew
+
+    @property
     def peers(self) -> Peers:
         """For the device."""
         at, place = self._at, self._place

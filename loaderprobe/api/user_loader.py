@@ -66,6 +66,9 @@ class Asked:
     """Makes what ends a measurement that takes too long, of the budget."""
     joined: Callable[[Measurement], Measurement] = lambda measured: measured
     """Makes one measurement of those of all ranks."""
+    ranks: int = 1
+    """That are asked for; a script, which has ranks by itself, is not asked."""
+    nodes: int = 1
 
 
 class OutOfTimeError(LoaderprobeError):
@@ -284,4 +287,6 @@ def _config(own: Any, loader: Any, asked: Asked, learned: Learned) -> RunConfig:
         cache="as-found" if learned.access == "none" else asked.cache,
         rounds=asked.rounds,
         seed=asked.seed,
+        ranks=asked.ranks,
+        nodes=asked.nodes,
     )

@@ -10,6 +10,7 @@ from loaderprobe import __version__
 from loaderprobe.cli.bandwidth import bandwidth
 from loaderprobe.cli.compare import compare
 from loaderprobe.cli.devices import devices
+from loaderprobe.cli.diagnose import diagnose
 from loaderprobe.cli.doctor import doctor
 from loaderprobe.cli.explain import explain
 from loaderprobe.cli.generate import generate
@@ -27,13 +28,13 @@ QUESTION = (
 
 app = typer.Typer(
     help=QUESTION,
-    epilog="Your own DataLoader: loaderprobe.diagnose(loader, step) in Python; loaderprobe explain diagnose.",
+    epilog="Your own DataLoader: loaderprobe explain diagnose.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sweep, run, bandwidth, generate, report, plan, compare, layers, devices, doctor, explain):
+for command in (sweep, run, diagnose, bandwidth, generate, report, plan, compare, layers, devices, doctor, explain):
     app.command()(command)
 tune = typer.Typer(no_args_is_help=True, help="The fastest setting: batch size, workers.")
 tune.command()(workers)

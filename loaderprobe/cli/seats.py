@@ -42,7 +42,7 @@ def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, option
     from loaderprobe.measure.sweep import pending
 
     if here is not None:
-        return _in_seat(here, run_of, measured)
+        return in_seat(here, lambda lead: measured(run_of(lead), lead))
     run = run_of(None)
     if most_ranks(pending(run)) == 1:
         return measured(run, None)
@@ -50,13 +50,21 @@ def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, option
     return wait_for(start_ranks(run, options))
 
 
-def _in_seat(here: Launched, run_of: RunOf, measured: Measured) -> int:
-    """The part of one process of a launcher. Only that of rank 0 makes the run, and prints."""
+def in_ranks_here(ranks: int, arguments: Sequence[str]) -> int:
+    """The same command in so many processes on this machine; returns the exit code."""
+    from loaderprobe.api.seats import start_here, wait_for
+
+    _ended_by_sigterm()
+    return wait_for(start_here(ranks, arguments))
+
+
+def in_seat(here: Launched, lead_by: Callable[[Lead], int]) -> int:
+    """The part of one process of a launcher. Rank 0 leads the others, and prints; returns the exit code."""
     from loaderprobe.api.seats import follows, leads, recorded
 
     def part() -> int:
         if here.rank == 0:
-            return leads(here, lambda lead: measured(run_of(lead), lead))
+            return leads(here, lead_by)
         try:
             return follows(here)
         except KeyboardInterrupt:  # rank 0 says so for all

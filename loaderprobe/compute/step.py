@@ -54,10 +54,13 @@ class StepCompute:
 
     def step(self, batch: Any) -> None:
         """One call of the step. Raises LoaderprobeError, with the cause, when it raises."""
+        self._launch(lambda: self._step(_fresh(batch)))
+
+    def _launch(self, step: Callable[[], Any]) -> None:
         begin_ns = self._clock.now_ns()
         self._came.append(_event())
         try:
-            self._step(_fresh(batch))
+            step()
         except Exception as error:
             if str(error).startswith(OF_A_WORKER):
                 raise

@@ -88,6 +88,11 @@ def joined_at(place: Place) -> AtPlace:
     return AtPlace(crew=crew, device=device, store=_joined(place, "gradients").store)
 
 
+def store_at(place: Place, name: str) -> Any:
+    """torch's store at a place, with a client and keys of its own. Raises LostRank where there is none."""
+    return _joined(place, name).store
+
+
 def _joined(place: Place, name: str) -> Joined:
     """With a client of its own: one that waits in a thread holds up all that use it."""
     try:

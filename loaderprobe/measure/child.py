@@ -21,9 +21,7 @@ from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.process import die_with_parent
 
 Measure = Callable[[Order, Path, OnStage], Any]
-"""Measures an order, with a directory for temporary files: a `Measurement`, or the record of the study it asks for."""
-MEASUREMENT = "measurement"
-"""The kind of the result of an order without a study; a study's has its name."""
+"""Measures an order, with a directory for temporary files: the record that it asks for, usually a `Measurement`."""
 
 
 def live(measure: Measure, order_path: Path, result_path: Path, parent: int) -> int:
@@ -41,7 +39,7 @@ def live(measure: Measure, order_path: Path, result_path: Path, parent: int) -> 
 
     try:
         result = measure(order, result_path.parent, on_stage)
-        write_atomically(result_path, encode(order.study or MEASUREMENT, result))
+        write_atomically(result_path, encode(order.result, result))
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
         reason, hint = explain_error(error)
         traceback.print_exc()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.forkserver import Start
 from loaderprobe.measure.order import Event, Order
+from loaderprobe.measure.runner import OfConfiguration
 from loaderprobe.measure.seat import Seat, abort_key, end_key, put, take
 from loaderprobe.measure.seat_trouble import failure_of
 from loaderprobe.measure.seating import check_room, taking_part
@@ -26,6 +28,7 @@ LEAVE_S = 10.0
 """For the other processes to hear that all is over, where this one holds the store."""
 FILES_S = 600.0
 """To look for the files of a data set on all nodes."""
+M = TypeVar("M", bound=OfConfiguration)
 
 
 class Lead:
@@ -45,6 +48,13 @@ class Lead:
         self, order: Order, *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start
     ) -> Measurement | RunFailure:
         """Measure a configuration of several ranks in a child of each. Raises LostRank when a process has gone."""
+        return self.run(order, Measurement, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=start)
+
+    def run(
+        self, order: Order, type_: type[M], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None],
+        start: Start,
+    ) -> M | RunFailure:  # fmt: skip
+        """The same for any order; `type_` is the record that it asks for."""
         self._refuse_lost()
         started_utc, begin_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
         put(self._seat.store, "order", order)
@@ -54,21 +64,24 @@ class Lead:
         number = self._begin(turn)
         place = self._seat.place(turn, number)
         assert place is not None, "rank 0 takes part in each configuration"
-        own, found = self._seat.sit(order, place, number, start, time_limit_s, on_event)
+        own, found = self._seat.sit(order, type_, place, number, start, time_limit_s, on_event)
         ends = [own, *self._ends(turn, number, ENDS_S)]
-        if isinstance(found, Measurement):
+        if not isinstance(found, RunFailure):
             return found
         return failure_of(order, ends, started_utc=started_utc, wall_s=(clock.now_ns() - begin_ns) / 1e9)
 
-    def admit(self, configs: Sequence[RunConfig], sets: Iterable[FileSet]) -> None:
-        """Raises what is wrong with configurations that these processes are going to measure, before they do."""
+    def admit(self, configs: Sequence[RunConfig], sets: Iterable[FileSet], what: str = "data set") -> None:
+        """Raises what is wrong with configurations that these processes are going to measure, before they do.
+
+        `what` is the word for a set of files.
+        """
         check_room(configs, self.nodes)
         for files in sets:
             most = max((config.nodes for config in configs if config.data == files.fingerprint), default=1)
             if most > 1:
-                self._check_files(files, most)
+                self._check_files(files, most, what)
 
-    def _check_files(self, files: FileSet, nodes: int) -> None:
+    def _check_files(self, files: FileSet, nodes: int, what: str) -> None:
         """Raises BadValue where one of the nodes does not see the same files, LostRank where one does not answer."""
         put(self._seat.store, "files", files)
         turn = Turn(kind="files", ranks=nodes, nodes=nodes)
@@ -77,7 +90,7 @@ class Lead:
         self._refuse_lost()
         if bad:
             raise BadValue(
-                f"{bad.host} does not see the data set {files.label}: {bad.reason}",
+                f"{bad.host} does not see the {what} {files.label}: {bad.reason}",
                 hint="put it on storage that all nodes mount at the same path",
             )
 

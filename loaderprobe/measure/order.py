@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.own_loader import OwnLoader
 from loaderprobe.records.place import Place
 from loaderprobe.records.sweep_plan import Study
 
@@ -31,6 +32,13 @@ class Order:
     """One round, which trains in any case; then it is the turn of another configuration."""
     place: Place | None = None
     """Of the child among the ranks of its configuration; None for one that has no other."""
+    own: OwnLoader | None = None
+    """What makes the user's own loader, which is measured instead; `files` then holds its module."""
+
+    @property
+    def result(self) -> str:
+        """The kind of the record that it asks for."""
+        return self.study or ("own-loader" if self.own else "measurement")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from typing import IO, Protocol, TypeVar
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.child import MEASUREMENT
 from loaderprobe.measure.forkserver import Child, Start
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.trouble import explain_death
@@ -136,7 +135,7 @@ def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
 
 
 def _checked(order: Order, type_: type[R], result_path: Path) -> R:
-    found = decode(order.study or MEASUREMENT, result_path.read_bytes(), type_, str(result_path))
+    found = decode(order.result, result_path.read_bytes(), type_, str(result_path))
     if found.config != order.config:
         raise LoaderprobeError("the measuring process returned another configuration", hint="please report this")
     return found

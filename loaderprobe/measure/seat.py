@@ -20,12 +20,13 @@ import msgspec
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.forkserver import Child, Start
 from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.runner import run_configuration
+from loaderprobe.measure.runner import OfConfiguration, run_order
 from loaderprobe.measure.seat_trouble import is_consequence
 from loaderprobe.measure.seating import nodes_of, place_of
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.own_loader import OwnMeasured
 from loaderprobe.records.place import Place
 from loaderprobe.records.seats import Launched, Node, SeatEnd, SeatSeen, Turn
 
@@ -43,6 +44,7 @@ PATIENT_FOR = 4
 PART = 2**20
 """Characters of one value in the store, which takes at most 8 MiB."""
 T = TypeVar("T")
+M = TypeVar("M", bound=OfConfiguration)
 
 
 def put(store: SharedStore, key: str, value: object) -> None:
@@ -124,22 +126,24 @@ class Seat:
                     self.finish(number, look_for(take(self.store, "files", FileSet), self._end(place)))
                 elif place is not None:
                     order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
-                    self.sit(order, place, number, start, turn.time_limit_s + LATER_S, lambda _: None)
+                    type_: type[OwnMeasured | Measurement] = OwnMeasured if order.own else Measurement
+                    self.sit(order, type_, place, number, start, turn.time_limit_s + LATER_S, lambda _: None)
                 number += 1
         finally:
             with suppress(LostRank):
                 self.store.set(f"left/{self.here.rank}", "1")
 
     def sit(
-        self, order: Order, place: Place, number: int, start: Start, limit_s: float, on_event: Callable[[Event], None]
-    ) -> tuple[SeatEnd, Measurement | RunFailure]:
-        """Measure in a child, at this place among the ranks; (how that ended, what the child returned)."""
+        self, order: Order, type_: type[M], place: Place, number: int, start: Start, limit_s: float,
+        on_event: Callable[[Event], None],
+    ) -> tuple[SeatEnd, M | RunFailure]:  # fmt: skip
+        """Measure in a child, at this place among the ranks; (how that ended, what the child returned: a `type_`)."""
         heard = _Events(on_event)
         watch = Watch(self._watching, abort_key(number), self.poll_s)
         try:
             with watch:
-                found = run_configuration(
-                    replace(order, place=place), clock=self.clock, time_limit_s=limit_s, on_event=heard.hear,
+                found = run_order(
+                    replace(order, place=place), type_, clock=self.clock, time_limit_s=limit_s, on_event=heard.hear,
                     start=watch.of(start),
                 )  # fmt: skip
         except BaseException:

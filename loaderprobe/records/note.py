@@ -10,7 +10,7 @@ SessionNote = Literal[
     "no_time", "cut_short", "all_batches_made", "only_watched", "measured_again", "too_few_samples", "script_ended",
     "broken_off", "workers_without_data", "wrapper_left_out", "taken_in_order", "odd_batches",
     "shared_memory_stays", "manager_stays", "one_round", "files_hidden", "samples_kept", "fits_in_memory",
-    "ranks_together", "ranks_meet", "ranks_meet_loading",
+    "ranks_together", "ranks_meet", "ranks_meet_loading", "ranks_in_step", "same_samples", "same_batches",
 ]  # fmt: skip
 """Of what was measured of one loader."""
 PlaceNote = Literal[

@@ -21,8 +21,11 @@ from loaderprobe.units import format_duration, significant
 
 _INPUTS = ("storage", "preprocessing", "transport")
 # Shown only where the speed-up is worth a line.
-_AMONG_RANKS = ("imbalance", "straggler", "gradients")
-"""What only the ranks of a sweep lose to each other."""
+_AMONG_RANKS = {
+    "imbalance": "if no rank were slower", "straggler": "if slow batches held up no others",
+    "gradients": "if the exchange of gradients were free",
+}  # fmt: skip
+"""What only ranks lose to each other."""
 _WAITS = ("network", "lock", "wait")
 WORTH = 1.05
 # Colours that can be read on white and on black.
@@ -56,15 +59,28 @@ def lines(found: Findings) -> list[Line]:
         # Which is training with compute free.
         speedup = _speedup(found, "compute")
         listed.append(Line(label="loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), speedup=speedup))
-    speedups = {name: getattr(found.speedups, name) for name in _WAITS}
-    worth = [name for name in _WAITS if speedups[name] and speedups[name].value > WORTH]
+    worth = [name for name in _WAITS if _worth(getattr(found.speedups, name))]
     for name in (*_INPUTS, *worth):
         rate = getattr(ceilings, f"loader_without_{name}")
         label = f"  if {NOUN[name]} were free"
         listed.append(Line(label=label, rate=rate, shown=figure(rate), speedup=_speedup(found, name)))
+    for name, label in _AMONG_RANKS.items():
+        if _worth(getattr(found.speedups, name)) and _is_shown(found, name):
+            listed.append(Line(label=f"  {label}", rate=None, shown=MISSING, speedup=_speedup(found, name)))
     if ceilings.cpu_limit is not None:
         listed.append(Line(label="limit of the CPU cores", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit)))
     return listed
+
+
+def _is_shown(found: Findings, name: str) -> bool:
+    """Of a slow rank and of slow batches only what the verdict goes by: ranks that differ show both."""
+    if name == "straggler":
+        return "straggler_speedup" in found.reason.facts
+    return name != "imbalance" or found.cause == "imbalance"
+
+
+def _worth(speedup: Speedup | None) -> bool:
+    return speedup is not None and speedup.value > WORTH
 
 
 def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:

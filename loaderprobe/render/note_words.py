@@ -10,6 +10,7 @@ from loaderprobe.units import join_words
 
 _LOOKS_COLD = "its reads look cold, but no storage is behind them"
 _STAYS = "changes there during the diagnosis stay"
+_SAMPLER = "So each goes through the whole data set: share it out by a DistributedSampler, or split_dataset_by_node"
 _TEXTS: dict[NoteCode, str] = {
     "no_time": "the budget left no time for another round",
     "cut_short": "the budget left no time for all of the last round",
@@ -48,6 +49,15 @@ _TEXTS: dict[NoteCode, str] = {
     "ranks_meet_loading": (
         "with the loader only, ranks meet after each batch, which takes {meeting_s}: about {share} of its time"
     ),
+    "ranks_in_step": (
+        "{ranks} ranks{on}, measured in step: rates are those of all of them together. Times of workers are those of "
+        "the slowest rank{exchange}"
+    ),
+    "same_samples": (
+        "the {ranks} ranks take from the same files: of {files} that they opened for their first batches, {again} had "
+        f"been opened by another rank. {_SAMPLER}"
+    ),
+    "same_batches": f"the first batch of all {{ranks}} ranks has the same content. {_SAMPLER}",
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
@@ -135,9 +145,11 @@ def note_words(note: Note) -> str:
             facts["judged"] = "later epochs" if note.facts["judged"] == "later" else f"{note.facts['judged']} epoch"
         case "loop_file" | "loop_file_hidden":
             facts["cache"] = _LOOP_CACHE[str(note.facts["cache"])]
-        case "ranks_together":
+        case "ranks_together" | "ranks_in_step":
             hosts = note.facts["hosts"]
             facts["on"] = f" on {hosts:g} hosts" if hosts != 1 else ""
+            counted = note.facts.get("exchange") == "compute"
+            facts["exchange"] = ". The exchange of gradients counts as compute" if counted else ""
         case "cache_unknown":
             facts["because"] = because_words(note.facts)
         case "not_published":

@@ -9,13 +9,22 @@ from loaderprobe.units import join_words
 
 _SETTINGS = {
     "batch_size": "batch size", "workers": "number of workers", "prefetch_factor": "prefetch factor",
-    "period": "number of batches an update",
+    "period": "number of batches an update", "exchanges": "exchange of gradients",
 }  # fmt: skip
 
 
 def ranks_named(ranks: Sequence[int]) -> str:
     """`rank 1`, `ranks 1 and 3`."""
     return f"rank{'' if len(ranks) == 1 else 's'} {join_words([str(rank) for rank in ranks])}"
+
+
+def differs(rank: int, setting: str) -> tuple[str, str]:
+    """(that the loader of a rank has another setting than that of rank 0, the next step)."""
+    return _differ(ranks_named([rank]), _SETTINGS[setting])
+
+
+def _differ(who: str, settings: str) -> tuple[str, str]:
+    return f"the loader of {who} has another {settings} than that of rank 0", "give all ranks the same"
 
 
 def apart(why: Apart) -> tuple[str, str]:
@@ -33,10 +42,7 @@ def apart(why: Apart) -> tuple[str, str]:
             "loaderprobe.diagnose(loader, step) in Python, with one rank",
         ),
         "another_process": ("another training of the command is measured already", ""),
-        "loaders_differ": (
-            f"the loader of {who} has another {settings} than that of rank 0",
-            "give all ranks the same",
-        ),
+        "loaders_differ": _differ(who, settings),
         "out_of_step": (
             f"{who} {'was' if one else 'were'} not at the same step as the others",
             "start it with one rank",

@@ -192,7 +192,8 @@ def _beside_storage(facts: Facts) -> list[str]:
 
 def _slow_rank(facts: Facts) -> str:
     noun = NOUN[facts.text("resource")] if facts.has("resource") else "input"
-    return f"all wait for its {noun}; with a middle rank's input training would be {facts.times('speedup', 'how')}"
+    what = "the loader" if facts.alone else "training"
+    return f"all wait for its {noun}; with a middle rank's input {what} would be {facts.times('speedup', 'how')}"
 
 
 def _slow_host(facts: Facts) -> str:

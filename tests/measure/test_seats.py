@@ -18,6 +18,7 @@ from loaderprobe.measure.order import Event
 from loaderprobe.measure.seat import Seat, put, take
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.own_loader import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.seats import Launched, SeatSeen, Turn
 from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, FakeStore, example_files
@@ -64,6 +65,24 @@ def test_all_ranks_have_a_child_and_rank_0_s_measurement_counts(group: Callable[
     places = sorted((each.prefix, each.rank, each.size, each.local_size) for each in here.places)
     assert places == [(f"p/0/turn/{turn}/ranks", rank, 2, 2) for turn in (0, 1) for rank in (0, 1)]
     assert here.raised == []
+
+
+def test_children_may_return_another_record(group: Callable[..., Group], tmp_path: Path) -> None:
+    """That of a user's own loader, by whose order each process knows what its child returns."""
+    here = group()
+    here.scripts = {0: [DONE], 1: [DONE]}
+    given = replace(measured(Truth(compute=1000.0), 2), config=order().config)
+    data = DataFound(hidden=None, size_bytes=None, root="")
+    record = OwnMeasured(config=given.config, measurement=given, data=data, with_step=True)
+    (tmp_path / "measured.json").write_bytes(encode("own-loader", record))
+    own = OwnLoader(name="a:b", folder="/", module="a", function="b")
+    lead = here.lead()
+    found = lead.run(
+        replace(order(), own=own), OwnMeasured, clock=SystemClock(), time_limit_s=60.0, on_event=lambda _: None,
+        start=here.start(0),
+    )  # fmt: skip
+    lead.end(0)
+    assert found == record and here.raised == []
 
 
 def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]) -> None:

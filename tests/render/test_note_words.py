@@ -17,7 +17,7 @@ FACTS: dict[str, float | str] = {
     "why": "empty", "times": 3.0, "seconds": 0.254, "cores": 15.51, "cores_available": 16.0, "bytes_per_s": 12.5e6,
     "first_bytes_per_s": 20e6, "again_bytes_per_s": 3e9, "limits": "bandwidth opens_at_size", "text": "it snowed",
     "ranks": 2.0, "hosts": 1.0, "meeting_s": 0.004, "share": 0.08, "next": 4.0, "clients": 8.0, "rank": "3",
-    "host": "node0",
+    "host": "node0", "again": 5.0,
 }  # fmt: skip
 BECAUSE = {"wrapper_left_out": "new_batches", "files_hidden": "read_in_parts", "cache_unknown": "on_fuse"}
 

@@ -1,0 +1,67 @@
+"""What one rank takes of the data set, by the first batches of its loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+import xxhash
+from torch.utils.data import BatchSampler
+
+from loaderprobe.batches import length_of, parts_of
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import BatchFiles
+from loaderprobe.records.own_loader import Drawn
+
+MOST_FILES = 2000
+"""Whose names are compared."""
+MOST_BYTES = 1 << 20
+"""Of the first batch."""
+
+
+def drawn(loader: Any, config: RunConfig, files: object, held: Sequence[Any], *, exchanges: bool) -> Drawn:
+    """Of a DataLoader, its settings as it is measured, the files that are known of its batches, and the first ones."""
+    paths = files.paths if isinstance(files, BatchFiles) else ()
+    names = islice((name for batch in paths for name in batch), MOST_FILES)
+    return Drawn(
+        batch_size=config.compute.batch_size,
+        workers=config.loader.workers,
+        prefetch_factor=config.loader.prefetch_factor,
+        files=tuple(_hash([name.encode(errors="surrogateescape")]) for name in names),
+        first=_content(held[0]) if held else None,
+        whole=_is_whole(loader),
+        exchanges=exchanges,
+    )
+
+
+def _is_whole(loader: Any) -> bool:
+    """False also where batches are formed by a sampler of which no more is known."""
+    batches = loader.batch_sampler
+    if batches is not None and type(batches) is not BatchSampler:
+        return False
+    samples, taken = length_of(loader.dataset), length_of(loader.sampler if batches is None else batches.sampler)
+    return samples is not None and taken is not None and taken >= samples
+
+
+def _content(batch: Any) -> int | None:
+    """None where the batch holds no tensors in the memory of the host, or arrays."""
+    parts = [part for each in parts_of(batch) if (part := _bytes(each)) is not None]
+    return _hash(parts) if parts else None
+
+
+def _bytes(value: Any) -> bytes | None:
+    if isinstance(value, torch.Tensor):
+        if value.device.type != "cpu" or value.layout != torch.strided:
+            return None
+        value = value.detach().contiguous().reshape(-1).view(torch.uint8)[:MOST_BYTES].numpy()
+    return bytes(value.tobytes()[:MOST_BYTES]) if hasattr(value, "tobytes") and hasattr(value, "shape") else None
+
+
+def _hash(parts: Iterable[bytes]) -> int:
+    """Of 63 bits, which JSON and every reader hold."""
+    made = xxhash.xxh3_64()
+    for part in parts:
+        made.update(part)
+    return made.intdigest() >> 1

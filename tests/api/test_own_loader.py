@@ -1,0 +1,111 @@
+"""The function that makes a loader: by its name, and what it may return or raise."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.api.own_loader import made, module_file, named
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+
+MODULE = """
+import sys
+ARGUMENTS = list(sys.argv)
+def alone(): return [ARGUMENTS]
+def both(): return [1], print
+def wrong(): return [1], [2]
+def nothing(): pass
+def raises(): raise KeyError("x")
+def in_group():
+    import torch.distributed
+    torch.distributed.get_rank()
+def joins():
+    import torch.distributed
+    torch.distributed.init_process_group("gloo")
+def parses():
+    import argparse
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data")
+    parser.parse_args()
+value = 1
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[str]:
+    """A script of the user's, with its folder out of the way afterwards."""
+    before = list(sys.path)
+    path = tmp_path / "own_loader_script.py"
+    path.write_text(MODULE)
+    yield str(path)
+    sys.path[:] = before
+    sys.modules.pop("own_loader_script", None)
+
+
+def test_a_function_is_named_by_its_file_or_its_module(script: str, tmp_path: Path) -> None:
+    """Nothing is imported for that."""
+    found = named(f"{script}:alone")
+    assert (found.folder, found.module, found.function) == (str(tmp_path), "own_loader_script", "alone")
+    found = named("package.module:make")
+    assert (found.folder, found.module, found.function) == (str(Path.cwd()), "package.module", "make")
+    assert "own_loader_script" not in sys.modules
+
+
+@pytest.mark.parametrize("text", ["make", "train.py", "a b:make", "module:", ":make", "my-train:make"])
+def test_what_is_no_name_is_refused(text: str) -> None:
+    """With the two forms."""
+    with pytest.raises(BadValue, match="names no function") as caught:
+        named(text)
+    assert "train.py:make_loader" in caught.value.hint
+
+
+def test_a_script_must_be_there() -> None:
+    """It is not taken for a module."""
+    with pytest.raises(BadValue, match=r"there is no file nowhere\.py"):
+        named("nowhere.py:make")
+
+
+def test_a_loader_comes_alone_or_with_a_step(script: str) -> None:
+    """The function sees no arguments of our command line."""
+    loader, step = made(named(f"{script}:alone"))
+    assert (loader, step) == ([[script]], None)
+    assert made(named(f"{script}:both")) == ([1], print)
+    assert sys.argv != [script]
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "said"),
+    [
+        ("wrong", BadValue, r"returned \(list, list\)"),
+        ("nothing", BadValue, "returned nothing"),
+        ("value", BadValue, "is a int, not a function"),
+        ("missing", MissingPart, "cannot be loaded: module 'own_loader_script' has no attribute 'missing'"),
+        ("raises", LoaderprobeError, "raised KeyError: 'x'"),
+        ("parses", LoaderprobeError, "raised SystemExit: 2"),
+    ],
+)
+def test_what_makes_no_loader_is_named(script: str, function: str, kind: type[Exception], said: str) -> None:
+    """And keeps its exit code."""
+    with pytest.raises(LoaderprobeError, match=said) as caught:
+        made(named(f"{script}:{function}"))
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize("function", ["in_group", "joins"])
+def test_a_function_that_asks_for_its_rank_needs_ranks(script: str, function: str) -> None:
+    """The next step says so."""
+    with pytest.raises(LoaderprobeError) as caught:
+        made(named(f"{script}:{function}"))
+    assert "--ranks 2" in caught.value.hint
+
+
+def test_nodes_are_asked_for_the_file_of_the_module(script: str, tmp_path: Path) -> None:
+    """A package by its own file; what does not exist is refused before any rank begins."""
+    found = module_file(named(f"{script}:alone"))
+    assert (found.root, found.paths, found.size_bytes) == (str(tmp_path), (Path(script).name,), (len(MODULE),))
+    assert module_file(named("json.decoder:make")).paths == ("decoder.py",)
+    with pytest.raises(MissingPart, match="there is no module nowhere_at_all"):
+        module_file(named("nowhere_at_all:make"))
