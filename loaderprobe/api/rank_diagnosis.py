@@ -60,7 +60,7 @@ def diagnose_ranks(lead: Lead, asked: OwnAsked, ranks: str | None, progress: OnS
     check_asked(None, budget_s, asked.cache)
     count, over = one_layout(ranks, lead)
     if count == 1:
-        return diagnose_own(asked, progress)
+        raise BadValue("one rank is measured by a process that no launcher started", hint="start it without one")
     files = module_file(asked.own)
     config = _config(asked, files.fingerprint, count, over)
     lead.admit((config,), (files,), what="module of")

@@ -11,7 +11,8 @@ import pytest
 
 from loaderprobe.api.diagnose import DataSeen, diagnose
 from loaderprobe.api.own_child import agreed
-from loaderprobe.api.rank_diagnosis import concluded, failed, one_layout, ranks_here
+from loaderprobe.api.own_loader import named
+from loaderprobe.api.rank_diagnosis import OwnAsked, concluded, diagnose_ranks, failed, one_layout, ranks_here
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.own_loader import DataFound, Drawn, OwnMeasured
@@ -101,6 +102,13 @@ def test_one_number_of_ranks_is_measured() -> None:
         one_layout("8", lead)
     with pytest.raises(BadValue, match="this one only"):
         ranks_here("2x2")
+
+
+def test_one_rank_needs_no_launcher() -> None:
+    """Its variables would have the user's code wait for the others."""
+    lead: Any = SimpleNamespace(nodes=(Node(host="a", seats=(0, 1), gpus=0),))
+    with pytest.raises(BadValue, match="no launcher started"):
+        diagnose_ranks(lead, OwnAsked(own=named("a.module:make")), "1", lambda *_: None)
 
 
 def test_a_live_loader_is_refused_in_one_of_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
