@@ -12,20 +12,19 @@ from loaderprobe.api.child import forkserver
 from loaderprobe.api.compare import Comparison, compare
 from loaderprobe.api.load import Run
 from loaderprobe.api.page import save_report
-from loaderprobe.api.values import PathLike, unheard
+from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.in_turn import measure_in_turn
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.plan_in_turn import plan_in_turn
 from loaderprobe.measure.runner import run_configuration
 from loaderprobe.measure.session import OnStage
-from loaderprobe.measure.sweep import OnProgress, Progress
+from loaderprobe.measure.sweep import OnProgress
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.sweep_plan import PlanInTurn
 from loaderprobe.store.results import write_result
 from loaderprobe.store.run_directory import RunDirectory
 
-PER_MILLE = 1000
 Sides = tuple[RunDirectory, RunDirectory]
 
 
@@ -55,13 +54,9 @@ def sweep_against(
         run, data, rounds=rounds, budget_s=budget_s, time_limit_s=time_limit_s, thorough=thorough, out=out,
         changes=changes, command=(command,),
     )  # fmt: skip
-    sides, heard = start_against(request), progress or unheard
-
-    def on_progress(now: Progress) -> None:
-        heard(f"{now.number}/{now.total} {now.config.title()}", round(PER_MILLE * now.share), PER_MILLE)
-
+    sides = start_against(request)
     try:
-        measure_sides(sides, on_progress)
+        measure_sides(sides, heard_as(progress or unheard))
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(f"what was measured is kept; go on with: loaderprobe sweep --resume {request.out}")
         raise

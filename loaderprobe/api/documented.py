@@ -12,10 +12,11 @@ from loaderprobe.api.frames import frame
 from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike
 from loaderprobe.records.origin import Origin
-from loaderprobe.render.document import Document, document_html, document_markdown, document_text
+from loaderprobe.render.document import Document, document_markdown, document_text
 from loaderprobe.render.document_page import document_page
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import result_json
+from loaderprobe.render.notebook import document_html
 from loaderprobe.render.table import csv_text
 from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
 

@@ -24,8 +24,9 @@ from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, PlanReport
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport
-from loaderprobe.render.document import document_html, document_markdown, document_text
+from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json
+from loaderprobe.render.notebook import document_html
 from loaderprobe.render.plan import need_columns, plan_document
 from loaderprobe.render.plan_page import plan_page
 from loaderprobe.render.plan_words import answer

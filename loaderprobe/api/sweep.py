@@ -20,7 +20,7 @@ from loaderprobe.api.report import judge_run
 from loaderprobe.api.seats import complete, most_ranks
 from loaderprobe.api.stored import open_to_resume
 from loaderprobe.api.sweep_request import request_of, start_sweep
-from loaderprobe.api.values import PathLike, unheard
+from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.lead import Lead
@@ -29,7 +29,7 @@ from loaderprobe.measure.plan import plan_sweep
 from loaderprobe.measure.runner import run_configuration, run_order
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import plan_studies, study_all
-from loaderprobe.measure.sweep import OnProgress, Progress, pending
+from loaderprobe.measure.sweep import OnProgress, pending
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, TensorType
@@ -37,9 +37,6 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.sweep_plan import SweepPlan
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.cpu import cores_available
-
-# For the progress bar of a program, which counts in whole numbers.
-PER_MILLE = 1000
 
 
 def sweep(
@@ -112,15 +109,12 @@ def written(given: Mapping[str, Any]) -> str:
 
 
 def _measured(directory: RunDirectory, heard: OnStage) -> Run:
-    def on_progress(now: Progress) -> None:
-        heard(f"{now.number}/{now.total} {now.config.title()}", round(PER_MILLE * now.share), PER_MILLE)
-
     try:
         if most_ranks(pending(directory)) > 1:
             done: set[str] = set()
             complete(directory, lambda: heard_of(directory, heard, done))
         else:
-            measure(directory, on_progress)
+            measure(directory, heard_as(heard))
     except KeyboardInterrupt as interrupt:
         save_report(directory, judge_run(directory))
         interrupt.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")

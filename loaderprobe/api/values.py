@@ -1,16 +1,21 @@
-"""Values as programs give them: lists, paths, and no progress."""
+"""Values as programs give them: lists, paths, progress."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from loaderprobe.errors import BadValue
 from loaderprobe.units import parse_count, parse_list
 
+if TYPE_CHECKING:
+    from loaderprobe.measure.session import OnStage
+    from loaderprobe.measure.sweep import OnProgress, Progress
+
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
+PER_MILLE = 1000
 
 
 def listed(value: object, parse: Callable[[str], T]) -> tuple[T, ...]:
@@ -27,6 +32,15 @@ def counts(value: object, option: str) -> tuple[int, ...]:
         raise BadValue(
             f"{option}: {error.message}", hint=f"{option} takes numbers with commas, such as {option} 1,2,4"
         ) from error
+
+
+def heard_as(heard: OnStage) -> OnProgress:
+    """The progress of a sweep for a program, which counts in whole numbers."""
+
+    def on_progress(now: Progress) -> None:
+        heard(f"{now.number}/{now.total} {now.config.title()}", round(PER_MILLE * now.share), PER_MILLE)
+
+    return on_progress
 
 
 def unheard(stage: str, done: int, total: int) -> None:

@@ -68,7 +68,7 @@ def _step(roots: Sequence[Event]) -> dict[Call, CallTime]:
     for root in roots:
         _forward(root, None, times, owners, calls)
     owner: Call | None = None
-    for each in sorted(_backward(roots), key=lambda event: event.begin_us):
+    for each in sorted(_outermost(roots, EVALUATE), key=lambda event: event.begin_us):
         owner = owners.get(each.sequence, owner if each.name.endswith("AccumulateGrad") else None)
         if owner is not None:
             times[owner].backward_us += each.us
@@ -90,7 +90,7 @@ def _forward(
         for child in event.children:
             _forward(child, call, times, owners, calls)
             if not child.name.startswith(LAYER):
-                own_us = child.us - sum(each.us for each in _layers(child.children))
+                own_us = child.us - sum(each.us for each in _outermost(child.children, LAYER))
                 times[call].forward_us += own_us
                 times[call].add(child.name, own_us, backward=False)
         return
@@ -101,19 +101,10 @@ def _forward(
         _forward(child, owner, times, owners, calls)
 
 
-def _layers(events: Iterable[Event]) -> Iterator[Event]:
-    """The outermost layers among events and what they called."""
+def _outermost(events: Iterable[Event], prefix: str) -> Iterator[Event]:
+    """Those of such names among events and what they called, without what they called themselves."""
     for each in events:
-        if each.name.startswith(LAYER):
+        if each.name.startswith(prefix):
             yield each
         else:
-            yield from _layers(each.children)
-
-
-def _backward(events: Iterable[Event]) -> Iterator[Event]:
-    """The outermost functions of the backward pass."""
-    for each in events:
-        if each.name.startswith(EVALUATE):
-            yield each
-        else:
-            yield from _backward(each.children)
+            yield from _outermost(each.children, prefix)

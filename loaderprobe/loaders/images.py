@@ -42,15 +42,26 @@ def decode(path: Path, decoder: Decoder) -> Any:
     return Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
 
 
-class ImageFiles(Dataset[tuple[torch.Tensor, int]]):
+class _FilesInTurn(Dataset[tuple[torch.Tensor, int]]):
+    """A file set that is read round and round, a sample a file."""
+
+    def __init__(self, files: FileSet) -> None:
+        self._paths = files.absolute(0, len(files.paths))
+        self._classes = files.classes
+
+    def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
+        """The files that hold the samples of a batch."""
+        return (self._paths[k % len(self._paths)] for k in batch)
+
+
+class ImageFiles(_FilesInTurn):
     """Image `k` of a file set that is read round and round: (3 x 224 x 224, class number).
 
     Raises BadValue, naming the file, when it cannot be decoded.
     """
 
     def __init__(self, files: FileSet, pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> None:
-        self._paths = files.absolute(0, len(files.paths))
-        self._classes = files.classes
+        super().__init__(files)
         self._decoder: Decoder = decoder
         self._transform = pipeline_steps(pipeline, decoder, tensor)
 
@@ -63,17 +74,9 @@ class ImageFiles(Dataset[tuple[torch.Tensor, int]]):
             raise BadValue(f"{self._paths[index]} cannot be decoded by {self._decoder}: {error}") from error
         return self._transform(image), self._classes[index]
 
-    def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
-        """The files that hold the images of a batch."""
-        return (self._paths[k % len(self._paths)] for k in batch)
 
-
-class EncodedFiles(Dataset[tuple[torch.Tensor, int]]):
+class EncodedFiles(_FilesInTurn):
     """File `k` of a file set that is read round and round, not decoded: (bytes as uint8, class number)."""
-
-    def __init__(self, files: FileSet) -> None:
-        self._paths = files.absolute(0, len(files.paths))
-        self._classes = files.classes
 
     def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
         """Read file `k`. Raises BadValue for an empty one."""
@@ -83,10 +86,6 @@ class EncodedFiles(Dataset[tuple[torch.Tensor, int]]):
         if not content:
             raise BadValue(f"{self._paths[index]} is empty")
         return torch.frombuffer(content, dtype=torch.uint8), self._classes[index]
-
-    def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
-        """The files of a batch."""
-        return (self._paths[k % len(self._paths)] for k in batch)
 
 
 def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

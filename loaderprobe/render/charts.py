@@ -174,6 +174,11 @@ def _stack(sizes: Sequence[float], parts: Sequence[Part], y: float, scale: float
     return drawn
 
 
+def shortened(name: str, most: int) -> str:
+    """A name of at most so many characters, cut at its end where it is longer."""
+    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
 def svg_line(x: float, y: float, to_x: float, to_y: float) -> str:
     """A part of an axis."""
     return f'<path class="axis" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>'

@@ -8,7 +8,7 @@ from html import escape
 
 from loaderprobe.records.compare import Compared, ComparisonReport, ShortVerdict, Word
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.charts import TONES
+from loaderprobe.render.charts import TONES, shortened, svg_text
 from loaderprobe.render.compare import ROWS, ordered
 from loaderprobe.render.compare_words import change_words, matters_words, names_of, stand_in
 from loaderprobe.render.exhibit import Exhibit
@@ -58,7 +58,7 @@ def _ratios(found: ComparisonReport) -> str:
 
 def _width(names: Sequence[str], most: int) -> float:
     """Pixels of the longest name, with the space beside it."""
-    return 12 + _CHARACTER * max((len(_short(name, most)) for name in names), default=0)
+    return 12 + _CHARACTER * max((len(shortened(name, most)) for name in names), default=0)
 
 
 def _farthest(row: Compared) -> float:
@@ -87,7 +87,7 @@ def _axis(found: ComparisonReport, reach: float, height: float) -> Iterator[str]
             f'<path d="M{x:.1f} 4V{foot:.1f}" stroke="currentColor" stroke-width="{wide}" stroke-opacity="0.4" '
             'fill="none"/>'
         )
-        yield _text(x, height - 12, _tick(tick), anchor="middle")
+        yield svg_text(x, height - 12, _tick(tick), anchor="middle")
 
 
 def _tick(ratio: float) -> str:
@@ -102,14 +102,14 @@ def _ratio(name: str, row: Compared, reach: float, y: float) -> Iterator[str]:
     low, x, high = (_x(each, reach) for each in (row.ratio.low, row.ratio.value, row.ratio.high))
     color, middle = COLORS[row.word], y + _ROW / 2 - 4
     bold = row.subject.kind in ("all", "step")
-    yield _text(-8, middle + 4, _short(name, _LONGEST), anchor="end", bold=bold)
+    yield svg_text(-8, middle + 4, shortened(name, _LONGEST), anchor="end", bold=bold)
     yield f'<path d="M{low:.1f} {middle}H{high:.1f}" stroke="{color}" stroke-width="3" fill="none"/>'
     fill = "none" if row.word == "unclear" else color
     yield (
         f'<circle cx="{x:.1f}" cy="{middle}" r="4.5" fill="{fill}" stroke="{color}" stroke-width="2">'
         f"<title>{escape(visible(f'{name}: {change_words(row.ratio)}'))}</title></circle>"
     )
-    yield _text(_PLOT + 10, middle + 4, f"{change_words(row.ratio)} {row.word}", bold=bold)
+    yield svg_text(_PLOT + 10, middle + 4, f"{change_words(row.ratio)} {row.word}", bold=bold)
 
 
 def _maps(found: ComparisonReport) -> Iterator[Exhibit]:
@@ -137,14 +137,14 @@ def _map(rows: Sequence[Compared], side: str) -> str:
     workers = sorted({each.config.loader.workers for each in stands})
     names = list(dict.fromkeys(line_of(each, stands) for each in stands))
     left = max(_width(names, _LONGEST_OF_MAP), _width([f"{side}, workers:"], _LONGEST_OF_MAP))
-    drawn = [_text(left - 8, 20, f"{side}, workers:", anchor="end", bold=True)]
+    drawn = [svg_text(left - 8, 20, f"{side}, workers:", anchor="end", bold=True)]
     drawn += [
-        _text(left + number * (_CELL + _GAP) + _CELL - 5, 20, str(count or "serial"), anchor="end")
+        svg_text(left + number * (_CELL + _GAP) + _CELL - 5, 20, str(count or "serial"), anchor="end")
         for number, count in enumerate(workers)
     ]
     for place, name in enumerate(names):
         y = 30 + place * (_HIGH + _GAP)
-        drawn.append(_text(left - 8, y + 19, _short(name, _LONGEST_OF_MAP), anchor="end"))
+        drawn.append(svg_text(left - 8, y + 19, shortened(name, _LONGEST_OF_MAP), anchor="end"))
         for row, stand in zip(rows, stands, strict=True):
             if line_of(stand, stands) == name:
                 x = left + workers.index(stand.config.loader.workers) * (_CELL + _GAP)
@@ -164,17 +164,8 @@ def _cell(row: Compared, value: Interval | None, verdict: ShortVerdict | None, x
         f"<title>{escape(said)}</title></rect>"
         f'<rect x="{x}" y="{y}" width="5" height="{_HIGH}" fill="{color}"/>'
     )
-    yield _text(x + _CELL - _LETTERS, y + 19, interval(value, gap=""), anchor="end")
-    yield _text(x + _CELL - 5, y + 19, letters_in(verdict), anchor="end", bold=True)
-
-
-def _short(name: str, most: int) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def _text(x: float, y: float, words: str, *, anchor: str = "start", bold: bool = False) -> str:
-    options = f'text-anchor="{anchor}" fill="currentColor"' + (' font-weight="600"' if bold else "")
-    return f'<text x="{x:.1f}" y="{y:.1f}" {options}>{escape(visible(words))}</text>'
+    yield svg_text(x + _CELL - _LETTERS, y + 19, interval(value, gap=""), anchor="end")
+    yield svg_text(x + _CELL - 5, y + 19, letters_in(verdict), anchor="end", bold=True)
 
 
 def _svg(width: float, height: float, drawn: Sequence[str]) -> str:

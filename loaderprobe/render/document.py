@@ -1,8 +1,7 @@
-"""A page of sections, each of paragraphs, tables, items and commands; shown as text, as Markdown and as HTML."""
+"""A page of sections, each of paragraphs, tables, items and commands; shown as text and as Markdown."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -93,16 +92,6 @@ def document_markdown(document: Document) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def document_html(document: Document) -> str:
-    """A piece of HTML for a notebook; nothing is fetched."""
-    parts = [f"<h3>{_safe(document.title)}</h3>"]
-    for section in document.sections:
-        if section.title:
-            parts.append(f"<h4>{_safe(section.title)}</h4>")
-        parts += [_html(part) for part in section.parts]
-    return f"<div>{''.join(parts)}</div>"
-
-
 def _add(page: Page, part: Part) -> None:
     if isinstance(part, Paragraph):
         page.paragraph(part.text, style="bold" if part.strong else "")
@@ -149,19 +138,3 @@ def _markdown(parts: Sequence[Part]) -> Iterator[str]:
             yield pipe_table(part.head, part.lines, right=part.right)
     if items:
         yield "\n".join(items)
-
-
-def _html(part: Part) -> str:
-    if isinstance(part, Paragraph):
-        return f"<p>{'<b>' if part.strong else ''}{_safe(part.text)}{'</b>' if part.strong else ''}</p>"
-    if isinstance(part, Command):
-        return f"<pre>{_safe(part.text)}</pre>"
-    if isinstance(part, Item):
-        return f"<p><b>{_safe(part.subject)}:</b> {_safe(part.text)}</p>"
-    head = "".join(f"<th>{_safe(cell)}</th>" for cell in part.head)
-    lines = "".join(f"<tr>{''.join(f'<td>{_safe(cell)}</td>' for cell in line)}</tr>" for line in part.lines)
-    return f"<table><tr>{head}</tr>{lines}</table>"
-
-
-def _safe(text: str) -> str:
-    return html.escape(visible(text))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from loaderprobe.records.layers import LayersReport, LayerTime
+from loaderprobe.render.charts import shortened, svg_text
 from loaderprobe.render.wording import visible
 from loaderprobe.units import significant
 
@@ -27,7 +28,7 @@ def layer_map(found: LayersReport) -> str:
     drawn: list[str] = []
     top = widest = 0
     for block, cells in _blocks(found.layers).items():
-        drawn.append(_text(_NAMES - 8, top + 22, _short(block or "outside blocks", 2 * _LONGEST), anchor="end"))
+        drawn.append(svg_text(_NAMES - 8, top + 22, shortened(block or "outside blocks", 2 * _LONGEST), anchor="end"))
         for number, layer in enumerate(cells):
             x = _NAMES + number % CELLS * (_WIDE + _GAP)
             drawn += _cell(layer, x, top + number // CELLS * (_HIGH + _GAP), most)
@@ -55,13 +56,13 @@ def _cell(layer: LayerTime, x: int, y: int, most: float) -> Sequence[str]:
         for half, (name, value) in enumerate((("forward", layer.forward.value), ("backward", layer.backward.value)))
     ]
     dark = layer.forward.value > _READABLE**2 * most
-    name = _short(layer.name.rpartition(".")[2] or layer.kind, _LONGEST)
+    name = shortened(layer.name.rpartition(".")[2] or layer.kind, _LONGEST)
     ink = "#FFFFFF" if dark else "currentColor"
     low = "#FFFFFF" if layer.backward.value > _READABLE**2 * most else "currentColor"
     return [
         *halves,
-        _text(x + _WIDE / 2, y + 12, name, anchor="middle", ink=ink),
-        _text(x + _WIDE / 2, y + 29, f"{significant(layer.ms, 2)} ms", anchor="middle", ink=low),
+        svg_text(x + _WIDE / 2, y + 12, name, anchor="middle", fill=ink),
+        svg_text(x + _WIDE / 2, y + 29, f"{significant(layer.ms, 2)} ms", anchor="middle", fill=low),
     ]
 
 
@@ -73,11 +74,3 @@ def _half(x: int, y: int, share: float, name: str, layer: LayerTime) -> str:
         f'<rect x="{x}" y="{y}" width="{_WIDE}" height="{_HIGH // 2}" fill="{HEAT}" fill-opacity="{share**0.5:.3f}" '
         f'stroke="{HEAT}" stroke-width="0.4"><title>{escape(visible(said))}</title></rect>'
     )
-
-
-def _short(name: str, most: int) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def _text(x: float, y: float, words: str, *, anchor: str, ink: str = "currentColor") -> str:
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{ink}">{escape(visible(words))}</text>'

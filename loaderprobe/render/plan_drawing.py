@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+from loaderprobe.render.charts import shortened
 from loaderprobe.render.wording import visible
 
 WIDTH = 348
@@ -26,7 +27,7 @@ _LONGEST_NAME = 24
 
 def short(name: str) -> str:
     """The name of a storage, cut where it is long."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return shortened(name, _LONGEST_NAME)
 
 
 def data(values: Sequence[dict[str, Any]]) -> Any:

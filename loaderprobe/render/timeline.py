@@ -14,6 +14,7 @@ from html import escape
 from itertools import groupby
 
 from loaderprobe.records.gaps import GAP_CAUSES, GapCause, Stretches, TimelineView
+from loaderprobe.render.charts import svg_text
 from loaderprobe.render.wording import visible
 
 WIDTH, HEIGHT = 348, 156
@@ -83,7 +84,7 @@ def timeline_chart(view: TimelineView, title: str, length_ns: int, of: str = "GP
         *_bars(columns),
         *_lane("next()", view.waits, begin_ns, length_ns),
         *_lane("copy", view.copies, begin_ns, length_ns),
-        f'<text x="{_LEFT - 5}" y="{(_TOP + _FLOOR) // 2 + 4}" text-anchor="end" fill="{_INK}">{of}</text>',
+        svg_text(_LEFT - 5, (_TOP + _FLOOR) // 2 + 4, of, anchor="end", fill=_INK),
         _steps(view, begin_ns, length_ns),
         *_axis(length_ns),
         "</svg>",
@@ -154,10 +155,8 @@ def _letters(shade: Shade, boxes: Sequence[tuple[float, float]]) -> list[str]:
         if fits and len(numbers) >= _LEAST_LETTER:
             middle = numbers[len(numbers) // 2]
             low, high = boxes[middle]
-            out.append(
-                f'<text x="{_LEFT + middle:g}" y="{(low + high) / 2 + 4:g}" text-anchor="middle" '
-                f'font-weight="600" fill="{shade.ink}">{shade.letter}</text>'
-            )
+            y = (low + high) / 2 + 4
+            out.append(svg_text(_LEFT + middle, y, shade.letter, anchor="middle", bold=True, fill=shade.ink))
     return out
 
 
@@ -174,7 +173,7 @@ def _lane(name: str, ranges: Stretches, begin_ns: int, length_ns: int) -> list[s
             marks.append([left, right])
     path = "".join(f"M{left:.1f} {top}H{right:.1f}v{_LANE_HEIGHT}H{left:.1f}z" for left, right in marks)
     return [
-        f'<text x="{_LEFT - 5}" y="{top + _LANE_HEIGHT}" text-anchor="end" fill="{_INK}">{name}</text>',
+        svg_text(_LEFT - 5, top + _LANE_HEIGHT, name, anchor="end", fill=_INK),
         *([f'<path class="lane" fill="{_INK}" d="{path}"/>'] if path else []),
     ]
 
@@ -201,9 +200,9 @@ def _axis(length_ns: int) -> list[str]:
     return [
         f'<path stroke="{_RULE}" fill="none" d="M{_LEFT} {_FLOOR}H{_RIGHT}{ticks}"/>',
         *(
-            f'<text x="{x:.1f}" y="{_FLOOR + 16}" text-anchor="middle" fill="{_INK}">{time:g}</text>'
+            svg_text(x, _FLOOR + 16, f"{time:g}", anchor="middle", fill=_INK)
             for x, time in at
             if x < _RIGHT - 12 or len(at) == 1
         ),
-        f'<text x="{_RIGHT}" y="{_FLOOR + 30}" text-anchor="end" fill="{_INK}">{unit}</text>',
+        svg_text(_RIGHT, _FLOOR + 30, unit, anchor="end", fill=_INK),
     ]

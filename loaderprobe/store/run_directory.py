@@ -145,13 +145,7 @@ class RunDirectory:
 
     def save_ceiling(self, ceiling: StorageCeiling) -> None:
         """Keep a ceiling; it replaces what was known of the same file set."""
-        path = self._ceiling_path(ceiling.data)
-        try:
-            # A run of an older version has no such folder.
-            path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise write_error(error, path) from error
-        write_atomically(path, encode("ceiling", ceiling))
+        _write_in_folder(self._ceiling_path(ceiling.data), encode("ceiling", ceiling))
 
     def save(self, result: Measurement | RunFailure) -> None:
         """Keep a result; a measurement replaces the failure of an earlier try."""
@@ -172,12 +166,7 @@ class RunDirectory:
 
     def save_study(self, kind: str, found: Prefilled | EpochsMeasured) -> None:
         """Keep it; it replaces an earlier one."""
-        path = self.path / kind / _file_name(found.config.key)
-        try:
-            path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise write_error(error, path) from error
-        write_atomically(path, encode(kind, found))
+        _write_in_folder(self.path / kind / _file_name(found.config.key), encode(kind, found))
 
     def has_measurement(self, key: str) -> bool:
         """True when the configuration need not be measured again: a damaged measurement is none."""
@@ -270,3 +259,12 @@ def _check_paths(files: FileSet, source: Path) -> None:
 
 def _foreign(path: Path) -> bool:
     return any(entry.name not in (".lock", *PARTS, *STUDIES) for entry in path.iterdir())
+
+
+def _write_in_folder(path: Path, data: bytes) -> None:
+    """Write a file in a folder that a run of an older version, or one without such files, does not have."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise write_error(error, path) from error
+    write_atomically(path, data)

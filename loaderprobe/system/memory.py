@@ -15,17 +15,18 @@ def memory_bytes() -> int:
 
 def shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
     """Size of the file system for shared memory, bytes; None where there is none to see."""
-    try:
-        stat = os.statvfs(path)
-    except OSError:
-        return None
-    return stat.f_blocks * stat.f_frsize
+    stat = _stat(path)
+    return None if stat is None else stat.f_blocks * stat.f_frsize
 
 
 def free_shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
     """Free bytes in shared memory; None where there is none to see."""
+    stat = _stat(path)
+    return None if stat is None else stat.f_bavail * stat.f_frsize
+
+
+def _stat(path: Path) -> os.statvfs_result | None:
     try:
-        stat = os.statvfs(path)
+        return os.statvfs(path)
     except OSError:
         return None
-    return stat.f_bavail * stat.f_frsize

@@ -13,8 +13,9 @@ import pytest
 
 from loaderprobe.records.plan import CacheAsked, PlanReport
 from loaderprobe.render.catalogue import catalogue_document, catalogue_json
-from loaderprobe.render.document import document_html, document_markdown, document_text
+from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json, result_schema
+from loaderprobe.render.notebook import document_html
 from loaderprobe.render.plan import plan_document
 from loaderprobe.storage.catalogue import published
 from tests.examples.plan import SOURCE, example_asked, example_plan, example_workload

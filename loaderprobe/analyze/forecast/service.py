@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loaderprobe.analyze.forecast.queues import closed_network
+from loaderprobe.analyze.verdict.rates import per_second
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.device import KindOfDevice
 from loaderprobe.records.verdict import Bottleneck
@@ -110,9 +111,9 @@ class Service:
         """Images/s that each resource allows; the loader runs at the smallest. 0 workers count as 1."""
         return {
             "workers": self._by_workers(max(workers, 1)),
-            "storage": _per_second(self.bytes_per_s, self.bytes_per_image) if self.law != "latency" else math.inf,
-            "cores": _per_second(self.cores, self.work_s(workers)),
-            "transport": _per_second(1.0, self.parent_s) if workers else math.inf,
+            "storage": per_second(self.bytes_per_s, self.bytes_per_image) if self.law != "latency" else math.inf,
+            "cores": per_second(self.cores, self.work_s(workers)),
+            "transport": per_second(1.0, self.parent_s) if workers else math.inf,
         }
 
     def work_s(self, workers: int) -> float:
@@ -201,7 +202,3 @@ class Service:
         """
         replaced = min(self.cpu_s, usual_cpu_s)
         return replace(self, cpu_s=self.cpu_s - replaced * (1 - cpu_s / usual_cpu_s))
-
-
-def _per_second(supply: float, demand: float) -> float:
-    return supply / demand if demand > 0 else math.inf

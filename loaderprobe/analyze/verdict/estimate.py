@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from loaderprobe.analyze.verdict.rates import WorkerCost
+from loaderprobe.analyze.verdict.rates import WorkerCost, per_second
 
 # A loader without bound is counted as this much faster, so that no figure is infinite.
 UNBOUNDED = 1000.0
@@ -48,14 +48,14 @@ def without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> flo
     parent_s = 0.0 if resource == "transport" else limits.parent_s
     # A wait that was not there takes nothing away, however idle the workers were between batches.
     by_workers = (
-        rate * _per_second(wall_s, left_s)
+        rate * per_second(wall_s, left_s)
         if resource.split()[-1] in WAITS
-        else _per_second(max(limits.workers, 1), left_s)
+        else per_second(max(limits.workers, 1), left_s)
     )
     bounds = (
-        by_workers if limits.workers else _per_second(1.0, left_s),
-        _per_second(limits.cores, cpu_s + parent_s),
-        _per_second(1.0, parent_s) if limits.workers else math.inf,
+        by_workers if limits.workers else per_second(1.0, left_s),
+        per_second(limits.cores, cpu_s + parent_s),
+        per_second(1.0, parent_s) if limits.workers else math.inf,
         most,
         UNBOUNDED * rate,
     )
@@ -66,9 +66,9 @@ def never_idle(cost: WorkerCost, limits: Limits) -> float:
     """Images/s of workers that make batch after batch, at what these batches cost them."""
     cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images
     return min(
-        _per_second(limits.workers, cost.wall_s / cost.images),
-        _per_second(limits.cores, cpu_s + limits.parent_s),
-        _per_second(1.0, limits.parent_s),
+        per_second(limits.workers, cost.wall_s / cost.images),
+        per_second(limits.cores, cpu_s + limits.parent_s),
+        per_second(1.0, limits.parent_s),
     )
 
 
@@ -79,7 +79,3 @@ def _waited(resource: str, cost: WorkerCost) -> float:
         return (cost.waited_at_most_s(name) if end == "most" else cost.waited_at_least_s(name)) / cost.images
     waited_s = cost.waited_s(resource)
     return (cost.blocked_s if waited_s is None else waited_s) / cost.images
-
-
-def _per_second(supply: float, demand: float) -> float:
-    return supply / demand if demand > 0 else math.inf

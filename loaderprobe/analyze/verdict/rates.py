@@ -245,3 +245,8 @@ def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
         step_s=batch_s * step / total,
         other_s=batch_s * (total - wait - copy - step) / total,
     )
+
+
+def per_second(supply: float, demand: float) -> float:
+    """Images/s of a resource of which one image takes `demand`; inf where it takes none."""
+    return supply / demand if demand > 0 else math.inf
