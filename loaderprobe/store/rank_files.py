@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from loaderprobe.errors import DamagedRun
 from loaderprobe.records.measurement import Measurement, Segment
@@ -53,7 +54,7 @@ def shortened(seen: RankSeen, segments: Sequence[Segment]) -> RankSeen:
         return seen
     places = _alike(segments)
     columns = {name: getattr(seen, name) for name in COLUMNS if getattr(seen, name)}
-    short = {name: tuple(_mean([column[n] for n in each]) for each in places) for name, column in columns.items()}
+    short: dict[str, Any] = {name: tuple(_mean([column[n] for n in each]) for each in places) for name, column in columns.items()}
     return replace(seen, service_ns=seen.service_ns[:FEWEST_SERVICES], **short)
 
 
@@ -64,7 +65,7 @@ def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:
         return kept
     entry = {place: number for number, each in enumerate(places) for place in each}
     columns = {name: getattr(kept, name) for name in COLUMNS if getattr(kept, name)}
-    long = {name: tuple(column[entry[n]] for n in range(len(segments))) for name, column in columns.items()}
+    long: dict[str, Any] = {name: tuple(column[entry[n]] for n in range(len(segments))) for name, column in columns.items()}
     return replace(kept, **long)
 
 
