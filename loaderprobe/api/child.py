@@ -5,6 +5,7 @@ It imports what its children need and forks one for each configuration, in which
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
@@ -24,11 +25,15 @@ from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import OnStage, Session
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, OnGpu
+from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.records.place import Place
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.device import locate
+from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import threads_of
 
@@ -41,6 +46,8 @@ def forkserver() -> ForkServer:
 def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     """Build the parts of the order and run them: alone, or as one of several ranks."""
     clock, config, place = SystemClock(), order.config, order.place
+    if place is not None and config.compute.kind == "cuda":
+        _see_own_gpu(config.compute, place)
     files = order.files if place is None else order.files.shard(place.rank, place.size)
     location = locate(Path(files.root))
     others = _alternatives(order, files, on_stage)
@@ -73,6 +80,14 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             session.profile()
         measured = session.measurement(*samplers.collected())
         return rank.together(measured) if rank else measured
+
+
+def _see_own_gpu(compute: ComputeSpec, place: Place) -> None:
+    """Before anything touches CUDA: the loader's pinning thread starts before the device, and would open GPU 0."""
+    number = int(compute.argument) if compute.argument.isdecimal() else 0
+    found = own_gpu(os.environ, number + place.local_rank, len(list_gpus()[0]))
+    if found is not None:
+        os.environ[VISIBLE] = found
 
 
 def _alternatives(order: Order, files: FileSet, on_stage: OnStage) -> tuple[Alternative, ...]:

@@ -14,17 +14,25 @@ from importlib.metadata import version
 from pathlib import Path
 
 from loaderprobe.api.child import forkserver
-from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue, LoaderprobeError
+from loaderprobe.errors import (
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    EXIT_SOME_FAILED,
+    BadValue,
+    LoaderprobeError,
+    MissingPart,
+)
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.lead import Lead
 from loaderprobe.measure.seat import Seat
-from loaderprobe.measure.seating import check_room
+from loaderprobe.measure.seating import check_crowd, check_room
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.seats import Launched, Node, SeatSeen
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import launched
+from loaderprobe.system.open_files import allow_open_files, connections_of
 from loaderprobe.system.process import child_environment, die_with_parent
 
 PREFIX = "loaderprobe"
@@ -34,12 +42,13 @@ HEAR_S = 0.5
 
 
 def comes(here: Launched) -> Seat:
-    """This process among the others, once all are there. Raises LostRank, BadValue."""
+    """This process among the others, once all are there. Raises LostRank, BadValue, and MissingPart for too many."""
     from loaderprobe.loaders.store import clients
 
     if here.agent_store:
         # torchrun's agent may be killed, and with it goes the store.
         die_with_parent(os.getppid())
+    _allow_connections(here)
     host = socket.gethostname()
     seen = SeatSeen(
         rank=here.rank,
@@ -56,6 +65,27 @@ def comes(here: Launched) -> Seat:
     # As many threads a rank for every configuration, whatever its ranks: torchrun sets one, other launchers none.
     os.environ.setdefault("OMP_NUM_THREADS", str(_threads(len(own.seats))))
     return seat
+
+
+def _allow_connections(here: Launched) -> None:
+    """For this process and those that it starts; that which holds the store has connections to all.
+
+    Raises MissingPart, on rank 0, where it may not have as many: it would fail amid the first configuration.
+    """
+    needed = connections_of(here.size)
+    allowed = allow_open_files(needed)
+    if here.rank:
+        return
+    if here.agent_store:
+        allowed = allow_open_files(needed, os.getppid())
+    if allowed is not None and allowed < needed:
+        holder = "torchrun on the node of rank 0" if here.agent_store else "rank 0"
+        raise MissingPart(
+            f"{here.size} processes need {needed} open files at {holder}, which has their connections, and its hard "
+            f"limit is {allowed}",
+            hint=f"raise it there before you start them, as root (ulimit -Hn {needed}, or nofile in "
+            "/etc/security/limits.conf); or start fewer",
+        )
 
 
 def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
@@ -126,8 +156,9 @@ def start_ranks(run: RunDirectory, options: Sequence[str] = (), log: Path | None
 def start_here(ranks: int, arguments: Sequence[str], log: Path | None = None) -> subprocess.Popen[bytes]:
     """Start torchrun on this host: so many processes of loaderprobe with these arguments.
 
-    What they print goes to `log`, or where this process prints.
+    What they print goes to `log`, or where this process prints. Raises BadValue for far more than there are cores.
     """
+    check_crowd(ranks, cores_available())
     command = [sys.executable, "-P", "-m", "loaderprobe.compute.seats", str(os.getpid()), str(ranks)]
     output = log.open("wb") if log else None
     try:

@@ -30,12 +30,13 @@ from loaderprobe.datasets.scan.folder import check_folder, generated_set
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.lead import Lead
 from loaderprobe.measure.prefilled import batches_read
-from loaderprobe.measure.seating import spread
+from loaderprobe.measure.seating import check_crowd, spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.seats import Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.environment import describe_environment, list_gpus
 from loaderprobe.units import Resolution, format_resolution, parse_resolution
 
@@ -230,6 +231,8 @@ def check_request(request: SweepRequest, nodes: Sequence[Node] | None = None) ->
         check_folder(request.data)
     RunDirectory.check_new(request.out)
     check_devices(request.computes, request.ranks, nodes)
+    if nodes is None:
+        check_crowd(request.most_ranks, cores_available())
     for loader, compute in parts:
         check_parts(loader, compute)
 

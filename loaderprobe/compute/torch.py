@@ -38,11 +38,13 @@ def _on_rocm() -> bool:
 def _gpu_of(first: int, peers: Peers | None) -> int:
     """The number of a rank's GPU: those of a node's ranks follow each other. Raises MissingPart without one.
 
-    A launcher may show each rank its own GPU only, which then is the first.
+    A rank that sees one GPU sees its own, which is its first: its child, or a launcher, hides the others.
     """
+    if peers is None:
+        return first
     seen = torch.cuda.device_count()
-    number = first if peers is None or seen == 1 else first + peers.local_rank
-    if peers is not None and number >= seen:
+    number = 0 if seen == 1 else first + peers.local_rank
+    if number >= seen:
         raise MissingPart(f"rank {peers.local_rank} of this node has no GPU: there are {seen}", hint="use fewer ranks")
     return number
 

@@ -10,6 +10,8 @@ from loaderprobe.records.config import ComputeSpec, RunConfig
 from loaderprobe.records.place import Place
 from loaderprobe.records.seats import Launched, Layout, Node, SeatSeen
 
+MOST_A_CORE = 8
+"""Ranks that loaderprobe starts itself: so many of an emulated accelerator still share one core, if they must."""
 FORMS = "--ranks takes numbers with commas; 4x8 is 8 ranks on each of 4 nodes: --ranks 1,8,4x8"
 
 
@@ -82,6 +84,18 @@ def check_seats(ranks: int, over: int, nodes: Sequence[Node]) -> None:
                 f"{ranks // over} ranks on each node are asked for, and {node.host} has {len(node.seats)} processes",
                 hint="start as many on each node",
             )
+
+
+def check_crowd(ranks: int, cores: float) -> None:
+    """Raises BadValue for far more ranks than this machine has cores: what they wait for would be a core."""
+    most = max(MOST_A_CORE, int(MOST_A_CORE * cores))
+    if ranks > most:
+        raise BadValue(
+            f"{ranks} ranks on this machine would share {cores:g} core{'' if cores == 1 else 's'}, and show what that "
+            "costs, not what training on as many machines does",
+            hint=f"ask for {most} at most here, or start on several nodes; a forecast for {ranks} is: loaderprobe plan "
+            f"RUN --simulate-ranks {ranks}",
+        )
 
 
 def check_room(configs: Iterable[RunConfig], nodes: Sequence[Node]) -> None:

@@ -6,9 +6,10 @@ and one in the middle) keep all figures; the others keep the mean of segments th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from loaderprobe.errors import DamagedRun
 from loaderprobe.records.measurement import Measurement, Segment
@@ -52,8 +53,9 @@ def shortened(seen: RankSeen, segments: Sequence[Segment]) -> RankSeen:
     if len(segments) <= MOST_SEGMENTS:
         return seen
     places = _alike(segments)
-    columns = {name: getattr(seen, name) for name in COLUMNS if getattr(seen, name)}
-    short = {name: tuple(_mean([column[n] for n in each]) for each in places) for name, column in columns.items()}
+    short: dict[str, Any] = {
+        name: tuple(_mean([column[n] for n in each]) for each in places) for name, column in _columns(seen)
+    }
     return replace(seen, service_ns=seen.service_ns[:FEWEST_SERVICES], **short)
 
 
@@ -63,9 +65,15 @@ def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:
     if len(kept.steps) == len(segments) or len(kept.steps) != len(places):
         return kept
     entry = {place: number for number, each in enumerate(places) for place in each}
-    columns = {name: getattr(kept, name) for name in COLUMNS if getattr(kept, name)}
-    long = {name: tuple(column[entry[n]] for n in range(len(segments))) for name, column in columns.items()}
+    long: dict[str, Any] = {
+        name: tuple(column[entry[n]] for n in range(len(segments))) for name, column in _columns(kept)
+    }
     return replace(kept, **long)
+
+
+def _columns(seen: RankSeen) -> Iterator[tuple[str, tuple[int | None, ...]]]:
+    """Those that it has, by name."""
+    yield from ((name, getattr(seen, name)) for name in COLUMNS if getattr(seen, name))
 
 
 def _alike(segments: Sequence[Segment]) -> list[list[int]]:

@@ -11,6 +11,7 @@ from loaderprobe.records.seats import Launched
 
 Join = Literal["slurm", "mpi"]
 Variables = Mapping[str, str]
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 TORCH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Set by torchrun, and never by accident."""
 USUAL_PORT = 29500
@@ -112,3 +113,14 @@ def half_set(variables: Variables) -> str:
     """The variable of torch's that alone is missing; empty where all or fewer are set, or for one process."""
     missing = [name for name in TORCH if not variables.get(name)]
     return missing[0] if len(missing) == 1 and variables.get("WORLD_SIZE") != "1" else ""
+
+
+def own_gpu(variables: Variables, number: int, gpus: int) -> str | None:
+    """What CUDA_VISIBLE_DEVICES is to be, so that a process sees its own GPU only, of those that it sees by now.
+
+    None where it is to stay: where one is seen, as of some launchers, where none can be listed, and where there are
+    fewer. A variable and no call, since every thread of the process obeys it, and nothing touches the driver by it.
+    """
+    shown = variables.get(VISIBLE)
+    seen = [str(each) for each in range(gpus)] if shown is None else [each.strip() for each in shown.split(",")]
+    return seen[number] if len(seen) > 1 and number < len(seen) else None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import loaderprobe
-from loaderprobe.api import rank_request, seats
+from loaderprobe.api import rank_request, seats, sweep_request
 from loaderprobe.api import sweep as verb
 from loaderprobe.api.against_request import against_request, as_value
 from loaderprobe.api.rank_request import check_devices, check_images, layouts_of
@@ -106,6 +106,19 @@ def test_ranks_on_cuda_need_a_gpu_each(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(rank_request, "this_node", lambda ranks: NODES[1:])
     with pytest.raises(MissingPart, match="b has 1"):
         check_request(request(tmp_path, compute="cuda", ranks=2))
+
+
+def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And before any process is started; those of a launcher are its own matter."""
+    for module in (sweep_request, seats):
+        monkeypatch.setattr(module, "cores_available", lambda: 2.0)
+    with pytest.raises(BadValue, match="17 ranks on this machine would share 2 cores"):
+        check_request(request(tmp_path, ranks=17))
+    check_request(request(tmp_path, ranks="17x1", nodes=[Node(host=str(n), seats=(n,), gpus=0) for n in range(17)]), ())
+    with pytest.raises(BadValue, match="17 ranks"):
+        seats.start_here(17, [])
 
 
 def test_a_run_of_ranks_is_not_measured_in_turn(tmp_path: Path) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.seating import check_room, nodes_of, parse_layout, place_of, spread, taking_part
+from loaderprobe.measure.seating import (
+    check_crowd,
+    check_room,
+    nodes_of,
+    parse_layout,
+    place_of,
+    spread,
+    taking_part,
+)
 from loaderprobe.records.seats import Launched, Layout, SeatSeen
 from loaderprobe.testing import example_config
 
@@ -77,6 +85,15 @@ def test_without_a_launcher_there_is_one_node() -> None:
     """loaderprobe starts nothing on others."""
     with pytest.raises(BadValue, match="on this one only"):
         spread(Layout(ranks=4, nodes=2), None)
+
+
+@pytest.mark.parametrize(("ranks", "cores", "most"), [(8, 1.0, 8), (16, 2.0, 16), (8, 0.5, 8), (64, 8.0, 64)])
+def test_a_small_machine_has_no_thousand_ranks(ranks: int, cores: float, most: int) -> None:
+    """Eight may share a core; of more a forecast is the way."""
+    check_crowd(ranks, cores)
+    with pytest.raises(BadValue, match=f"{most + 1} ranks on this machine would share {cores:g} core") as raised:
+        check_crowd(most + 1, cores)
+    assert f"ask for {most} at most" in raised.value.hint and f"--simulate-ranks {most + 1}" in raised.value.hint
 
 
 def test_each_rank_on_cuda_has_a_gpu() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.seats import Launched
-from loaderprobe.system.launcher import TORCH, first_host, half_set, launched
+from loaderprobe.system.launcher import TORCH, first_host, half_set, launched, own_gpu
 
 TORCHRUN = {
     "RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "GROUP_RANK": "1", "MASTER_ADDR": "head", "MASTER_PORT": "4000",
@@ -94,3 +94,13 @@ def test_variables_that_cannot_be_are_refused(wrong: dict[str, str]) -> None:
 def test_the_first_host_of_a_list(hosts: str, first: str) -> None:
     """As Slurm shortens them."""
     assert first_host(hosts) == first
+
+
+@pytest.mark.parametrize(
+    ("shown", "gpus", "seen"),
+    [(None, 8, "2"), ("4,5,6,7", 8, "6"), ("GPU-a, GPU-b, GPU-c", 8, "GPU-c"), ("3", 8, None), ("0,1", 8, None),
+     (None, 2, None), (None, 0, None), ("", 8, None)],
+)  # fmt: skip
+def test_a_rank_sees_its_own_gpu(shown: str | None, gpus: int, seen: str | None) -> None:
+    """The third of those that it sees; where one is shown, or too few, the variable stays."""
+    assert own_gpu({} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}, 2, gpus) == seen
