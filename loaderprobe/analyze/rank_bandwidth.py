@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.analyze.slow_host import SlowHost, slow_host
+from loaderprobe.analyze.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.records.rank_bandwidth import RanksLimit, RanksPhase
 
 PLATEAU = 1.05
@@ -24,7 +24,9 @@ def ranks_limit(phases: Sequence[RanksPhase]) -> RanksLimit:
     if any(each.cache in ("warm", "mixed") for each in phases):
         return RanksLimit(code="from_memory")
     if most.fairness < UNFAIR:
-        if (host := slow_host([(each.host, each.bw_bytes) for each in most.by_rank])) and host.lead > 1 / UNFAIR:
+        hosts = host_names([(each.node, each.host) for each in most.by_rank])
+        host = slow_host([(name, each.bw_bytes) for name, each in zip(hosts, most.by_rank, strict=True)])
+        if host and host.lead > 1 / UNFAIR:
             return _slow_host(host)
         slow = most.slowest
         return RanksLimit(

@@ -30,6 +30,14 @@ class SlowHost:
     """That one over the fastest of the slow ones; above 1."""
 
 
+def host_names(places: Sequence[tuple[int, str]]) -> list[str]:
+    """Of (node, host) of each rank, the name of its host; with the node where two nodes have the same name."""
+    nodes: dict[str, set[int]] = {}
+    for node, host in places:
+        nodes.setdefault(host, set()).add(node)
+    return [host if len(nodes[host]) == 1 else f"{host} (node {node})" for node, host in places]
+
+
 def slow_host(rates: Sequence[tuple[str, float]]) -> SlowHost | None:
     """Of (host, rate) of each rank; None where no host stands apart, and of one host."""
     by_host: dict[str, list[float]] = {}

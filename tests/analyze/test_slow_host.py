@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.slow_host import slow_host
+from loaderprobe.analyze.slow_host import host_names, slow_host
 
 Rates = list[tuple[str, float]]
 
@@ -47,6 +47,12 @@ def test_one_rank_of_eight_may_be_as_fast_as_others() -> None:
     """Seven slow ones still are the host."""
     found = slow_host(hosts(a=[110.0] * 8, b=[37.0] * 7 + [111.0]))
     assert found is not None and (found.slow, found.ranks) == (7, 8)
+
+
+def test_nodes_of_one_name_are_kept_apart() -> None:
+    """As containers may have."""
+    assert host_names([(0, "a"), (0, "a"), (1, "b")]) == ["a", "a", "b"]
+    assert host_names([(0, "a"), (1, "a"), (2, "b")]) == ["a (node 0)", "a (node 1)", "b"]
 
 
 equal = st.lists(st.floats(0.94, 1.06), min_size=2, max_size=8)

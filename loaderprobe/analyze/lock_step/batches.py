@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loaderprobe.analyze.forecast.schedule import batch_seconds
 from loaderprobe.analyze.lock_step.price import Batches
+from loaderprobe.analyze.slow_host import host_names
 from loaderprobe.analyze.verdict.disk import NEAR_CEILING
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.analyze.verdict.validity import base_mode
@@ -41,7 +42,8 @@ def _slow_ranks(measurement: Measurement, verdict: Verdict) -> frozenset[int]:
         return frozenset()
     if bound.rank is not None:
         return frozenset({bound.rank})
-    return frozenset(seen.rank for seen in measurement.by_rank if seen.host == bound.host)
+    hosts = host_names([(seen.node, seen.host) for seen in measurement.by_rank])
+    return frozenset(seen.rank for seen, host in zip(measurement.by_rank, hosts, strict=True) if host == bound.host)
 
 
 def rank_images(measurement: Measurement) -> int:

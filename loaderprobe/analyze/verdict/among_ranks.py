@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.slow_host import SlowHost, slow_host
+from loaderprobe.analyze.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import base_mode, why_not_on_a_rank
@@ -98,9 +98,10 @@ def _lead(host: SlowHost) -> float:
 
 def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
     """By round, the host whose ranks are slow by themselves; empty unless it is the same in all of them."""
+    hosts = host_names([(each.node, each.host) for each in measurement.by_rank])
     found = {
         measurement.segments[place].round: slow_host(
-            [(each.host, _own_rate(measurement, each, place)) for each in measurement.by_rank]
+            [(host, _own_rate(measurement, each, place)) for host, each in zip(hosts, measurement.by_rank, strict=True)]
         )
         for place in _places_alone(measurement)
     }
