@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.frames import frame
-from loaderprobe.api.shown import Shown
+from loaderprobe.api.shown import ShownRecord
 from loaderprobe.api.values import PathLike, counts, unheard
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue
@@ -28,13 +28,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Bandwidth(Shown, BandwidthReport):
+class Bandwidth(ShownRecord, BandwidthReport):
     """The report of a probe, its phases and what follows from them. Shows itself in terminals and notebooks."""
-
-    @classmethod
-    def of(cls, found: BandwidthReport) -> Bandwidth:
-        """The same report, showing itself."""
-        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
 
     def headline(self) -> str:
         """The path, and what the fastest step delivers."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from loaderprobe.api.frames import frame
-from loaderprobe.api.shown import Shown
+from loaderprobe.api.shown import ShownRecord
 from loaderprobe.api.values import PathLike
 from loaderprobe.records.origin import Origin
 from loaderprobe.render.document import Document, document_markdown, document_text
@@ -24,18 +24,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-class Documented(Shown):
-    """A record that shows itself as a document. Beside it, a subclass derives from the record's class."""
+class Documented(ShownRecord):
+    """A record that shows itself as a document."""
 
     __slots__ = ()
     table_name: ClassVar[str] = "table.csv"
     """Of its file in the directory."""
     origin: Origin
-
-    @classmethod
-    def of(cls, record: Any) -> Self:
-        """The same record, showing itself."""
-        return cls(**{field.name: getattr(record, field.name) for field in fields(record)})
 
     @classmethod
     def load(cls, path: PathLike) -> Self:

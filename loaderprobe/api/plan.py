@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from math import ceil
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.frames import frame
 from loaderprobe.api.load import Run
 from loaderprobe.api.plan_source import find
-from loaderprobe.api.shown import Shown
+from loaderprobe.api.shown import ShownRecord
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthReport
@@ -40,13 +40,8 @@ MOST_ACCELERATORS = 1e7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Plan(Shown, PlanReport):
+class Plan(ShownRecord, PlanReport):
     """The storage plan: needs, supplies, epochs, levers, its inputs, the acceptance test. Shows itself."""
-
-    @classmethod
-    def of(cls, found: PlanReport) -> Plan:
-        """The same plan, showing itself."""
-        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
 
     def headline(self) -> str:
         """What the accelerators need, in a sentence."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.text import Text
 
@@ -36,3 +37,14 @@ class Shown(ABC):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text = self.text(width=options.max_width, color=console.color_system is not None)
         yield Text.from_ansi(text.rstrip("\n"))
+
+
+class ShownRecord(Shown):
+    """A record that shows itself. Beside it, a subclass derives from the record's class."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, record: Any) -> Self:
+        """The same record, showing itself."""
+        return cls(**{field.name: getattr(record, field.name) for field in fields(record)})

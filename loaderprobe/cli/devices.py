@@ -22,7 +22,7 @@ def devices(
     model: Annotated[
         str | None,
         typer.Option(
-            help="mlp, lenet5, lstm, resnet152, or any other of images (explain plug-ins); several with commas.",
+            help="mlp, lenet5, lstm, resnet152, or any other of images (see explain plug-ins); or several: mlp,lenet5.",
             show_default="mlp",
             rich_help_panel=COMPUTE,
         ),
@@ -33,7 +33,7 @@ def devices(
     on: Annotated[
         str | None,
         typer.Option(
-            help="Where to train: cpu, 2xcpu, cuda, 2xcuda; several with commas.",
+            help="Where to train: cpu, 2xcpu, cuda, 2xcuda; or several: cpu,2xcpu.",
             show_default="cpu,cuda and all GPUs; without a GPU cpu,2xcpu",
             rich_help_panel=COMPUTE,
         ),

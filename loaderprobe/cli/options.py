@@ -9,7 +9,7 @@ import typer
 
 from loaderprobe.cli.panels import COMPUTE, DATA, MEASURING, OUTPUT
 
-MODELS = "resnet18, resnet50, resnet152, vgg16, lenet5, mlp, lstm, or package.module:factory (explain plug-ins)."
+MODELS = "resnet18, resnet50, resnet152, vgg16, lenet5, mlp, lstm, or package.module:factory (see explain plug-ins)."
 
 LoadedImages = Annotated[
     Path | None, typer.Argument(help="Folder of images to load. Without it, images in memory.", show_default=False)
@@ -31,11 +31,14 @@ AnyBatchSize = Annotated[
         min=1, help="Images per batch.", show_default="256 on CUDA, 4 on the CPU, else 32", rich_help_panel=COMPUTE
     ),
 ]
-Cache = Annotated[Literal["cold", "warm"], typer.Option(help="State of the page cache.", rich_help_panel=MEASURING)]
+Cache = Annotated[
+    Literal["cold", "warm"],
+    typer.Option(help="Files from storage (cold) or from memory (warm).", rich_help_panel=MEASURING),
+]
 Ranks = Annotated[
     str | None,
     typer.Option(
-        help="Processes that train in step, with commas; 4x8: on 4 nodes, 8 on each (explain ranks).",
+        help="Processes that train in step: 1,2,4 measures each. 4x8: on 4 nodes, 8 on each (see explain ranks).",
         show_default="1; under torchrun, all that it started",
         rich_help_panel=MEASURING,
     ),
@@ -43,7 +46,7 @@ Ranks = Annotated[
 Join = Annotated[
     Literal["slurm", "mpi"] | None,
     typer.Option(
-        help="srun or mpirun started these processes; those of torchrun are known without it.",
+        help="Whether srun or mpirun started these processes. Those of torchrun are recognised without it.",
         show_default=False,
         rich_help_panel=MEASURING,
     ),

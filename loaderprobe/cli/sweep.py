@@ -55,17 +55,22 @@ def sweep(
     seed: Annotated[
         int, typer.Option(help="Seed of the generated data and of the order of measuring.", rich_help_panel=DATA)
     ] = 0,
-    workers: Annotated[str, typer.Option(help="Numbers of workers, with commas.", rich_help_panel=LOADER)] = "1,2,4,8",
+    workers: Annotated[
+        str, typer.Option(help="Numbers of workers to measure, separated by commas.", rich_help_panel=LOADER)
+    ] = "1,2,4,8",
     no_serial: Annotated[
         bool, typer.Option("--no-serial", help="Do not measure the serial loader.", rich_help_panel=LOADER)
     ] = False,
     loader: Annotated[
-        str, typer.Option(help="torch, a plug-in, or package.module:Class (explain plug-ins).", rich_help_panel=LOADER)
+        str,
+        typer.Option(
+            help="torch, a plug-in, or package.module:Class (see loaderprobe explain plug-ins).", rich_help_panel=LOADER
+        ),
     ] = "torch",
     prefetch_factor: Annotated[
         str,
         typer.Option(
-            help="Batches that each worker loads ahead, with commas. Several: also measure the error "
+            help="Batches that each worker loads ahead. Several, separated by commas, also measure the error "
             "of short benchmarks.",
             rich_help_panel=LOADER,
         ),
@@ -84,7 +89,8 @@ def sweep(
     compute: Annotated[
         str,
         typer.Option(
-            help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S; with commas.",
+            help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S; several, "
+            "separated by commas.",
             rich_help_panel=COMPUTE,
         ),
     ] = "auto",
@@ -110,10 +116,15 @@ def sweep(
         bool, typer.Option("--compile", help="Train with torch.compile.", rich_help_panel=COMPUTE)
     ] = False,
     no_pin_memory: Annotated[
-        bool, typer.Option("--no-pin-memory", help="Copy to the GPU from pageable memory.", rich_help_panel=COMPUTE)
+        bool,
+        typer.Option(
+            "--no-pin-memory",
+            help="Do not pin batches in memory before they are copied to the GPU.",
+            rich_help_panel=COMPUTE,
+        ),
     ] = False,
     side_stream: Annotated[
-        bool, typer.Option("--side-stream", help="Copy to the GPU on a separate stream.", rich_help_panel=COMPUTE)
+        bool, typer.Option("--side-stream", help="Copy to the GPU on a separate CUDA stream.", rich_help_panel=COMPUTE)
     ] = False,
     gpu_decode: Annotated[
         bool,
@@ -122,7 +133,10 @@ def sweep(
         ),
     ] = False,
     cache: Annotated[
-        str, typer.Option(help="State of the page cache: cold, warm, or cold,warm.", rich_help_panel=MEASURING)
+        str,
+        typer.Option(
+            help="Files from storage (cold), from memory (warm), or both: cold,warm.", rich_help_panel=MEASURING
+        ),
     ] = "cold",
     ranks: options.Ranks = None,
     join: options.Join = None,
@@ -155,8 +169,8 @@ def sweep(
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="Measure the configurations of RUN again, in turn with the same ones changed by the other options "
-            "of this command, and compare.",
+            help="Measure RUN again, in turn with the same configurations changed by the other options, and "
+            "compare both.",
             show_default=False,
             rich_help_panel=MEASURING,
         ),

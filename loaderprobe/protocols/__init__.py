@@ -22,29 +22,7 @@ from loaderprobe.protocols.machine import Clock, PageCache, Sampler, Utilization
 from loaderprobe.protocols.ranks import Crew, SharedStore
 
 __all__ = [
-    "BatchSizeProber",
-    "BatchSizeStrategy",
-    "Checked",
-    "Clock",
-    "Compared",
-    "Compute",
-    "ComputeArguments",
-    "Crew",
-    "Exchanging",
-    "Files",
-    "InStepCompute",
-    "Loader",
-    "MakeCompute",
-    "MakeModel",
-    "NextRound",
-    "OnGpu",
-    "PageCache",
-    "Peers",
-    "Profiling",
-    "Renewing",
-    "Sampler",
-    "SharedStore",
-    "Switched",
-    "Timed",
-    "UtilizationMeter",
-]
+    "BatchSizeProber", "BatchSizeStrategy", "Checked", "Clock", "Compared", "Compute", "ComputeArguments", "Crew",
+    "Exchanging", "Files", "InStepCompute", "Loader", "MakeCompute", "MakeModel", "NextRound", "OnGpu", "PageCache",
+    "Peers", "Profiling", "Renewing", "Sampler", "SharedStore", "Switched", "Timed", "UtilizationMeter",
+]  # fmt: skip

@@ -8,7 +8,7 @@ from io import StringIO
 
 from loaderprobe.records.report import Report
 from loaderprobe.render.cells import Cell, as_columns
-from loaderprobe.render.epochs import epoch_cells, epoch_sentences
+from loaderprobe.render.epochs import epoch_cells
 from loaderprobe.render.figures import flat, shown
 from loaderprobe.render.first_markdown import first_blocks
 from loaderprobe.render.first_page import change_of, first_page
@@ -23,15 +23,12 @@ from loaderprobe.render.overview import (
     HOW_TO_READ,
     counts,
     environment_facts,
-    missing,
-    notes,
     sentences,
-    without_figures,
 )
-from loaderprobe.render.rank_panels import rank_sentences
 from loaderprobe.render.recommend import advised, knees
-from loaderprobe.render.short_runs import short_run_cells, short_run_sentences
-from loaderprobe.render.wording import MISSING, bound_words, label, speed
+from loaderprobe.render.sections import sections
+from loaderprobe.render.short_runs import short_run_cells
+from loaderprobe.render.wording import bound_words, label, speed
 from loaderprobe.units import format_bytes
 
 
@@ -68,13 +65,8 @@ def markdown_report(report: Report) -> str:
         blocks.append(f"> {CPU_NOTE}")
     for group in groups(report):
         blocks += _group_blocks(report, group)
-    blocks += _section("Ranks", rank_sentences(report))
-    blocks += _section("Epochs", epoch_sentences(report))
-    blocks += _section("Short benchmarks", short_run_sentences(report))
-    blocks += _section("Failed", without_figures(report, "failed"))
-    blocks += _section("Skipped", without_figures(report, "skipped"))
-    blocks += _section("Notes", notes(report))
-    blocks += _section(f"Not measured ({MISSING})", missing(report))
+    for title, entries in sections(report):
+        blocks += _section(title, entries)
     blocks += ["## Data", _data_table(report)]
     blocks += _section("Machine", environment_facts(report))
     blocks += ["## How to read this", HOW_TO_READ, f"Command: {_escaped(report.summary.run.command)}"]

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from loaderprobe.records.report import Report
 from loaderprobe.render.answer import firm
-from loaderprobe.render.epochs import epoch_sentences
 from loaderprobe.render.first_page import (
     BEST_HEAD,
     BEST_RIGHT,
@@ -24,12 +23,11 @@ from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.limit_map import LimitMap, MapCell
 from loaderprobe.render.needs import Needs
-from loaderprobe.render.overview import counts, missing, notes, sentences, skipped_files, without_figures
+from loaderprobe.render.overview import counts, sentences, skipped_files
 from loaderprobe.render.page import Page
-from loaderprobe.render.rank_panels import rank_sentences
 from loaderprobe.render.recommend import advised
-from loaderprobe.render.short_runs import short_run_sentences
-from loaderprobe.render.wording import MISSING, counted, visible
+from loaderprobe.render.sections import sections
+from loaderprobe.render.wording import counted, visible
 
 STYLES = {
     "compute": "green",
@@ -116,16 +114,7 @@ def _details(page: Page, first: FirstPage, report: Report) -> None:
 
 
 def _trouble(page: Page, report: Report) -> None:
-    sections = (
-        ("Ranks", rank_sentences(report)),
-        ("Epochs", epoch_sentences(report)),
-        ("Short benchmarks", short_run_sentences(report)),
-        ("Failed", without_figures(report, "failed")),
-        ("Skipped", without_figures(report, "skipped")),
-        ("Notes", notes(report)),
-        (f"Not measured ({MISSING})", missing(report, _SHOWN)),
-    )
-    for title, entries in sections:
+    for title, entries in sections(report, _SHOWN):
         if entries:
             page.heading(title)
         for subject, text in entries:

@@ -24,7 +24,6 @@ NOUN = {
     "gradients": "the exchange of gradients", "imbalance": "one rank", "straggler": "slow batches",
 }  # fmt: skip
 
-
 Judged = Bound | Findings
 """A verdict: of a configuration, or of a user's own loader."""
 
