@@ -11,6 +11,7 @@ from typing import Any
 
 from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, Place, Surroundings, recommend
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.verdict.epochs import Epochs, epochs
 from loaderprobe.analyze.verdict.rates import interval, rates_by_round, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
@@ -64,7 +65,9 @@ class Diagnosis(Documented, Findings):
 
     def document(self) -> Document:
         """The verdict first, then the rates that it follows from."""
-        return diagnosis_document(self)
+        measured = self.measurement
+        seen = ranks_view(measured, verdict(measured, self.ceiling)) if measured.by_rank else None
+        return diagnosis_document(self, seen)
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """One row a rate."""

@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from loaderprobe.records.diagnosis import Findings
+from loaderprobe.records.ranks_view import RanksView
 from loaderprobe.render.diagnosis import advice_forecast, explained, footer, lines, remarks_on, setting
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.rank_panels import rank_section
 from loaderprobe.render.verdict_words import heading
 
 
-def diagnosis_document(found: Findings) -> Document:
-    """The verdict, the rates that it follows from, what to do, what to know."""
+def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Document:
+    """The verdict, the rates that it follows from, those of each of several ranks, what to do, what to know."""
     sections = [
         Section(parts=(Paragraph(text=explained(found), strong=True),)),
         Section(title=f"Rates: {setting(found)}", name="rates", parts=(_rates(found), Paragraph(text=footer(found)))),
     ]
+    if ranks is not None:
+        sections.append(rank_section(ranks, found.sample))
     if found.advice:
         sections.append(Section(title="Advice", parts=_advice(found)))
     notes = remarks_on(found)

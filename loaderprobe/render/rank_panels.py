@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from loaderprobe.records.ranks_view import RankRow, RanksView
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.charts import LEFT, RIGHT, TONES, TOP, svg_line, svg_page, svg_text
+from loaderprobe.render.document import Paragraph, Section, Table
 from loaderprobe.render.groups import detail_of, full_label, groups
 from loaderprobe.render.overview import joint_label
 from loaderprobe.render.panels import Figure, Panel
@@ -63,12 +64,24 @@ def _view(report: Report, row: ConfigurationRow) -> RanksView | None:
     return detail.ranks if detail else None
 
 
+def rank_section(view: RanksView, sample: str) -> Section:
+    """Its table alone; `sample` is what is counted, in the plural."""
+    head = tuple(each.replace("images", sample) for each in HEAD)
+    table = Table(head=head, lines=tuple(map(_line, view.shown)), right=frozenset({2, 3, 4}))
+    left_out = _left_out(view)
+    after = (Paragraph(text=CAPTION), *((Paragraph(text=left_out),) if left_out else ()))
+    return Section(title="Ranks", name="ranks", parts=(table, *after))
+
+
+def _left_out(view: RanksView) -> str:
+    count = len(view.rows) - len(view.shown)
+    return f"{count} other ranks are not in the table." if count else ""
+
+
 def _figure(name: str, view: RanksView) -> Figure:
-    left_out = len(view.rows) - len(view.shown)
-    note = f"{left_out} other ranks are not in the table." if left_out else ""
     return Figure(
         title=name, svg=_strips(name, view) if view.uneven else "", head=HEAD,
-        lines=tuple(_line(row) for row in view.shown), note=note,
+        lines=tuple(_line(row) for row in view.shown), note=_left_out(view),
     )  # fmt: skip
 
 

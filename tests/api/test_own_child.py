@@ -86,3 +86,4 @@ def test_it_becomes_a_diagnosis(found: list[OwnMeasured]) -> None:
     assert diagnosis.speedups.gradients is not None
     assert {"same_samples", "same_batches"}.isdisjoint(each.code for each in diagnosis.notes)
     assert "2 ranks, each serial, 8 a batch" in diagnosis.text()
+    assert "| 1 (" in diagnosis.markdown().partition("## Ranks")[2], "each rank has a row"
