@@ -113,7 +113,7 @@ def read_in_seat(
 
     Raises LostRank when another has gone, BadValue for what cannot be read.
     """
-    from loaderprobe.loaders.ranks import joined_at
+    from loaderprobe.loaders.ranks import JOIN_S, joined_at
 
     seat = comes(here)
     nodes = seat.nodes
@@ -123,7 +123,9 @@ def read_in_seat(
         local_size=len(nodes[number].seats), address=here.address, port=here.port,
         prefix=f"{seat.prefix}/bandwidth", timeout_s=TURN_S,
     )  # fmt: skip
-    crew = joined_at(place).crew
+    at = joined_at(place, join_s=JOIN_S)
+    # All of it is kept: a group that ends here while another rank still joins it would be that rank's lost connection.
+    crew = at.crew
     where = Whereabouts(host=nodes[number].host, node=number)
     reader = RankReader(crew=crew, cache=LinuxPageCache())
     try:

@@ -32,6 +32,7 @@ from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import launched
+from loaderprobe.system.network import address_towards, interface_of
 from loaderprobe.system.open_files import allow_open_files, connections_of
 from loaderprobe.system.process import child_environment, die_with_parent
 
@@ -56,6 +57,7 @@ def comes(here: Launched) -> Seat:
         node=here.node or host,
         gpus=tuple(gpu.uuid or gpu.name for gpu in list_gpus()[0]),
         version=version("loaderprobe"),
+        address=address_towards(here.address, here.port),
     )
     prefix = f"{PREFIX}/{here.attempt}"
     store, watching = clients(here, prefix)
@@ -64,6 +66,9 @@ def comes(here: Launched) -> Seat:
     own = next(node for node in seat.nodes if here.rank in node.seats)
     # As many threads a rank for every configuration, whatever its ranks: torchrun sets one, other launchers none.
     os.environ.setdefault("OMP_NUM_THREADS", str(_threads(len(own.seats))))
+    if interface := _interface(own, seat.nodes, here.port):
+        # Else gloo takes the address of the host's own name, which on many hosts is 127.0.1.1.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     return seat
 
 
@@ -86,6 +91,13 @@ def _allow_connections(here: Launched) -> None:
             hint=f"raise it there before you start them, as root (ulimit -Hn {needed}, or nofile in "
             "/etc/security/limits.conf); or start fewer",
         )
+
+
+def _interface(own: Node, nodes: Sequence[Node], port: int) -> str:
+    """That joins a node to the others; empty where there are none, or where it is not known."""
+    other = next((node.address for node in nodes if node is not own and node.address), "")
+    # The node that holds the store reaches it by itself; the others say where they are.
+    return interface_of(address_towards(other, port) if other else own.address)
 
 
 def leads(here: Launched, measure: Callable[[Lead], int]) -> int:

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from loaderprobe.errors import LostRank
+from loaderprobe.loaders.store import client_of
 from loaderprobe.protocols import SharedStore
 from loaderprobe.records.place import Place
 from loaderprobe.units import join_words
@@ -74,15 +75,17 @@ class AtPlace:
     """For groups of the device's own."""
 
 
-def joined_at(place: Place) -> AtPlace:
+def joined_at(place: Place, *, join_s: float | None = None) -> AtPlace:
     """Meet the other ranks by the store that the place names. Raises LostRank where not all come.
+
+    They have `join_s` seconds, and as long as for a step unless it is given.
 
     To be called once workers have been started, which would hold the connections open. Nothing is read from the
     environment: under torchrun that makes every rank wait for a server which no process starts.
     """
     lost = _joined(place, "lost").store
     crew, device = (
-        GlooCrew(_joined(place, name), join_s=place.timeout_s, step_s=place.timeout_s, lost=lost)
+        GlooCrew(_joined(place, name), join_s=join_s or place.timeout_s, step_s=place.timeout_s, lost=lost)
         for name in ("agreement", "device")
     )
     return AtPlace(crew=crew, device=device, store=_joined(place, "gradients").store)
@@ -96,10 +99,7 @@ def store_at(place: Place, name: str) -> Any:
 def _joined(place: Place, name: str) -> Joined:
     """With a client of its own: one that waits in a thread holds up all that use it."""
     try:
-        client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
-            place.address, place.port, None, is_master=False, timeout=timedelta(seconds=place.timeout_s),
-            wait_for_workers=False,
-        )  # fmt: skip
+        client = client_of(place.address, place.port, place.timeout_s)
     except (RuntimeError, ValueError) as error:
         raise _lost(error) from error
     return Joined(rank=place.rank, size=place.size, store=_below(f"{place.prefix}/{name}", client))

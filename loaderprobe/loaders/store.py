@@ -11,6 +11,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from loaderprobe.errors import LostRank
 from loaderprobe.records.seats import Launched
+from loaderprobe.system.network import bound_calls
 
 CALL_S = 60.0
 """For the store to answer: it is on another node."""
@@ -20,16 +21,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def client_of(address: str, port: int, wait_s: float, *, holds: bool = False) -> Any:
+    """A client of torch's TCPStore, which waits so long for it, and for keys. `holds` makes the store itself, here.
+
+    Raises torch's RuntimeError or ValueError where there is none. Where the store no longer answers, a call raises
+    RuntimeError after CALL_S.
+    """
+    # Not torch's env://, which under torchrun takes every process for a client of a store that none holds.
+    client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
+        address, port, None, is_master=holds, timeout=timedelta(seconds=wait_s), wait_for_workers=False
+    )
+    # Torch waits without end for an answer; its timeout is for keys.
+    bound_calls(port, CALL_S)
+    return client
+
+
 class TorchStore:
     """A `SharedStore`: a client of torch's TCPStore, whose keys begin with a prefix. It serves one thread at a time."""
 
     def __init__(self, address: str, port: int, prefix: str, *, holds: bool = False) -> None:
         """`holds` makes the store itself, here. Raises LostRank where there is none."""
         try:
-            # Not torch's env://, which under torchrun takes every process for a client of a store that none holds.
-            client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
-                address, port, None, is_master=holds, timeout=timedelta(seconds=COME_S), wait_for_workers=False
-            )
+            client = client_of(address, port, COME_S, holds=holds)
         except (RuntimeError, ValueError) as error:
             raise LostRank(f"no store answers at {address}:{port} ({_first_line(error)})", hint=_HINT) from error
         client.set_timeout(timedelta(seconds=CALL_S))

@@ -33,6 +33,7 @@ def nodes_of(seats: Sequence[SeatSeen]) -> tuple[Node, ...]:
             host=group[0].host,
             seats=tuple(sorted(each.rank for each in group)),
             gpus=len({gpu for each in group for gpu in each.gpus}),
+            address=next((each.address for each in group if each.address), ""),
         )
         for group in there
     )

@@ -45,6 +45,8 @@ class SeatSeen:
     """The UUIDs of those that it sees."""
     version: str
     """Of loaderprobe."""
+    address: str = ""
+    """Of this host, as it reaches the store; empty on the host that holds it by a name for itself only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ class Node:
     """Their ranks."""
     gpus: int
     """That its processes see; 0 also where they cannot be listed."""
+    address: str = ""
+    """By which others reach it; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,7 @@ def test_what_rank_0_refuses_is_no_lost_rank_to_the_others(
     tmp_path.joinpath("one.jpg").write_bytes(b"x")
     node, crews = Node(host="a", seats=(0, 1), gpus=0), FakeCrew.of(2)
     monkeypatch.setattr(rank_bandwidth, "comes", lambda here: SimpleNamespace(nodes=(node,), prefix="p"))
-    monkeypatch.setattr(gloo, "joined_at", lambda place: SimpleNamespace(crew=crews[place.rank]))
+    monkeypatch.setattr(gloo, "joined_at", lambda place, **_: SimpleNamespace(crew=crews[place.rank]))
 
     def part(rank: int) -> Any:
         here = Launched(rank=rank, size=2, node="", address="localhost", port=1, agent_store=False)

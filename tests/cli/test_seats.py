@@ -55,7 +55,7 @@ def started(way: Any, place: Path, options: Sequence[str]) -> tuple[list[dict[st
     place.mkdir()
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2, nodes=2)
     (place / "measured.json").write_bytes(encode("measurement", given))
-    port, clean = free_port(), _without_launchers(os.environ)
+    port, clean = free_port(), without_launchers(os.environ)
     running = []
     for rank in range(2):
         before, variables = way(port, rank)
@@ -87,7 +87,7 @@ def _row(given: Measurement, path: Path) -> dict[str, Any]:
     return dict(row)
 
 
-def _without_launchers(variables: Mapping[str, str]) -> dict[str, str]:
+def without_launchers(variables: Mapping[str, str]) -> dict[str, str]:
     prefixes = ("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_", "PET_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "GROUP_")
     return {name: value for name, value in variables.items() if not name.startswith(prefixes)}
 
@@ -108,7 +108,7 @@ def test_the_processes_of_this_host_end_with_the_code_of_rank_0() -> None:
     """Without torchrun's own words about it."""
     done = subprocess.run(
         [sys.executable, "-m", "loaderprobe.compute.seats", str(os.getpid()), "2", "explain", "nonsense"],
-        cwd=ROOT, env={**_without_launchers(os.environ), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        cwd=ROOT, env={**without_launchers(os.environ), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
         check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 2
