@@ -54,7 +54,8 @@ def bound_calls(port: int, seconds: float) -> None:
             if not entry.is_socket():
                 continue
             with socket.socket(fileno=os.dup(int(entry.name))) as found:
-                if found.type == socket.SOCK_STREAM and found.getpeername()[1] == port:
+                internet = found.family in (socket.AF_INET, socket.AF_INET6)
+                if internet and found.type == socket.SOCK_STREAM and found.getpeername()[1] == port:
                     found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
                     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         except OSError:  # not connected, or closed meanwhile
