@@ -108,8 +108,8 @@ def _doubling(most: int) -> list[int]:
 
 def read_in_seat(
     here: Launched, asked: RankProbe, ranks: str | None, readers: int, on_phase: OnPhase
-) -> RankBandwidth | None:
-    """The part of one process of a launcher; the report of rank 0, None of the others.
+) -> RankBandwidth | int:
+    """The part of one process of a launcher; the report of rank 0, of the others the exit code.
 
     Raises LostRank when another has gone, BadValue for what cannot be read.
     """
@@ -130,8 +130,7 @@ def read_in_seat(
     reader = RankReader(crew=crew, cache=LinuxPageCache())
     try:
         if here.rank:
-            reader.follow(where)
-            return None
+            return reader.follow(where)
         return lead_ranks(crew, where, replace(asked, steps=_asked(reader, ranks, nodes, readers)), on_phase)
     finally:
         # Rank 0 may hold the store, which must not go before the others have left.
@@ -143,8 +142,8 @@ def _asked(reader: RankReader, ranks: str | None, nodes: Sequence[Node], readers
     """The ladder, as rank 0 finds it; where it cannot be, the others hear of that before it raises BadValue."""
     try:
         return ladder_of(ranks, nodes, readers)
-    except BadValue:
-        reader.refuse()
+    except BadValue as error:
+        reader.refuse(error.exit_code)
         raise
 
 
@@ -158,8 +157,8 @@ def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhas
         if asked.out is not None:
             check_out(asked.out)
         sample = _sample(asked)
-    except LoaderprobeError:
-        reader.refuse()
+    except LoaderprobeError as error:
+        reader.refuse(error.exit_code)
         raise
     location = as_text(locate_pieces(asked.path, sample.pieces))
     reader.counts_reads = location.counts_reads

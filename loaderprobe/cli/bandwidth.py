@@ -160,8 +160,8 @@ def _by_ranks(
     def part() -> int:
         with counting(quiet or json or here.rank > 0) as on_count:
             found = read_in_seat(here, asked, ranks, each, on_count)
-        if found is None:
-            return EXIT_DONE
+        if isinstance(found, int):
+            return found
         shown_and_kept(found, asked.out, json=json, markdown=markdown)
         return EXIT_INTERRUPTED if found.interrupted else EXIT_DONE
 

@@ -41,8 +41,10 @@ class Group:
     @property
     def short(self) -> str:
         """The device within a sentence: `an emulated mlperf-h100`, `this CPU`; `4 ranks, each with this CPU`."""
-        ranks = option_words(self.rows[0].config, "ranks")
-        return self._one if self.rows[0].config.ranks == 1 else f"{ranks}, each with {self._one}"
+        config = self.rows[0].config
+        ranks, nodes = (option_words(config, name) for name in ("ranks", "nodes"))
+        over = f" on {nodes}" if config.nodes > 1 else ""
+        return self._one if config.ranks == 1 else f"{ranks}{over}, each with {self._one}"
 
     @property
     def _one(self) -> str:

@@ -6,7 +6,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.groups import groups
 from loaderprobe.render.recommend import best_rows
-from loaderprobe.render.wording import rate
+from loaderprobe.render.wording import counted, rate
 from loaderprobe.units import join_words, significant
 
 Line = tuple[str, str, str]
@@ -29,15 +29,17 @@ def _lines(report: Report) -> dict[Line, list[ConfigurationRow]]:
 
 def _sentence(line: Line, rows: list[ConfigurationRow]) -> str:
     rates = [row.images_per_s.value for row in rows if row.images_per_s]
-    counts = join_words([_ranks(row.config) for row in rows])
+    over_nodes = any(row.config.nodes > 1 for row in rows)
+    names = [_ranks(row.config) if over_nodes else str(row.config.ranks) for row in rows]
+    counts = join_words(names) + ("" if over_nodes else " ranks")
     gain = significant(rates[-1] / rates[0])
-    last, first = _ranks(rows[-1].config), _ranks(rows[0].config)
+    last, first = names[-1], names[0]
     return (
-        f"With {counts} ranks, {line[-1]} trains at {join_words([rate(each) for each in rates])} images/s: with "
+        f"With {counts}, {line[-1]} trains at {join_words([rate(each) for each in rates])} images/s: with "
         f"{last}, {gain} times as fast as with {first}."
     )
 
 
 def _ranks(config: RunConfig) -> str:
-    """`4`, `4 on 2 nodes`."""
-    return f"{config.ranks}{f' on {config.nodes} nodes' if config.nodes > 1 else ''}"
+    """`1 rank`, `4 ranks`, `4 ranks on 2 nodes`."""
+    return f"{counted(config.ranks, 'rank')}{f' on {config.nodes} nodes' if config.nodes > 1 else ''}"

@@ -21,7 +21,7 @@ from loaderprobe.records.rank_bandwidth import RanksPhase
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.probe import OnPhase
 from loaderprobe.storage.rank_figures import Part, phase_of
-from loaderprobe.storage.reader import Order, ReadEngine, Reading, ThreadEngine
+from loaderprobe.storage.reader import VANISHED, Order, ReadEngine, Reading, ThreadEngine
 from loaderprobe.storage.steady import slices_until
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.process import read_process
@@ -61,6 +61,8 @@ class Turn:
     step: RanksStep | None = None
     seconds: float = 0.0
     seed: int = 0
+    exit_code: int = 0
+    """With `end`: of all processes. A launcher that sees others end well may wait for them."""
 
 
 @dataclass(slots=True)
@@ -74,16 +76,17 @@ class RankReader:
     """False where nothing counts what this process reads from storage."""
     pieces: tuple[Piece, ...] = ()
 
-    def follow(self, here: Whereabouts) -> None:
-        """Take part until rank 0 ends it. Raises LostRank when a rank has gone."""
+    def follow(self, here: Whereabouts) -> int:
+        """Take part until rank 0 ends it; returns the exit code. Raises LostRank when a rank has gone."""
         found = json.loads(self.crew.broadcast(b""))
-        if not found:
-            return
+        if "exit_code" in found:
+            return int(found["exit_code"])
         self.counts_reads = found["counts_reads"]
         self.pieces = tuple(Piece(path=Path(p), offset=o, size_bytes=s) for p, o, s in found["pieces"])
         self.crew.gathered(msgspec.json.encode(here))
         while (turn := msgspec.json.decode(self.crew.broadcast(b""), type=Turn)).kind == "read":
             self.take_turn(turn)
+        return turn.exit_code
 
     def begin(self, sample: Sample, here: Whereabouts) -> tuple[Whereabouts, ...]:
         """Rank 0: tell all which pieces there are; returns where each rank is."""
@@ -93,9 +96,9 @@ class RankReader:
         found = self.crew.gathered(msgspec.json.encode(here))
         return tuple(msgspec.json.decode(each, type=Whereabouts) for each in found)
 
-    def refuse(self) -> None:
+    def refuse(self, exit_code: int) -> None:
         """Rank 0: there is nothing to read."""
-        self.crew.broadcast(json.dumps({}).encode())
+        self.crew.broadcast(json.dumps({"exit_code": exit_code}).encode())
 
     def tell(self, turn: Turn) -> None:
         """Rank 0: say what is next."""
@@ -182,8 +185,8 @@ class RankLadder:
             if not self.phases:
                 raise
             return True
-        except BadValue:
-            self.reader.tell(Turn(kind="end"))
+        except BadValue as error:
+            self.reader.tell(Turn(kind="end", exit_code=error.exit_code))
             raise
         self.reader.tell(Turn(kind="end"))
         return False
@@ -208,7 +211,8 @@ def _check(parts: Sequence[Part], places: Sequence[Whereabouts]) -> None:
     """Raises BadValue where a rank could read nothing: a node may not see the data."""
     for part in parts:
         if part.trouble or not part.files:
-            why = part.trouble or ", ".join(dict.fromkeys(part.unread)) or "no file could be read in the agreed time"
+            unread = ("its files are not there" if each == VANISHED else each for each in dict.fromkeys(part.unread))
+            why = part.trouble or ", ".join(unread) or "no file could be read in the agreed time"
             raise BadValue(
                 f"rank {part.rank} on {places[part.rank].host} read nothing: {why}",
                 hint="put the files on storage that all nodes mount at the same path, more of them than readers",

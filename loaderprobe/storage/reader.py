@@ -24,6 +24,8 @@ from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.storage.files import Piece
 
 MOST_BYTES_A_READ = 16 << 20
+VANISHED = "vanished"
+"""Why a file that was there when files were listed cannot be read."""
 """Larger pieces are read with several calls, so that a reader's buffer stays small."""
 
 Column = NDArray[np.int64]
@@ -225,7 +227,7 @@ def _stat(piece: Piece, _: memoryview, __: int) -> tuple[int, int, int, str]:
 
 def _trouble(error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
-        return "vanished"
+        return VANISHED
     if error.errno in (errno.EACCES, errno.EPERM):
         return "no read permission"
     return os.strerror(error.errno) if error.errno else str(error)

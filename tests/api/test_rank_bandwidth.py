@@ -108,4 +108,4 @@ def test_what_rank_0_refuses_is_no_lost_rank_to_the_others(
         first, second = (threads.submit(part, rank) for rank in range(2))
         with pytest.raises(BadValue, match=said):
             first.result()
-        assert second.result() is None
+        assert second.result() == BadValue.exit_code

@@ -90,7 +90,8 @@ def climb(engines: Sequence[PacedEngine], *steps: RanksStep) -> RankLadder | Exc
 
     follow = [lambda n=n: readers[n].follow(here[n]) for n in range(1, len(engines))]
     first, *others = together([lead, *follow])
-    assert all(each is None for each in others)
+    code = first.exit_code if isinstance(first, BadValue) else 0
+    assert all(each == code for each in others)
     assert isinstance(first, RankLadder | Exception)
     return first
 
@@ -152,4 +153,5 @@ def test_followers_end_where_there_is_nothing_to_read() -> None:
     """Rank 0 says so at once."""
     crews = FakeCrew.of(2)
     readers = [RankReader(crew=crew, cache=FakePageCache()) for crew in crews]
-    assert together([readers[0].refuse, lambda: readers[1].follow(Whereabouts(host="b", node=1))]) == [None, None]
+    told = together([lambda: readers[0].refuse(2), lambda: readers[1].follow(Whereabouts(host="b", node=1))])
+    assert told == [None, 2]
