@@ -79,7 +79,7 @@ def _allow_connections(here: Launched) -> None:
     if here.agent_store:
         allowed = allow_open_files(needed, os.getppid())
     if allowed is not None and allowed < needed:
-        holder = "torchrun beside rank 0" if here.agent_store else "rank 0"
+        holder = "torchrun on the node of rank 0" if here.agent_store else "rank 0"
         raise MissingPart(
             f"{here.size} processes all connect to {holder}, which needs {needed} open files for that, and its hard "
             f"limit is {allowed}",

@@ -16,7 +16,7 @@ def process(rank: int, size: int, *, agent_store: bool) -> Launched:
     return Launched(rank=rank, size=size, node="", address="localhost", port=1, agent_store=agent_store)
 
 
-@pytest.mark.parametrize(("agent_store", "holder"), [(True, "torchrun beside rank 0"), (False, "to rank 0")])
+@pytest.mark.parametrize(("agent_store", "holder"), [(True, "torchrun on the node of rank 0"), (False, "to rank 0")])
 def test_too_many_processes_for_the_store_are_refused_before_they_meet(
     agent_store: bool, holder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
