@@ -33,7 +33,6 @@ KEPT = {
     ("api/page.py", "loaderprobe plan"): "commands",
     ("api/plan_source.py", "as in ImageNet"): "where a quantity comes from",
     ("api/rank_child.py", "waiting for the other ranks"): "a stage of the progress bar",
-    ("api/seats.py", "torchrun on the node"): "of an error",
     ("api/stored.py", "holds two runs"): "of an error",
     ("api/study_child.py", "making the files cold"): "a stage of the progress bar",
     ("api/sweep.py", "what was measured is kept"): "added to an interrupt, as errors have a hint",
