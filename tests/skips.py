@@ -22,6 +22,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     (r"C compiler", "apt-get install gcc"),
     (r"scripts/bench libraries", "scripts/bench libraries"),
     (r"could not import", ".venv/bin/pip install -e '.[dev]', which scripts/setup dev does"),
+    (r"without (ip|nsenter)", "apt-get install iproute2 util-linux"),
     (r"without unshare|setpriv", "apt-get install util-linux, and " + AS_ROOT),
     (r"no GPU here", "scripts/gpu_check on a machine with an NVIDIA GPU"),
     (r"there is a GPU", "scripts/test on a machine without a GPU"),
