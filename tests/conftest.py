@@ -43,15 +43,12 @@ ALONE = r"mark\.(alone|gpu)|PlantDisk|SlowDisk"
 """What scripts/test looks for in the files of tests that run alone."""
 
 LONGEST = (
-    "storage/test_planted.py", "cli/test_sweep.py", "libraries/test_files.py", "api/test_variants.py",
-    "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py", "cli/test_run_ranks.py",
-    "api/test_wrappers.py", "cli/test_seats.py", "measure/test_rank_session.py", "compute/test_gradients.py",
-    "test_installed.py", "api/test_devices.py", "render/test_plan_page.py", "cli/test_bandwidth.py",
+    "cli/test_sweep.py", "libraries/test_files.py", "api/test_variants.py", "libraries/test_streams.py",
+    "cli/test_run.py", "measure/test_forkserver.py", "cli/test_run_ranks.py", "api/test_wrappers.py",
+    "cli/test_seats.py", "measure/test_rank_session.py", "compute/test_gradients.py", "test_installed.py",
+    "api/test_devices.py", "render/test_plan_page.py", "cli/test_bandwidth.py",
 )  # fmt: skip
 """They begin first: a file that takes long, begun when all others have ended, would leave a core idle."""
-
-MADE_ONCE = ("photographs", "single_server_disk", "token_bucket_disk", "latency_disk")
-"""Fixtures of tests that run alone: those of one run in one worker, so that each is made once. Longest first."""
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
@@ -71,32 +68,13 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.relative_to(HERE).as_posix(), len(places)))
     for item in items:
         if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.alone)
-        if item.get_closest_marker("alone"):
-            if not re.search(ALONE, item.path.read_text()):
-                raise pytest.UsageError(f"{item.nodeid}: scripts/test would not find it by {ALONE}")
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=_place)
-
-
-def _group(item: pytest.Item) -> str:
-    """What makes a test that runs alone share a worker with others."""
-    if item.get_closest_marker("gpu"):
-        return "gpu"
-    used = getattr(item, "fixturenames", ())
-    return next((name for name in MADE_ONCE if name in used), item.path.stem)
-
-
-def _place(item: pytest.Item) -> tuple[int, int]:
-    """By what takes long."""
-    group, file = _group(item), item.path.relative_to(HERE).as_posix()
-    alone = item.get_closest_marker("alone") and group in MADE_ONCE
-    return (
-        MADE_ONCE.index(group) if alone else len(MADE_ONCE),
-        LONGEST.index(file) if file in LONGEST else len(LONGEST),
-    )
+        if item.get_closest_marker("alone") and not re.search(ALONE, item.path.read_text()):
+            raise pytest.UsageError(f"{item.nodeid}: scripts/test would not find it by {ALONE}")
 
 
 @pytest.hookimpl(wrapper=True)

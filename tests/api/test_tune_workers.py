@@ -89,10 +89,10 @@ def test_the_loader_is_left_as_it_was(paths: list[str]) -> None:
 
 def test_an_iterable_must_share_its_samples(paths: list[str]) -> None:
     """That is said; where it has data for one worker only, no more are measured."""
-    found = loaderprobe.tune_workers(DataLoader(Shared(paths), batch_size=4, num_workers=1), budget_s=2.0, most=2)
+    found = loaderprobe.tune_workers(DataLoader(Shared(paths), batch_size=4, num_workers=1), budget_s=1.0, most=2)
     assert found.iterable and "get_worker_info" in _flat(found)
     alone = DataLoader(Shared(paths, shares=False), batch_size=4, num_workers=2)
-    found = loaderprobe.tune_workers(alone, budget_s=3.0, most=2)
+    found = loaderprobe.tune_workers(alone, budget_s=1.5, most=2)
     assert found.visits[0].fed_workers == 1
     assert "measured with 1 worker" in _flat(found)
 

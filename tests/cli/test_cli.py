@@ -13,7 +13,6 @@ from loaderprobe.compute.torch import ROCM
 from loaderprobe.records.files import FileSet
 from loaderprobe.system.environment import list_gpus
 from tests.cli.invoke import invoke
-from tests.conftest import Run
 
 COMMANDS = ("sweep", "bandwidth", "generate", "report", "doctor", "explain")
 SHOW_HELP = """
@@ -144,11 +143,11 @@ def test_doctor_gives_a_reason_for_everything_it_cannot_measure(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bandwidth_reads_cold_and_writes_nothing(loaderprobe: Run, photographs: FileSet) -> None:
+def test_bandwidth_reads_cold_and_writes_nothing(photographs: FileSet) -> None:
     """Its JSON has a phase for each number of readers, and the folder is as it was."""
     before = sorted(Path(photographs.root).rglob("*"))
-    done = loaderprobe("bandwidth", photographs.root, "--readers", "1,2", "--seconds", 0.2, "--json")
-    assert done.returncode == 0
+    done = invoke("bandwidth", photographs.root, "--readers", "1,2", "--seconds", 0.2, "--json")
+    assert done.exit_code == 0
     found = json.loads(done.stdout)
     assert [phase["readers"] for phase in found["phases"] if phase["name"] == "files"] == [1, 2]
     assert found["images"] is True

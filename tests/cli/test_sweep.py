@@ -20,7 +20,6 @@ from loaderprobe.api import sweep as verb
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from tests.cli.invoke import invoke
-from tests.conftest import Run
 
 SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 14)
 REPORT_WITHOUT_TORCH = """
@@ -100,11 +99,12 @@ def test_resuming_a_complete_run_measures_nothing(small_run: Swept) -> None:
     assert {path: path.read_bytes() for path in (small_run.run / "measurements").iterdir()} == before
 
 
-def test_a_second_sweep_on_the_same_run_is_refused(small_run: Swept, loaderprobe: Run) -> None:
-    """While one process holds the run, another gets exit code 5."""
+@pytest.mark.usefixtures("impatient")
+def test_a_second_sweep_on_the_same_run_is_refused(small_run: Swept) -> None:
+    """While one holds the run, another gets exit code 5."""
     with lock_directory(small_run.run):
-        done = loaderprobe("sweep", "--resume", small_run.run)
-    assert done.returncode == 5
+        done = invoke("sweep", "--resume", small_run.run)
+    assert done.exit_code == 5
     assert "another loaderprobe" in done.stderr
 
 
