@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import json
 import multiprocessing
 import re
 import signal
@@ -123,6 +125,25 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.write_line(line)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _drawn_once() -> Iterator[None]:
+    """A chart is drawn once for all tests that show the same: that takes a tenth of a second."""
+    import vl_convert
+
+    draw, drawn = vl_convert.vegalite_to_svg, {}
+
+    @functools.wraps(draw)
+    def drawn_once(chart: Any) -> Any:
+        key = json.dumps(chart, sort_keys=True)
+        if key not in drawn:
+            drawn[key] = draw(chart)
+        return drawn[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vl_convert, "vegalite_to_svg", drawn_once)
+        yield
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is held is refused at once."""
@@ -133,7 +154,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
     """256 generated images of 500x375 on the file system of the temporary directory."""
     root = tmp_path_factory.mktemp("photographs")
-    request = SetRequest(resolution=(500, 375), classes=4, seed=1, base_images=12)
+    request = SetRequest(resolution=(500, 375), classes=4, seed=1, base_images=4)
     made = generate(root, request, count=256, processes=2, progress=lambda *_: None)
     return generated_set(made, sample=256, seed=0)
 
@@ -148,7 +169,7 @@ def fork_server() -> Iterator[ForkServer]:
 @pytest.fixture
 def short_sweeps(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep in this process has no forkserver of its own, and reads for a moment to find the storage's ceiling."""
-    monkeypatch.setattr("loaderprobe.api.ceilings.CEILING_S", 0.1)
+    monkeypatch.setattr("loaderprobe.api.ceilings.CEILING_S", 0.02)
     monkeypatch.setattr("loaderprobe.api.sweep.forkserver", lambda: nullcontext(fork_server))
 
 

@@ -86,10 +86,10 @@ def _allow_connections(here: Launched) -> None:
     if allowed is not None and allowed < needed:
         holder = "torchrun on the node of rank 0" if here.agent_store else "rank 0"
         raise MissingPart(
-            f"{here.size} processes need {needed} open files at {holder}, which has their connections, and its hard "
+            f"{here.size} processes all connect to {holder}, which needs {needed} open files for that, and its hard "
             f"limit is {allowed}",
-            hint=f"raise it there before you start them, as root (ulimit -Hn {needed}, or nofile in "
-            "/etc/security/limits.conf); or start fewer",
+            hint=f"raise it before they are started, as root: ulimit -Hn {needed}, or nofile in "
+            "/etc/security/limits.conf; or start fewer",
         )
 
 

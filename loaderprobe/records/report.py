@@ -43,7 +43,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             buffer: how much too fast a short benchmark is; epochs: rate and cold share of whole epochs
 # 10 2026-11  the reason of a buffer and of epochs is a code with facts and a sentence, null where there is none;
 #             options ranks and nodes; causes imbalance and gradients with their speed-ups, and straggler; a verdict has
-#             the rank and the host of an imbalance; with several ranks rates, batches and bytes are those of all
+#             the rank and the host of an imbalance, or the host alone where all ranks there are slow; with several
+#             ranks rates, batches and bytes are those of all
 SUMMARY_VERSION = 10
 
 

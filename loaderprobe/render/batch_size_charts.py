@@ -86,7 +86,7 @@ def _chart(
     base = alt.Chart(data(points))
     best = [each for each in points if each["x"] == chosen]
     layers = [
-        base.mark_rule(color=BLUE, strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_rule(color=BLUE, strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
         base.mark_line(color=BLUE, strokeWidth=2).encode(x=x, y=y),
         base.mark_point(filled=True, size=36, color=BLUE, opacity=1).encode(x=x, y=y),
         alt.Chart(data(best)).mark_point(filled=True, size=90, color=RED, opacity=1).encode(x=x, y=y),
@@ -94,5 +94,5 @@ def _chart(
     ]
     if wall:
         rule = alt.Chart(data([{"x": wall}])).mark_rule(strokeDash=[4, 4], color=GREY)
-        layers.append(rule.encode(x="x:Q"))
+        layers.append(rule.encode(x=alt.X("x:Q")))
     return svg(layers, unit, HEIGHT)

@@ -116,17 +116,17 @@ def shares_chart(plan: PlanReport, title: str) -> str:
     ends = [
         base.transform_filter(where)
         .mark_text(dy=8, fontSize=11, fontWeight=600, color=INK, **side)
-        .encode(x=x, text="text:N")
+        .encode(x=x, text=alt.Text("text:N"))
         for where, side in sides.items()
     ]
     one = alt.Chart(data([{"x": 1.0}]))
     return svg(
         [
-            base.mark_bar(height=11, yOffset=8).encode(x=x, x2=alt.datum(1.0), color=color),
+            base.mark_bar(height=11, yOffset=8).encode(x=x, x2=alt.X2Datum(1.0), color=color),
             one.mark_rule(color=INK, strokeWidth=1.5).encode(x=x),
             *(
                 base.mark_text(**{"align": "left", "dy": -7, "fontSize": 11, "color": INK, **edge}).encode(
-                    x=alt.value(2), text="name:N"
+                    x=alt.value(2), text=alt.Text("name:N")
                 )
                 for edge in (EDGE, {})
             ),
@@ -213,7 +213,7 @@ def _ramp(
     )
     beyond = alt.Chart(data([{"x": last, "end": most}]))
     layers: list[Any] = [
-        beyond.mark_rect(color=GREY, opacity=0.18).encode(x=x, x2="end:Q"),
+        beyond.mark_rect(color=GREY, opacity=0.18).encode(x=x, x2=alt.X2("end:Q")),
         beyond.mark_text(text="not measured", align="left", dx=4, fontSize=11, color=INK).encode(
             x=x, y=alt.value(HEIGHT - 78)
         ),
@@ -283,7 +283,7 @@ def cache_chart(plan: PlanReport, title: str) -> str:
     ]
     return svg(
         [
-            base.mark_area(color=GREY, opacity=0.3).encode(y=alt.Y("low:Q", **y), y2="high:Q"),
+            base.mark_area(color=GREY, opacity=0.3).encode(y=alt.Y("low:Q", **y), y2=alt.Y2("high:Q")),
             base.mark_line(color=BLUE, strokeDash=[6, 4], strokeWidth=2.5).encode(y=alt.Y("pinned:Q", **y)),
             base.mark_line(color=GREY, strokeDash=[2, 3], strokeWidth=2).encode(y=alt.Y("lru:Q", **y)),
             base.mark_line(color=RED, strokeWidth=2.5).encode(y=alt.Y("value:Q", **y)),

@@ -69,7 +69,7 @@ def names(values: Sequence[dict[str, Any]], *, dx: int, dy: int, align: str = "c
     import altair as alt
 
     shown = [{**value, "text": visible(str(value["text"]))} for value in values]
-    base = alt.Chart(data(shown)).encode(x="x:Q", y="y:Q", text="text:N")
+    base = alt.Chart(data(shown)).encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N"))
     marks = {"dx": dx, "dy": dy, "align": align, "fontSize": 11, "fontWeight": 600, "limit": WIDTH - 90}
     return [base.mark_text(**{**marks, "color": INK, **edge}) for edge in (EDGE, {})]
 
@@ -90,12 +90,15 @@ def _named(level: dict[str, Any], at: float, *, right: bool) -> list[Any]:
 
     text = alt.Chart(data([{"y": at, "text": visible(str(level["text"]))}]))
     marks = {"align": "right" if right else "left", "dx": -4 if right else 4, "dy": -6, "fontSize": 11}
-    x = alt.value("width") if right else alt.value(0)
+    # Of a channel that is given as text altair takes a hundredth of a second to find the class.
+    x, y = alt.value("width") if right else alt.value(0), alt.Y("y:Q")
     line = alt.Chart(data([{"y": level["y"]}]))
     return [
-        line.mark_rule(strokeDash=[2, 3], strokeWidth=1.5, color=level["color"]).encode(y="y:Q"),
+        line.mark_rule(strokeDash=[2, 3], strokeWidth=1.5, color=level["color"]).encode(y=y),
         *(
-            text.mark_text(**{**marks, "limit": WIDTH - 70, "color": INK, **edge}).encode(x=x, y="y:Q", text="text:N")
+            text.mark_text(**{**marks, "limit": WIDTH - 70, "color": INK, **edge}).encode(
+                x=x, y=y, text=alt.Text("text:N")
+            )
             for edge in (EDGE, {})
         ),
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 OWN = Path("/proc/self/fd")
+IP = (socket.AF_INET, socket.AF_INET6)
 
 
 def address_towards(host: str, port: int) -> str:
@@ -54,8 +55,7 @@ def bound_calls(port: int, seconds: float) -> None:
             if not entry.is_socket():
                 continue
             with socket.socket(fileno=os.dup(int(entry.name))) as found:
-                internet = found.family in (socket.AF_INET, socket.AF_INET6)
-                if internet and found.type == socket.SOCK_STREAM and found.getpeername()[1] == port:
+                if found.family in IP and found.type == socket.SOCK_STREAM and found.getpeername()[1] == port:
                     found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
                     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         except OSError:  # not connected, or closed meanwhile

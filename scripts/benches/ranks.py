@@ -2,7 +2,8 @@
 
 Some 15 minutes. In each case `sweep --ranks 2` trains two ranks with a worker each: on a disk of 20 MB/s that they
 share (with four ranks, too), with heavy decoding, with slow accelerators, with a worker that is late on one rank, with
-58 MB of gradients, and with those over a loopback of 3 Gb/s (a network namespace of its own). Then `bandwidth --ranks`
+58 MB of gradients, and with those over a loopback of 3 Gb/s (a network namespace of its own). With `--ranks 2x2`, both
+workers of one of two hosts are late (each host is a launcher with a host name of its own). Then `bandwidth --ranks`
 reads the limited disk with one, two and four ranks, and with one of four behind a path of its own of 4 MB/s.
 
 Prints a row for each. Ends with code 1 when a verdict names another cause than was planted, or `imbalance` for equal
@@ -30,6 +31,7 @@ from loaderprobe.api.load import load
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Speedups
 from scripts.benches.harness import Progress, parser, photographs, ran
+from scripts.benches.ranks_plants import LATE_HOST
 from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
 
 SMALL, LARGE = "500x375", "1024x768"
@@ -40,6 +42,13 @@ FAST, SLOW = "emulated:100000", "emulated:60"
 PLANTS = "scripts.benches.ranks_plants"
 CASE_LIMIT_S = 400.0
 WIRE = 'ip link set lo up && tc qdisc add dev lo root tbf rate 3gbit burst 1mb latency 20ms && exec "$@"'
+TORCHRUN = (
+    "-m torch.distributed.run --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29544 "
+    "--rdzv-id hosts --local-addr 127.0.0.1"
+)
+TWO_HOSTS = f"""
+export OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
+unshare --uts sh -c 'hostname {LATE_HOST}; exec "$@"' sh "$@" >/dev/null 2>&1 & "$@"; code=$?; wait; exit $code"""
 OFF_AT_MOST, SLOW_OFF_AT_MOST = 0.03, 0.06
 RANKS = 4
 SHOWN = ("storage", "preprocessing", "transport", "compute", "imbalance", "straggler", "gradients")
@@ -58,6 +67,7 @@ class Case:
     ranks: str = "2"
     limited: bool = False
     wire: bool = False
+    hosts: bool = False
 
 
 DDP = ("--compute", "cpu", "--batch-size", "4", "--model", f"{PLANTS}:wide")
@@ -67,6 +77,10 @@ CASES = (
     Case(name="compute", right=frozenset({"compute"}), options=("--compute", SLOW, "--batch-size", "8")),
     Case(
         name="imbalance", right=frozenset({"imbalance"}),
+        options=("--compute", FAST, "--batch-size", "8", "--loader", f"{PLANTS}:LateLoader"),
+    ),
+    Case(
+        name="host", right=frozenset({"imbalance"}), ranks="2x2", hosts=True,
         options=("--compute", FAST, "--batch-size", "8", "--loader", f"{PLANTS}:LateLoader"),
     ),
     Case(name="ddp", right=frozenset({"compute"}), options=DDP),
@@ -121,7 +135,7 @@ def _measured(case: Case, own: Path, out: Path, scratch: Path, rounds: int) -> i
         "--rounds", str(rounds), "--thorough", "--out", str(place), "--quiet", "--json", *case.options,
     ]  # fmt: skip
     if not case.limited:
-        wrap: Wrap = _over_the_wire if case.wire else list
+        wrap: Wrap = _over_the_wire if case.wire else _on_two_hosts if case.hosts else list
         return _swept(case, command, own / case.data, wrap)
     with limited(own, scratch) as disk:
         return 0 if disk is None else _swept(case, command, disk.folder, disk.command)
@@ -129,6 +143,23 @@ def _measured(case: Case, own: Path, out: Path, scratch: Path, rounds: int) -> i
 
 def _over_the_wire(command: Sequence[str]) -> list[str]:
     return ["unshare", "--net", "sh", "-c", WIRE, "sh", *command]
+
+
+def _on_two_hosts(command: Sequence[str]) -> list[str]:
+    python, _, _, *rest = command
+    options = "--nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29544 --local-addr 127.0.0.1"
+    started = [
+        python,
+        "-m",
+        "torch.distributed.run",
+        *options.split(),
+        "--rdzv-id",
+        "hosts",
+        "-m",
+        "loaderprobe",
+        *rest,
+    ]
+    return ["sh", "-c", TWO_HOSTS, "sh", *started]
 
 
 def _swept(case: Case, command: list[str], data: Path, wrap: Wrap) -> int:
@@ -150,9 +181,13 @@ def _judged(case: Case, row: ConfigurationRow, seconds: float) -> bool:
         return True
     bound, rates = verdict.bound, verdict.rates_images_per_s
     wrong = bound.cause not in case.right
-    said = f"{bound.cause}{'' if bound.rank is None else f' (rank {bound.rank})'}"
-    if case.name == "imbalance" and bound.rank != 1:
-        wrong = True
+    said = (
+        f"{bound.cause}{f' ({bound.host})' if bound.host else ''}{'' if bound.rank is None else f' rank {bound.rank}'}"
+    )
+    if case.name in ("imbalance", "host"):
+        wrong |= (bound.rank, bound.host if bound.rank is None else "") != (
+            (None, LATE_HOST) if case.hosts else (1, "")
+        )
     print(
         f"{case.name:10} {row.config.ranks} ranks: {'WRONG ' if wrong else ''}{said}; "
         f"{verdict.images_per_s.value:.0f} images/s, loader {rates.loader or 0:.0f}, compute {rates.compute or 0:.0f}; "

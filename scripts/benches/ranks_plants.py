@@ -1,8 +1,9 @@
-"""What the bench of ranks plants: a loader that is late on one rank, and a model of which most is gradients."""
+"""What the bench of ranks plants: a loader that is late on a rank or a host, and a model of which most is gradients."""
 
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 
@@ -14,15 +15,16 @@ from loaderprobe.loaders.torch import TorchLoader
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 
-LATE_RANK, LATE_S = 1, 0.015
-"""Of an image."""
+LATE_RANK, LATE_HOST, LATE_S = 1, "late", 0.015
+"""Seconds of an image; the rank is of two."""
 
 
 class LateFiles(ImageFiles):
-    """Images, each of which takes longer on one rank; torchrun says which rank a process is."""
+    """Images, each of which takes longer on one rank, or host; torchrun says which rank a process is."""
 
     def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
-        if os.environ.get("RANK") == str(LATE_RANK):
+        of_two = os.environ.get("WORLD_SIZE") == "2"
+        if (of_two and os.environ.get("RANK") == str(LATE_RANK)) or socket.gethostname() == LATE_HOST:
             time.sleep(LATE_S)
         return super().__getitem__(k)
 

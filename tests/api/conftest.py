@@ -28,7 +28,7 @@ TWO_ROUNDS: Plan = (("baseline", "loader_only"), ("baseline", "training"))
 def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment is a few batches, however fast they come; learning and the ceiling of storage are as short."""
     monkeypatch.setattr("loaderprobe.measure.learning.LEARN_AT_LEAST_S", 0.2)
-    monkeypatch.setattr("loaderprobe.api.ceilings.CEILING_S", 0.1)
+    monkeypatch.setattr("loaderprobe.api.ceilings.CEILING_S", 0.02)
     monkeypatch.setattr(
         "loaderprobe.measure.session.pace_for",
         lambda *, workers, rounds, budget_s: Pace(min_s=0.0, min_batches=4, max_s=0.01, multiple=max(workers, 1)),

@@ -16,7 +16,7 @@ def process(rank: int, size: int, *, agent_store: bool) -> Launched:
     return Launched(rank=rank, size=size, node="", address="localhost", port=1, agent_store=agent_store)
 
 
-@pytest.mark.parametrize(("agent_store", "holder"), [(True, "torchrun on the node of rank 0"), (False, "at rank 0")])
+@pytest.mark.parametrize(("agent_store", "holder"), [(True, "torchrun on the node of rank 0"), (False, "to rank 0")])
 def test_too_many_processes_for_the_store_are_refused_before_they_meet(
     agent_store: bool, holder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,7 +29,9 @@ def test_too_many_processes_for_the_store_are_refused_before_they_meet(
 
     monkeypatch.setattr(seats, "allow_open_files", allowed)
     monkeypatch.setattr(seats, "die_with_parent", lambda _: None)
-    with pytest.raises(MissingPart, match=rf"1000 processes need 6100 open files .*{holder}.* limit is 1024") as raised:
+    with pytest.raises(
+        MissingPart, match=rf"1000 processes .*{holder}, which needs 6100 open .* limit is 1024"
+    ) as raised:
         seats.comes(process(0, 1000, agent_store=agent_store))
     assert "ulimit -Hn 6100" in raised.value.hint
     assert asked[-1] == (6100, os.getppid() if agent_store else 0)

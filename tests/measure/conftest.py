@@ -9,6 +9,7 @@ import pytest
 
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import make_compute
+from loaderprobe.measure import pace
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.session import Session
@@ -53,6 +54,12 @@ def scripted_session(
     parts = scripted_parts(service, clock, compute, config, files, cache)
     recorder = Recorder(config, earlier=options.pop("earlier", None))
     return Session(recorder=recorder, files=files, parts=parts, on_stage=lambda *_: None, **options)
+
+
+@pytest.fixture(autouse=True)
+def _few_free_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What costs no time on a fake clock has this many steps in a segment, and not ten thousand."""
+    monkeypatch.setattr(pace, "MOST_BATCHES", 500)
 
 
 @pytest.fixture(scope="session")

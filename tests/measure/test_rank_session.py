@@ -175,7 +175,8 @@ def stepped(finished: tuple[int, ...]) -> float:
 @pytest.mark.parametrize("size", [2, 4])
 def test_an_emulated_group_reaches_its_rate_with_free_input(size: int) -> None:
     """99.5 % of what is specified: neither the meeting nor anything else of ranks is in the rate."""
-    ranks = ran(*[Service(cpu_s=1e-3)] * size, compute="emulated:400", workers=1, cache="warm", rounds=1)
+    services, budgets_s = [Service(cpu_s=1e-3)] * size, (10.0,) * size
+    ranks = ran(*services, compute="emulated:400", workers=1, cache="warm", rounds=1, budgets_s=budgets_s)
     trained = [each for each in together(ranks).segments if each.activity == "training"]
     for segment in trained:
         assert 0.995 <= stepped(segment.finished_ns) * segment.batch_size / (400 * size) <= 1.0001

@@ -4,16 +4,44 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from loaderprobe.loaders.torch import TorchLoader
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import WorkerBatches
 
 
-class KilledWorker(TorchLoader):
+class Planted:
+    """Around torch's own loader, which is imported where it is made: the sweep itself only looks at the class."""
+
+    def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
+        from loaderprobe.loaders.torch import TorchLoader
+
+        self._loader = TorchLoader(config, files, scratch)
+
+    def batches(self) -> Iterator[Any]:
+        """Those of torch's loader."""
+        return self._loader.batches()
+
+    def workers(self) -> Sequence[int]:
+        """Those of torch's loader."""
+        return self._loader.workers()
+
+    def records(self) -> WorkerBatches:
+        """Those of torch's loader."""
+        return self._loader.records()
+
+    def __enter__(self) -> Self:
+        self._loader.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._loader.__exit__(*raised)
+
+
+class KilledWorker(Planted):
     """One of its workers is killed after the first batch."""
 
     def batches(self) -> Iterator[Any]:
@@ -24,7 +52,7 @@ class KilledWorker(TorchLoader):
         yield from batches
 
 
-class Hanging(TorchLoader):
+class Hanging(Planted):
     """Opens the named pipe beside the data, which shows the test that it is running, and never answers."""
 
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:

@@ -35,7 +35,7 @@ def test_an_interface_is_found_by_its_address(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_call_over_a_bounded_connection_ends() -> None:
-    """Of connections to that port, and of no others, which may be no connections of a network."""
+    """Of connections to that port, and of no others; sockets of other kinds, as MPICH hands down, have no port."""
     with ExitStack() as held:
         for each in socket.socketpair():
             held.enter_context(each)
