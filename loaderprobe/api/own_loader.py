@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,27 @@ def named(text: str) -> OwnLoader:
 
 
 def module_file(own: OwnLoader) -> FileSet:
-    """The file of its module, which all nodes must have. Raises MissingPart where there is none."""
-    with _as_script(own):
-        spec = find_spec(own.module)
-    path = Path(spec.origin) if spec and spec.origin else None
-    if path is None or not path.is_file():
+    """The file of its module, which all nodes must have. Imports nothing. Raises MissingPart where there is none."""
+    path = _found(own)
+    if path is None:
         raise MissingPart(f"there is no module {own.module}", hint=FORM)
     return FileSet(
         label=own.name, root=str(path.parent), generated=False, paths=(path.name,), classes=(0,),
         size_bytes=(path.stat().st_size,), images_found=1,
     )  # fmt: skip
+
+
+def _found(own: OwnLoader) -> Path | None:
+    """Not by `find_spec` of the whole name, which imports the packages around the module."""
+    top, *below = own.module.split(".")
+    specs = (finder.find_spec(top, [own.folder, *sys.path]) for finder in sys.meta_path)
+    spec = next((each for each in specs if each is not None), None)
+    if spec is None:
+        return None
+    places = [Path(place, *below) for place in spec.submodule_search_locations or ()] if below else []
+    origin = [] if below or spec.origin is None else [Path(spec.origin)]
+    files = [*origin, *(file for place in places for file in (place / "__init__.py", place.with_suffix(".py")))]
+    return next((each for each in files if each.is_file()), None)
 
 
 def made(own: OwnLoader) -> tuple[Any, Callable[[Any], Any] | None]:

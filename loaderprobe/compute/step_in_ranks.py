@@ -17,7 +17,9 @@ from loaderprobe.protocols import ComputeArguments
 
 def step_in_ranks(step: Callable[[Any], Any], arguments: ComputeArguments) -> StepCompute:
     """The step of this rank. Where nothing exchanges gradients, or something else does, they count as compute."""
-    models = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
+    found = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
+    # The collector's own order may differ between ranks, whose buckets would then not match.
+    models = sorted(found, key=_gradient_bytes)
     return ExchangingStep(step, arguments, models) if models else StepCompute(step, arguments)
 
 
@@ -50,6 +52,9 @@ def _buckets(model: DistributedDataParallel) -> list[tuple[torch.Tensor, Any]]:
     own = [each for each in model.parameters() if each.requires_grad]
     if not own:
         return []
-    size = sum(each.numel() * each.element_size() for each in own)
-    whole = torch.zeros(-(-size // 4), dtype=torch.float32, device=own[0].device)
+    whole = torch.zeros(-(-_gradient_bytes(model) // 4), dtype=torch.float32, device=own[0].device)
     return [(bucket, model.process_group) for bucket in torch.split(whole, BUCKET_BYTES // whole.element_size())]
+
+
+def _gradient_bytes(model: DistributedDataParallel) -> int:
+    return sum(each.numel() * each.element_size() for each in model.parameters() if each.requires_grad)

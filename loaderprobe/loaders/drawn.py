@@ -30,7 +30,7 @@ def drawn(loader: Any, config: RunConfig, files: object, held: Sequence[Any], *,
         workers=config.loader.workers,
         prefetch_factor=config.loader.prefetch_factor,
         files=tuple(_hash([name.encode(errors="surrogateescape")]) for name in names),
-        first=_content(held[0]) if held else None,
+        first=_telling(held),
         whole=_is_whole(loader),
         exchanges=exchanges,
     )
@@ -43,6 +43,12 @@ def _is_whole(loader: Any) -> bool:
         return False
     samples, taken = length_of(loader.dataset), length_of(loader.sampler if batches is None else batches.sampler)
     return samples is not None and taken is not None and taken >= samples
+
+
+def _telling(held: Sequence[Any]) -> int | None:
+    """Of the first batch; None where another has the same content, as of data that are made up: it shows nothing."""
+    first, *others = [_content(batch) for batch in held[:2]] or [None]
+    return None if first in others else first
 
 
 def _content(batch: Any) -> int | None:

@@ -23,6 +23,8 @@ def join_group(place: Place, variables: MutableMapping[str, str] = os.environ) -
     To be called before that code is imported, which may import `init_process_group` by its name.
     """
     variables.update(variables_of(place))
+    # A number, which code may read. Each rank makes its loader once in the life of the store.
+    variables.setdefault("TORCHELASTIC_RESTART_COUNT", "0")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     # With torch's own timeout: that code may have ranks wait while one prepares the data.
     dist.init_process_group(backend, store=store_at(place, "own"), rank=place.rank, world_size=place.size)
@@ -43,8 +45,6 @@ def variables_of(place: Place) -> dict[str, str]:
         "MASTER_PORT": str(place.port),
         # As a client: without it, rank 0 would make a store where there is one.
         "TORCHELASTIC_USE_AGENT_STORE": "True",
-        # Keys that begin with it are those of this attempt.
-        "TORCHELASTIC_RESTART_COUNT": place.prefix,
     }
 
 

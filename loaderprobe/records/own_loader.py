@@ -58,7 +58,7 @@ class Drawn:
     files: tuple[int, ...]
     """A hash of the name of each file behind them; empty where these are not known."""
     first: int | None
-    """A hash of the content of the first batch; None where it holds nothing that can be hashed."""
+    """A hash of the content of the first batch; None where nothing in it can be hashed, or another is the same."""
     whole: bool
     """True where the sampler goes through the whole data set."""
     exchanges: bool = False

@@ -149,7 +149,7 @@ def note_words(note: Note) -> str:
             hosts = note.facts["hosts"]
             facts["on"] = f" on {hosts:g} hosts" if hosts != 1 else ""
             counted = note.facts.get("exchange") == "compute"
-            facts["exchange"] = ". The exchange of gradients counts as compute" if counted else ""
+            facts["exchange"] = ". If the step exchanges gradients, that counts as compute" if counted else ""
         case "cache_unknown":
             facts["because"] = because_words(note.facts)
         case "not_published":

@@ -201,7 +201,7 @@ def _slow_host(facts: Facts) -> str:
     which = f"all {there}" if slow == there else f"{slow} of the {there}"
     return (
         f"{which} ranks there are slow, and the others wait for their {noun}. With ranks like the slowest elsewhere, "
-        f"training would be up to {facts.times('speedup', 'how')}"
+        f"{'the loader' if facts.alone else 'training'} would be up to {facts.times('speedup', 'how')}"
     )
 
 

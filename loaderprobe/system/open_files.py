@@ -5,8 +5,9 @@ from __future__ import annotations
 import resource
 from contextlib import suppress
 
-A_RANK = 6
-"""Connections to the store of all: two of each process, and four of its child."""
+A_RANK = 7
+"""Connections to the store of all: two of each process, and five of its child, one of them for a group of the user's
+own code."""
 BESIDE = 100
 """Files that the process with the store has open beside."""
 

@@ -109,3 +109,28 @@ def test_nodes_are_asked_for_the_file_of_the_module(script: str, tmp_path: Path)
     assert module_file(named("json.decoder:make")).paths == ("decoder.py",)
     with pytest.raises(MissingPart, match="there is no module nowhere_at_all"):
         module_file(named("nowhere_at_all:make"))
+
+
+@pytest.mark.parametrize("inside", ["__init__.py", ""])
+def test_a_module_is_found_without_its_packages(inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the user's code, which only the ranks run; also of packages without a file of their own."""
+    folder = tmp_path / "own_outer" / "own_inner"
+    folder.mkdir(parents=True)
+    (folder / "data.py").write_text(MODULE)
+    for package in (folder, folder.parent) if inside else ():
+        (package / inside).write_text("raise RuntimeError('imported')")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert module_file(named("own_outer.own_inner.data:alone")).root == str(folder)
+    assert sys.path == before and "own_outer" not in sys.modules
+    with pytest.raises(MissingPart, match=r"there is no module own_outer\.own_inner\.other"):
+        module_file(named("own_outer.own_inner.other:alone"))
+
+
+@pytest.mark.parametrize("module", ["nowhere_at_all.data", "__main__"])
+def test_what_is_no_module_is_no_bug(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that does not exist is refused by name, as is the running program."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(MissingPart, match=f"there is no module {module}"):
+        module_file(named(f"{module}:make"))

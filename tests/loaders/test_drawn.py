@@ -52,3 +52,10 @@ def test_batches_of_the_same_content_are_the_same() -> None:
     assert seen(loader, (batch,)).first == seen(loader, (dict(batch),)).first is not None
     assert seen(loader, (batch,)).first != seen(loader, (other,)).first
     assert seen(loader, (["text"],)).first is None and seen(loader).first is None
+
+
+def test_made_up_data_shows_nothing() -> None:
+    """Where batch after batch has the same content, all ranks have it, whatever their samplers take."""
+    batch = torch.zeros(2, 3)
+    assert seen(DataLoader(DATA), (batch, torch.zeros(2, 3))).first is None
+    assert seen(DataLoader(DATA), (batch, torch.ones(2, 3))).first == seen(DataLoader(DATA), (batch,)).first

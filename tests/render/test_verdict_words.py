@@ -176,6 +176,12 @@ def test_a_loader_without_a_step_is_no_training() -> None:
     )
 
 
+def test_a_slow_host_of_loaders_without_a_step_slows_no_training() -> None:
+    """What gains is the loader."""
+    words = explanation([bound("imbalance", "slow_host", **SLOW_HOST, judged="loader")])
+    assert "the loader would be up to 3.08 times" in words and "raining" not in words
+
+
 def test_every_kind_of_ablations_has_words() -> None:
     """Each code is one or two whole sentences."""
     facts = {"in_training": {"rounds": 3.0}, "cannot_matter": {"input": 1.01, "compute": 3.2}}

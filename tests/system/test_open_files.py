@@ -55,6 +55,7 @@ def test_another_process_of_this_user_may_be_given_more() -> None:
     assert allow_open_files(100, child.pid) is None
 
 
-def test_each_rank_has_six_connections() -> None:
-    """The usual 1,024 ended at 170 ranks."""
-    assert connections_of(150) <= 1024 < connections_of(170)
+def test_each_rank_has_up_to_seven_connections() -> None:
+    """Six of a sweep, of which the usual 1,024 ended at 170 ranks; a user's own group is one more."""
+    assert connections_of(132) <= 1024 < connections_of(133)
+    assert connections_of(1000) >= 7000
