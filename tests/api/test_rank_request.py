@@ -149,7 +149,9 @@ def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPat
     head = Node(host="a", seats=(0,), gpus=0)
     other = Node(host="b", seats=(1,), gpus=0, address="10.0.0.2")
     monkeypatch.setattr(seats, "address_towards", lambda host, port: {"10.0.0.2": "10.0.0.1"}[host])
-    monkeypatch.setattr(seats, "interface_of", lambda address: {"10.0.0.1": "eth1", "10.0.0.2": "eth2", "": ""}[address])
+    monkeypatch.setattr(
+        seats, "interface_of", lambda address: {"10.0.0.1": "eth1", "10.0.0.2": "eth2", "": ""}[address]
+    )
     assert seats._interface(head, (head, other), 7) == "eth1"
     assert seats._interface(other, (head, other), 7) == "eth2"
     assert seats._interface(head, (head,), 7) == ""
