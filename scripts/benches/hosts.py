@@ -33,8 +33,8 @@ OFF_AT_MOST = 0.02
 LATER_S = 8.0
 """After the run has begun, a host is lost."""
 TIME_LIMIT_S = 120.0
-"""Of a configuration: the others then wait a minute for a rank, and some more for its word."""
-NOTICED_S = 150.0
+"""Of a configuration: the others then wait a minute for a rank at each meeting, and some more for its word."""
+NOTICED_S = 200.0
 LIMIT_S = 400.0
 LOADER = ("--batch-size", "4", "--workers", "1", "--no-serial")
 EMULATED = ("--compute", f"emulated:{RATE:g}", *LOADER, "--rounds", "1")
@@ -128,9 +128,10 @@ CHECKS = {each.__name__: each for each in (same, unseen, killed, cut_off, ddp, w
 def _lost(made: Sequence[Host], trial: Trial) -> str:
     said, seconds = ran(made, trial)
     (row,) = rows_of(trial.out)
-    reason = "" if row.reason is None else row.reason.sentence
-    right = "rank 1 on right" in reason and "exitcode: 4" in said and seconds < NOTICED_S
-    return f"{'' if right else 'WRONG '}after {seconds:.0f} s: {reason}"
+    facts = {} if row.reason is None else row.reason.facts
+    named = (facts.get("rank"), facts.get("host")) == ("1", "right")
+    right = named and "exitcode  : 4" in said and seconds < NOTICED_S
+    return f"{'' if right else 'WRONG '}after {seconds:.0f} s: {facts.get('error')} (at: {facts.get('stage')})"
 
 
 def _cause(out: Path, *, gradients: bool) -> str:

@@ -157,6 +157,19 @@ def test_torchrun_completes_a_run_here(tmp_path: Path, monkeypatch: pytest.Monke
     assert started["env"]["OMP_NUM_THREADS"] == "5"
 
 
+def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node of the store, which finds it at its own loopback, looks for the way to another node."""
+    head = Node(host="a", seats=(0,), gpus=0)
+    other = Node(host="b", seats=(1,), gpus=0, address="10.0.0.2")
+    monkeypatch.setattr(seats, "address_towards", lambda host, port: {"10.0.0.2": "10.0.0.1"}[host])
+    monkeypatch.setattr(
+        seats, "interface_of", lambda address: {"10.0.0.1": "eth1", "10.0.0.2": "eth2", "": ""}[address]
+    )
+    assert seats._interface(head, (head, other), 7) == "eth1"
+    assert seats._interface(other, (head, other), 7) == "eth2"
+    assert seats._interface(head, (head,), 7) == ""
+
+
 def test_a_run_of_several_nodes_is_not_completed_here(tmp_path: Path) -> None:
     """Nor does a program that a launcher started start all ranks once more."""
     run = run_of(tmp_path / "run", 2)
