@@ -22,6 +22,7 @@ TOOLS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
 NETWORK = "10.77.0"
 CONTAINED = ("--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 LIVE = "echo ready; read -r _"
+END_S = 20.0
 
 
 class CannotPlant(MissingPart):
@@ -106,7 +107,11 @@ def _contained(name: str) -> Iterator[int]:
                 raise CannotPlant(f"hosts are not permitted here: {process.stderr.read().strip()}")
             yield psutil.Process(process.pid).children()[0].pid
         finally:
-            process.kill()  # and with it all processes of the host
+            process.stdin.close()  # its first process ends, and with it all others, before unshare does
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _join(host: Host) -> None:
