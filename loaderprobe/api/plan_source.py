@@ -29,6 +29,7 @@ from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import PlanSource, Quantity
+from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.watch import WatchReport
@@ -155,7 +156,10 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> Found:
         configuration=row.config.title(),
     )  # fmt: skip
     alike = [each for each in rows if _of_one_rank(each) == _of_one_rank(row)]
-    return Found(workload=workload, source=source, by_ranks=rank_offer(alike))
+    by_ranks = rank_offer(alike, workload.storage.read_bytes_per_s.value if workload.storage else None)
+    if isinstance(by_ranks, PlanReason):
+        return Found(workload=workload.refusing("rank_storage", by_ranks), source=source)
+    return Found(workload=workload, source=source, by_ranks=by_ranks)
 
 
 def _of_one_rank(row: ConfigurationRow) -> RunConfig:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-PlanPart = Literal["measured_storage", "cold_opens", "workers", "cores", "reads_in_flight", "stragglers", "lock_step"]
+PlanPart = Literal[
+    "measured_storage", "rank_storage", "cold_opens", "workers", "cores", "reads_in_flight", "stragglers", "lock_step"
+]  # fmt: skip
 """What a plan may have to leave out, in the order in which that is said."""
 PlanReasonCode = Literal[
     "not_measured",
@@ -15,6 +17,7 @@ PlanReasonCode = Literal[
     "ladder_from_memory",
     "reads_unproved",
     "reads_not_cold",
+    "ranks_not_storage",
     "opens_not_measured",
     "opens_from_memory",
     "opens_unproved",

@@ -24,7 +24,7 @@ def feeding(feeds: Sequence[Feed]) -> str:
     terms = in_use(first.use)
     return (
         f"{terms[0].upper()}{terms[1:]} it feeds {named} {at_utilization(first.utilization)} "
-        f"({rates} images/s, ResNet-50), {limited_by(first.first_limit)}."
+        f"({rates} images/s, ResNet-50){'' if first.at_least else f', {limited_by(first.first_limit)}'}."
     )
 
 

@@ -16,7 +16,7 @@ from loaderprobe.render.forecast_words import advice_words, worth_making
 from loaderprobe.render.groups import Group, groups, measured, then_of
 from loaderprobe.render.limit_map import LimitMap, limit_map
 from loaderprobe.render.limits import LETTERS, gain_words, used_words
-from loaderprobe.render.needs import Needs, needs
+from loaderprobe.render.needs import Needs, named, needs
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import read_words
 from loaderprobe.render.recommend import advised, best_rows
@@ -208,7 +208,7 @@ def _cores(report: Report, group: Group) -> list[Change]:
     ends = " to ".join(dict.fromkeys(significant(value, 2) for value in (values[0], values[-1])))
     have = report.summary.environment.cores_available
     sizes = " by the size of the images" if len(values) > 1 else ""
-    need = f"one {mine[0].accelerator} needs {ends}{sizes} (estimated)"
+    need = f"{named(mine[0].accelerator)} needs {ends}{sizes} (estimated)"
     return [Change(text=f"more cores: {need}, this machine has {have:g}")]
 
 

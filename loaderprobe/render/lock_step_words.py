@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loaderprobe.records.lock_step import LockStep, PrefetchCost
+from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.render.document import Item, Paragraph, Part, Table
+from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.wording import counted
 from loaderprobe.units import format_duration, significant
 
@@ -14,6 +16,10 @@ NOTHING = 1.01
 """A cost below this is none."""
 DIFFERS = 0.15
 """A replay that is further than this from what was measured is no forecast."""
+MORE_BATCHES = (
+    "Sweep again with --thorough --rounds 10: without --thorough, a clear verdict ends the rounds early. Each round "
+    "gives more batches."
+)
 NOTICED = 0.1
 """A correlation from here on is worth a word."""
 
@@ -29,8 +35,14 @@ def lock_step_answer(found: LockStep) -> str:
         taken = "as long"
     else:
         taken = f"{'at least ' if found.at_least else ''}{_times(found, now)} times as long"
-    lost = f"{ranks} in step take {taken} for a step as one rank alone{_with(found)}."
+    lost = f"{ranks} in step take {taken} for a step as one rank alone{_with(found)}{_replayed(found)}."
     return f"{lost} {_advice(found, now)}".rstrip()
+
+
+def refused_answer(ranks: int, why: PlanReason) -> str:
+    """Of a replay that was asked for: why there is none, and what would make it."""
+    remedy = f" {MORE_BATCHES}" if why.code == "too_few_batches" else ""
+    return f"{_ranks(ranks)} in step: no cost is said, since {plan_reason_words(why)}.{remedy}"
 
 
 def lock_step_parts(found: LockStep) -> Iterator[Part]:
@@ -44,6 +56,11 @@ def lock_step_parts(found: LockStep) -> Iterator[Part]:
 
 def _ranks(count: int) -> str:
     return f"{count:,} rank{'' if count == 1 else 's'}"
+
+
+def _replayed(found: LockStep) -> str:
+    """` (at least: replayed for 50)` where batches show no more ranks."""
+    return f" (at least: replayed for {found.ranks:,})" if found.at_least else ""
 
 
 def _with(found: LockStep) -> str:
@@ -65,8 +82,10 @@ def _advice(found: LockStep, now: PrefetchCost) -> str:
     if better is None:
         return ""
     gain, alone = now.step_s / better.step_s, now.alone_s / better.alone_s
-    one = "nothing" if alone < NOTHING else f"{significant(alone)} times"
-    return f"prefetch_factor={better.prefetch_factor} makes them {significant(gain)} times as fast, and one rank {one}."
+    factor = f"prefetch_factor={better.prefetch_factor} makes them {significant(gain)} times as fast"
+    if alone < NOTHING:
+        return f"{factor}; one rank alone gains nothing by it."
+    return f"{factor}, and one rank alone {significant(alone)} times."
 
 
 def _table(found: LockStep) -> Table:
@@ -79,7 +98,8 @@ def _table(found: LockStep) -> Table:
         )
         for each in found.costs
     )
-    head = ("prefetch_factor", "step of one rank", f"of {_ranks(found.ranks)}", "times")
+    many = f"at least, replayed for {found.ranks:,}" if found.at_least else f"of {_ranks(found.ranks)}"
+    head = ("prefetch_factor", "step of one rank", many, "times")
     return Table(head=head, lines=lines, right=frozenset({1, 2, 3}))
 
 
@@ -95,7 +115,7 @@ def _items(found: LockStep) -> Iterator[tuple[str, str]]:
         yield (
             "At least",
             f"{found.batches:,} batches show what {found.ranks:,} ranks meet; rarer stalls cost more ranks more. "
-            "A sweep with more --rounds, or on more ranks, shows more",
+            "A sweep with --thorough and more --rounds, or on more ranks, shows more",
         )
     if found.saturated:
         yield "Storage", "its limit over the bytes of an image is the whole answer; on another storage measure again"

@@ -22,6 +22,13 @@ class Needs:
     note: str
 
 
+def named(accelerator: str, counts: str = "") -> str:
+    """`one mlperf-h100`, `1, 8 and 64 x mlperf-h100`; of a rate `one accelerator of 500 images/s`."""
+    if accelerator[:1].isdigit():
+        return f"{f'{counts} accelerators' if counts else 'one accelerator'} of {accelerator} images/s"
+    return f"{counts} x {accelerator}" if counts else f"one {accelerator}"
+
+
 def needs(report: Report) -> tuple[Needs, ...]:
     """One table for each kind of accelerator."""
     found: dict[str, list[Outlook]] = {}
@@ -38,7 +45,7 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
     missing = dict.fromkeys(plan_reason_words(each.missing) for each in some if each.missing)
     reason = f" No rate of this storage: {'; '.join(missing)}." if missing else ""
     return Needs(
-        title=f"What {join_words(counts)} x {first.accelerator} need at {percent(first.utilization)} of "
+        title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "
         f"{rate(first.images_per_s)} images/s, cold{f' ({first.source})' if first.specified else ''}",
         head=("data", *(f"{count} x" for count in counts), "storage here", "feeds", "cores each"),
         lines=tuple(_line(each) for each in some),

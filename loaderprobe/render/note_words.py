@@ -101,10 +101,10 @@ _TEXTS: dict[NoteCode, str] = {
     "rate_unsettled": "the rate had not settled",
     "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
     "ranks_at_least": (
-        "{ranks} ranks in step did not come to its end, so it gives at least that: {next} ranks may show more"
+        "{ranks} ranks in step did not reach its limit, so it gives at least that: {next} ranks may show more"
     ),
     "clients_at_least": (
-        "{clients} readers did not come to its end, so it gives at least that: {next} readers may show more"
+        "{clients} readers did not reach its limit, so it gives at least that: {next} readers may show more"
     ),
     "ranks_uneven": (
         "rank {rank} on {host} read at {share} of the fastest rank's rate: accelerators in step wait for it, and may "

@@ -15,10 +15,12 @@ from loaderprobe.records.plan import (
     Supply,
 )
 from loaderprobe.render import plan_words as words
+from loaderprobe.render.delivery_words import delivery_command, delivery_words, read_words
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.lock_step_words import TITLE as LOCK_STEP
 from loaderprobe.render.lock_step_words import lock_step_parts
 from loaderprobe.render.note_words import note_words
+from loaderprobe.render.plan_left_out import not_covered, not_said
 from loaderprobe.render.plan_reason_words import PART, plan_reason_words
 from loaderprobe.render.wording import MISSING, percent
 from loaderprobe.units import format_bytes, format_rate
@@ -46,15 +48,15 @@ def need_columns(plan: PlanReport) -> dict[str, list[object]]:
 def plan_document(plan: PlanReport) -> Document:
     """The page."""
     return Document(
-        title=f"Storage plan for {words.accelerators(plan)}",
+        title=words.title(plan),
         sections=tuple(section for section in _sections(plan) if section.parts),
     )
 
 
 def _sections(plan: PlanReport) -> Iterator[Section]:
-    test = Item(subject="Test on delivery", text=words.delivery_words(plan))
+    test = Item(subject="Test on delivery", text=delivery_words(plan))
     first = tuple(Paragraph(text=sentence, strong=True) for sentence in words.answer(plan))
-    yield Section(parts=(*first, test, Command(text=words.delivery_command(plan))))
+    yield Section(parts=(*first, test, Command(text=delivery_command(plan))))
     yield Section(title=f"What {plan.asked.accelerators:,} accelerators need", name="needs", parts=(_needs(plan),))
     yield Section(title="What storage gives", name="supplies", parts=tuple(_supplies(plan)))
     yield Section(title="Epochs and caches", name="epochs", parts=tuple(_epochs(plan)))
@@ -65,9 +67,9 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="What lowers the need", parts=tuple(_levers(plan)))
     yield Section(title="Inputs and assumptions", parts=tuple(_ledger(plan)))
     yield Section(title="The test on delivery", parts=tuple(_test(plan)))
-    refused = tuple(Item(subject=PART[part], text=plan_reason_words(why)) for part, why in plan.refused.items())
+    refused = tuple(Item(subject=PART[part], text=plan_reason_words(why)) for part, why in not_said(plan).items())
     yield Section(title="Not said, and why", parts=refused)
-    uncovered = [Item(subject=subject, text=text) for subject, text in words.not_covered(plan)]
+    uncovered = [Item(subject=subject, text=text) for subject, text in not_covered(plan)]
     yield Section(title="Not covered", parts=tuple(uncovered))
     notes = tuple(Paragraph(text=note_words(note)) for note in plan.notes)
     made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {words.from_words(plan)}"
@@ -165,8 +167,8 @@ def _cache(size: CacheSize, nodes: int) -> str:
         return f"{need}; for its size add --images"
     slow = "" if nodes == 1 else f", which takes several epochs on {nodes:,} nodes"
     return (
-        f"{need}: {format_bytes(size.pinned_bytes)} of files pinned beforehand, or {format_bytes(size.page_bytes_low)} "
-        f"to {format_bytes(size.page_bytes)} of page cache once that has filled{slow}"
+        f"{need}: {format_bytes(size.pinned_bytes)} of files pinned beforehand, or "
+        f"{_share(size.page_bytes_low, size.page_bytes, format_bytes)} of page cache once that has filled{slow}"
     )
 
 
@@ -189,13 +191,9 @@ def _ledger_line(entry: LedgerEntry) -> tuple[str, ...]:
 
 def _test(plan: PlanReport) -> Iterator[Part]:
     test = plan.acceptance
-    yield Item(subject="Storage", text=words.delivery_words(plan))
-    yield Command(text=words.delivery_command(plan))
-    yield Paragraph(
-        text=f"{words.readers_words(plan)}. PATH: images of the planned size on the delivered storage, more than its "
-        "caches hold. Compare MB/s and files/s of the line with that number of readers; its cache must be cold. These "
-        "are bytes that readers get, without a, what storage reads besides."
-    )
+    yield Item(subject="Storage", text=delivery_words(plan))
+    yield Command(text=delivery_command(plan))
+    yield Paragraph(text=read_words(plan))
     if test.compute and test.workers:
         yield Item(
             subject="One accelerator on each node",

@@ -89,9 +89,13 @@ def _by_bandwidth(plan: PlanReport) -> list[Supply]:
 def _shares(plan: PlanReport) -> Iterator[Exhibit]:
     drawn = charts.shares_chart(plan, "The need over what may be used of each limit")
     if drawn:
-        first = [f"{RESOURCE[each.first_limit]} of {storage_name(each)}" for each in plan.supplies if each.first_limit]
+        first = [
+            f"{RESOURCE[each.first_limit]} of {storage_name(each)}"
+            for each in plan.supplies
+            if each.first_limit and not each.at_least
+        ]
         yield Exhibit(
-            title=f"First limit: {join_words(first)}",
+            title=f"First limit: {join_words(first)}" if first else "No limit was reached",
             text=f"From 1 to the right, a limit cannot feed {plan.asked.accelerators:,} accelerators with "
             f"{percent(plan.asked.use)} of it in use; to the left it can.",
             figures=(("The need over what may be used of each limit", drawn),),

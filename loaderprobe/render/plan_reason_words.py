@@ -8,6 +8,7 @@ from loaderprobe.render.unavailable_words import because_words
 
 PART: dict[PlanPart, str] = {
     "measured_storage": "measured storage",
+    "rank_storage": "storage by ranks",
     "cold_opens": "cold opens of the measured storage",
     "workers": "workers",
     "cores": "cores",
@@ -23,6 +24,7 @@ _TEXTS: dict[PlanReasonCode, str] = {
     "ladder_from_memory": "a step of its ladder came from memory, at least partly",
     "reads_unproved": "its reads cannot be proved to have come from storage",
     "reads_not_cold": "its reads were {files}, not cold",
+    "ranks_not_storage": "storage did not limit the {ranks} ranks, so their {bytes_per_s} are no rate of it",
     "opens_not_measured": "opens/s were not measured",
     "opens_from_memory": ("names and inodes were in memory: only bandwidth --drop-caches (root) measures opens/s cold"),
     "opens_unproved": "names and inodes were dropped, but nothing counts whether they came from storage again",

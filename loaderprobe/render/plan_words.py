@@ -14,7 +14,7 @@ from loaderprobe.records.plan import (
     Supply,
     SupplyLimit,
 )
-from loaderprobe.render.lock_step_words import lock_step_answer
+from loaderprobe.render.lock_step_words import lock_step_answer, refused_answer
 from loaderprobe.render.note_words import note_words
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
@@ -56,21 +56,10 @@ LEVER: dict[LeverName, str] = {
     "half_size": "Files of half the size",
     "utilization": "Utilization of {}",
 }
+PLENTY = 10
+"""A storage that feeds so many times what is planned gets no figure in the answer."""
 RANGE_FROM = 0.01
 """A range narrower than this share of its figure is not shown."""
-NOT_COVERED = (
-    ("Writes", "checkpoints (ResNet-50: about 0.2 GB each), logs, staging"),
-    ("Others", "other jobs on the same storage, failures, rebuilds: the unused share of a limit is for them"),
-    ("Several clients", "what was measured was measured from one machine"),
-    ("Caches of the storage", "they answer reads that a larger data set would send to its disks"),
-    ("Start of an epoch", "buffers fill at the storage's limit: a longer wait for the first batch, and no higher need"),
-    ("Utilization to expect", "it cannot be predicted for a storage that was not measured"),
-)
-COLD_OPENS = (
-    "Cold opens",
-    "sweep and run drop only file data before a read; cached directory entries make opens look cheap: bandwidth PATH "
-    "--drop-caches measures opens/s cold",
-)
 
 
 def answer(plan: PlanReport) -> tuple[str, ...]:
@@ -83,13 +72,24 @@ def answer(plan: PlanReport) -> tuple[str, ...]:
         f"Buy, {in_use(asked.use)}, {amount(read.to_buy)} and "
         f"{grouped(opens.to_buy.value)} opens/s."
     )
-    in_step = () if asked.simulate_ranks is None or plan.lock_step is None else (lock_step_answer(plan.lock_step),)
-    return (need, *(_feeds(supply, asked) for supply in plan.supplies), *in_step)
+    return (need, *(_feeds(supply, asked) for supply in plan.supplies), *_simulated(plan))
 
 
-def not_covered(plan: PlanReport) -> tuple[tuple[str, str], ...]:
-    """What no plan covers; and cold opens, of which a bandwidth result says itself what it measured."""
-    return NOT_COVERED if plan.source.kind == "bandwidth" else (*NOT_COVERED, COLD_OPENS)
+def _simulated(plan: PlanReport) -> tuple[str, ...]:
+    """What ranks in step cost, where that was asked for; or why it is not known."""
+    ranks = plan.asked.simulate_ranks
+    if ranks is None:
+        return ()
+    if plan.lock_step is not None:
+        return (lock_step_answer(plan.lock_step),)
+    return (refused_answer(ranks, plan.refused["lock_step"]),) if "lock_step" in plan.refused else ()
+
+
+def title(plan: PlanReport) -> str:
+    """What is planned, and what is simulated where that is another number."""
+    ranks = plan.asked.simulate_ranks
+    simulated = "" if ranks in (None, plan.asked.accelerators) else f", and lock-step of {counted(ranks or 0, 'rank')}"
+    return f"Storage plan for {accelerators(plan)}{simulated}"
 
 
 def accelerators(plan: PlanReport) -> str:
@@ -97,7 +97,9 @@ def accelerators(plan: PlanReport) -> str:
     name = plan.source.accelerator
     count = f"{plan.asked.accelerators:,}"
     if name[:1].isdigit():
-        return f"{count} accelerators of {grouped(float(name))} images/s"
+        return f"{counted(plan.asked.accelerators, 'accelerator')} of {grouped(float(name))} images/s"
+    if name == "cpu":
+        return f"{counted(plan.asked.accelerators, 'CPU')} like that of the run"
     return f"{count} x {name}"
 
 
@@ -105,10 +107,17 @@ def _feeds(supply: Supply, asked: Asked) -> str:
     name = f"The storage {supply.name}" if supply.label == "measured" else supply.name
     if supply.feeds is None or supply.first_limit is None:
         return f"{name}: no limit of it is known."
-    end = limited_by(supply.first_limit)
+    if supply.feeds >= PLENTY * asked.accelerators:
+        return f"{name} is enough: it feeds over {PLENTY} times as many."
     if supply.feeds >= asked.accelerators:
-        return f"{name} is enough: it feeds {feeds(supply)}, {end}."
-    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}, {end}."
+        return f"{name} is enough: it feeds {feeds(supply)}{_end(supply)}."
+    return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}{_end(supply)}."
+
+
+def _end(supply: Supply) -> str:
+    """What ends the count; a limit that is only known to be at least so high is no end."""
+    assert supply.first_limit is not None
+    return "; its limit was not reached" if supply.at_least else f", {limited_by(supply.first_limit)}"
 
 
 def feeds(supply: Supply) -> str:
@@ -165,16 +174,18 @@ def amount(quantity: Quantity, value: float | None = None) -> str:
 
 def ranged(quantity: Quantity) -> str:
     """The figure, and its range where that is worth a word."""
-    if quantity.high - quantity.low <= RANGE_FROM * abs(quantity.value):
+    low, high = amount(quantity, quantity.low), amount(quantity, quantity.high)
+    if quantity.high - quantity.low <= RANGE_FROM * abs(quantity.value) or low == high:
         return amount(quantity)
-    return f"{amount(quantity)} ({amount(quantity, quantity.low)} to {amount(quantity, quantity.high)})"
+    return f"{amount(quantity)} ({low} to {high})"
 
 
 def plain(quantity: Quantity) -> str:
     """The figure without a unit that its row names already; a wide range instead of it."""
     if quantity.unit in ("reads", "workers", "cores"):
-        if quantity.high - quantity.low > RANGE_FROM * quantity.value:
-            return f"{significant(quantity.low, 2)} to {significant(quantity.high, 2)}"
+        ends = significant(quantity.low, 2), significant(quantity.high, 2)
+        if quantity.high - quantity.low > RANGE_FROM * quantity.value and ends[0] != ends[1]:
+            return f"{ends[0]} to {ends[1]}"
         return significant(quantity.value, 2)
     return amount(quantity)
 
@@ -188,29 +199,6 @@ def spread(quantity: Quantity) -> str:
 def label(quantity: Quantity) -> str:
     """`measured`, `derived from assumed`."""
     return quantity.label if quantity.label != "derived" else f"derived from {quantity.weakest}"
-
-
-def delivery_command(plan: PlanReport) -> str:
-    """What to type on every node of the delivered system."""
-    return f"loaderprobe bandwidth PATH --readers {plan.acceptance.readers}"
-
-
-def delivery_words(plan: PlanReport) -> str:
-    """Where to type it, and what it must reach."""
-    test = plan.acceptance
-    where = f"on {counted(test.nodes, 'node')} at once, each" if test.nodes > 1 else "on the node,"
-    files = "" if test.files_per_s is None else f" and {grouped(test.files_per_s)} files/s"
-    return f"{where} at least {format_rate(test.bytes_per_s)}{files}, cold"
-
-
-def readers_words(plan: PlanReport) -> str:
-    """Where the number of readers comes from."""
-    test, per_node = plan.acceptance, min(plan.asked.per_node, plan.asked.accelerators)
-    if test.readers_from == "workers":
-        return f"{test.readers} readers: {test.workers} workers for each of {per_node} accelerators"
-    if test.readers_from == "reads_in_flight":
-        return f"{test.readers} readers: the reads in flight of one node"
-    return f"{test.readers} readers: assumed; more may be needed"
 
 
 def epochs_words(plan: PlanReport) -> tuple[tuple[str, str], ...]:

@@ -42,7 +42,7 @@ def _against_readers(found: RankBandwidthReport) -> Iterator[Exhibit]:
     )
     if len(found.ladder) < len(found.phases):
         text += " Grey: as many readers in fewer ranks; far below the solid line, a process or a node is the limit."
-    opens = "Each is opened once: so many opens/s." if found.whole_files else ""
+    opens = f"Each {noun(found)} is opened once, so these are opens/s as well." if found.whole_files else ""
     yield Exhibit(
         title=_title(found),
         text=f"{text} {opens}".rstrip(),

@@ -98,6 +98,8 @@ class RunDirectory:
         try:
             data = read(file)
             if data is None:
+                if not path.exists():
+                    raise BadValue(f"{path} does not exist", hint="give the directory that a sweep wrote")
                 what = f"{path} is not a run: it has no run.json"
                 if (path / "result.json").exists():
                     what = f"{path} is not a sweep's run: it holds the result of another command"

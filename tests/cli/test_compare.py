@@ -45,7 +45,7 @@ def test_what_does_not_compare_is_refused(runs: tuple[Path, Path, Path]) -> None
     [
         (["A"], 2, "two results, but 1"),
         (["A", "A", "A"], 2, "--with"),
-        (["A", "nowhere"], 2, "nowhere is not a run"),
+        (["A", "nowhere"], 2, "nowhere does not exist"),
         (["A", "A", "--json", "--md"], 2, "exclude each other"),
         (["A", "A", "--out", "A"], 5, "not empty"),
     ],

@@ -39,7 +39,7 @@ def test_the_answer_is_the_cost_with_its_range_and_the_advice() -> None:
     """And what the advice is worth to one rank: nothing."""
     assert lock_step_answer(price()) == (
         "1,024 ranks in step take 1.50 (1.45 to 1.55) times as long for a step as one rank alone, with "
-        "prefetch_factor=2. prefetch_factor=8 makes them 1.25 times as fast, and one rank nothing."
+        "prefetch_factor=2. prefetch_factor=8 makes them 1.25 times as fast; one rank alone gains nothing by it."
     )
 
 
@@ -47,6 +47,7 @@ def test_the_answer_is_the_cost_with_its_range_and_the_advice() -> None:
     ("found", "said"),
     [
         (price(ranks=400, batches=400), "take at least 1.50 times as long"),
+        (price(ranks=400, batches=400), "prefetch_factor=2 (at least: replayed for 400). prefetch"),
         (price(costs=(cost(2, 1.0, 0.0),), advised=None), "take as long for a step as one rank alone"),
         (price(workers=0, prefetch_factor=0, costs=(cost(0, 4.0),), advised=None), "workers. Load with workers"),
         (price(saturated=True, costs=()), "lose nothing to each other while they share this storage"),
@@ -67,6 +68,7 @@ def test_the_answer_says_what_it_is(found: LockStep, said: str) -> None:
         (price(slow_host="b"), "the ranks on b are replayed once, with batches of their own"),
         (price(slow_rank=3), "rank 3 is replayed once, with batches of its own"),
         (price(ranks=400, batches=400), "400 batches show what 400 ranks meet"),
+        (price(ranks=400, batches=400), "step of one rank at least, replayed for 400 times"),
         (price(measured_cost=1.2, replayed_cost=1.18), "measured 1.20 times, replayed 1.18"),
         (price(measured_cost=1.23, replayed_cost=1.02), "too far apart"),
         (price(saturated=True, costs=()), "its limit over the bytes of an image is the whole answer"),

@@ -11,14 +11,23 @@ import jsonschema
 import msgspec
 import pytest
 
+from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.records.plan import CacheAsked, PlanReport
 from loaderprobe.render.catalogue import catalogue_document, catalogue_json
 from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json, result_schema
 from loaderprobe.render.notebook import document_html
 from loaderprobe.render.plan import plan_document
+from loaderprobe.render.plan_words import plain
 from loaderprobe.storage.catalogue import published
-from tests.examples.plan import SOURCE, example_asked, example_plan, example_workload
+from tests.examples.plan import (
+    SOURCE,
+    example_asked,
+    example_batches,
+    example_plan,
+    example_storage,
+    example_workload,
+)
 
 FULL = example_plan(asked=replace(example_asked(), cache=CacheAsked(kind="page", bytes=75e9), nic_bytes_per_s=12.5e9))
 BARE = example_plan(example_workload(cpu_s=None, wait_s=None, storage=None, stalls=None, images=None))
@@ -37,9 +46,46 @@ def test_the_first_screen_answers() -> None:
     assert "Buy, with 80 % of a limit in use, 14.8 GB/s and 129,000 opens/s." in screen
     assert "The storage measured here feeds 3.98 of 64, limited by bandwidth." in screen
     assert "6GB/s,24kopens/s,2ms feeds 11.9 of 64, limited by opens/s." in screen
-    assert "on 8 nodes at once, each at least 1.85 GB/s and 16,100 files/s, cold" in screen
-    assert "loaderprobe bandwidth PATH --readers 40" in screen
+    assert "started on each of 8 nodes, all together at least 14.8 GB/s and 129,000 files/s, cold" in screen
+    assert "torchrun --nnodes 8 --nproc-per-node 8" in screen
+    assert "-m loaderprobe bandwidth PATH --ranks 8x8 --readers 5" in screen
     assert "read bandwidth 11.8 GB/s 13.1 GB/s 14.8 GB/s 1.48 GB/s given" in screen
+
+
+def test_one_node_is_tested_without_a_launcher() -> None:
+    """As many readers as its accelerators have workers; a single one is no plural."""
+    page = " ".join(text(PLANS["one"]).split())
+    assert "on the node, at least" in page and "loaderprobe bandwidth PATH --readers 5 " in page
+    single = example_workload(cpu_s=known(0.0001, "s", "measured", "run"), wait_s=known(0.0, "s", "measured", "run"))
+    page = " ".join(text(example_plan(single, example_asked(1))).split())
+    assert "1 reader: 1 worker for each of 1 accelerator." in page
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_nothing_ends_at_a_limit_that_was_not_reached(bound: bool) -> None:
+    """At least so much is no limit, and no cache is sized by it."""
+    storage = example_storage(at_least=bound)
+    page = " ".join(text(example_plan(example_workload(storage=storage))).split())
+    assert ("feeds at least 3.98 of 64; its limit was not reached." in page) == bound
+    assert ("feeds 3.98 of 64, limited by bandwidth." in page) == (not bound)
+    assert ("A cache on each node for measured here" in page) == (not bound)
+
+
+def test_a_refused_replay_that_was_asked_for_stands_in_the_answer() -> None:
+    """With what gives enough batches; and the title says which number is which."""
+    few = replace(example_batches(), series=((0.2,) * 12,))
+    asked = replace(example_asked(8), simulate_ranks=64)
+    lines = text(example_plan(example_workload(batches=few), asked), 200).splitlines()
+    assert lines[0].endswith("Storage plan for 8 x mlperf-h100, and lock-step of 64 ranks")
+    first = " ".join(lines[:8])
+    assert "64 ranks in step: no cost is said, since 12 measured batches are too few: 30 are needed" in first
+    assert "--thorough --rounds" in first and "cost of lock-step:" not in " ".join(lines)
+
+
+def test_a_range_of_one_figure_is_one_figure() -> None:
+    """Where both ends round to it."""
+    quantity = known(1.3, "workers", "measured", "run", half=0.02)
+    assert plain(quantity) == "1.3" and plain(replace(quantity, high=2.1)) == "1.3 to 2.1"
 
 
 @pytest.mark.parametrize("name", PLANS)

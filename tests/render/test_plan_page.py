@@ -74,7 +74,7 @@ def test_answer_stands_first(page: Page) -> None:
         "need 11.8 GB/s",
         "opens/s from storage while caches are cold.",
         "feeds 3.98 of 64, limited by bandwidth.",
-        "--readers 40",
+        "--ranks 8x8 --readers 5",
     ):
         assert words in first
 

@@ -11,6 +11,7 @@ from loaderprobe.render.plan_reason_words import PART, plan_reason_words
 
 FACTS: dict[str, dict[str, float | str]] = {
     "reads_not_cold": {"files": "warm"},
+    "ranks_not_storage": {"ranks": 2.0, "bytes_per_s": 27.5e6},
     "too_few_steps": {"steps": 12.0, "least": 30},
     "fewer_steps_than_ranks": {"steps": 40.0, "ranks": 1024},
     "too_few_batches": {"batches": 12.0, "least": 30},

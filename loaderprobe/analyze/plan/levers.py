@@ -62,8 +62,11 @@ def _of(
 
 
 def _cache_for(supply: Supply, workload: Workload, asked: Asked) -> CacheSize | None:
-    """The hits that let this storage feed all accelerators, and the cache of a node that gives them."""
-    if supply.feeds is None or supply.feeds >= asked.accelerators:
+    """The hits that let this storage feed all accelerators, and the cache of a node that gives them.
+
+    None where it is enough, and where it may be: of a storage that gives at least so much, no need follows.
+    """
+    if supply.feeds is None or supply.at_least or supply.feeds >= asked.accelerators:
         return None
     hits = 1 - supply.feeds / asked.accelerators
     if hits < _LEAST_HITS:

@@ -1,4 +1,7 @@
-"""What ranks read from storage in step, as a storage: its ceiling where more ranks got no more, else at least that."""
+"""What ranks read from storage in step, as a storage: a ceiling, or at least that; refused where it tells nothing.
+
+A rate that a decoder or a core limited is no supply: it counts only where it beats what else was measured.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from loaderprobe.analyze.plan.supply import Offer, OfferLimit
 from loaderprobe.analyze.rank_bandwidth import PLATEAU, TWO_DOUBLINGS
 from loaderprobe.analyze.verdict.disk import NEAR_CEILING
 from loaderprobe.records.note import Note
+from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.units import join_words
@@ -24,8 +28,12 @@ class _Rung:
     """True where storage limited them."""
 
 
-def rank_offer(rows: Sequence[ConfigurationRow]) -> Offer | None:
-    """Of configurations that differ in their ranks only; None for one number of ranks, or where files were not cold."""
+def rank_offer(rows: Sequence[ConfigurationRow], known_bytes_per_s: float | None = None) -> Offer | PlanReason | None:
+    """Of configurations that differ in their ranks only; `known_bytes_per_s` is what else was measured of the storage.
+
+    None for one number of ranks, or where files were not cold; the reason where something else limited the ranks and
+    no more is learned from them.
+    """
     rungs = sorted(
         (rung for row in rows if row.verdict and (rung := _rung(row.config.ranks, row.verdict))),
         key=lambda each: each.ranks,
@@ -33,6 +41,8 @@ def rank_offer(rows: Sequence[ConfigurationRow]) -> Offer | None:
     if len({each.ranks for each in rungs}) < 2:
         return None
     last = rungs[-1]
+    if not last.by_storage and (known_bytes_per_s is None or last.bytes_per_s <= known_bytes_per_s):
+        return PlanReason(code="ranks_not_storage", facts={"ranks": last.ranks, "bytes_per_s": last.bytes_per_s})
     early = max((each for each in rungs if each.ranks * TWO_DOUBLINGS <= last.ranks), key=_ranks, default=None)
     ended = early is not None and last.bytes_per_s < PLATEAU * early.bytes_per_s and last.by_storage
     tried = join_words([str(each) for each in sorted({each.ranks for each in rungs})])

@@ -77,6 +77,10 @@ class Workload:
     refused: Mapping[PlanPart, PlanReason] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
+    def refusing(self, part: PlanPart, why: PlanReason) -> Workload:
+        """The same, with a part of the plan refused."""
+        return replace(self, refused={**self.refused, part: why})
+
     def changed(self, *, images: float | None = None, file_bytes: float | None = None) -> Workload:
         """The same on another data set, as options give it."""
         found = self

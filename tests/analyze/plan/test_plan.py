@@ -9,7 +9,7 @@ import pytest
 from loaderprobe.analyze.plan.plan import epoch_plan
 from loaderprobe.records.plan import CacheAsked, Lever, PlanReport
 from loaderprobe.records.plan_reason import PlanReason
-from tests.examples.plan import example_asked, example_batches, example_plan, example_workload
+from tests.examples.plan import example_asked, example_batches, example_plan, example_storage, example_workload
 
 SET_BYTES = 1_281_167 * 115_000.0
 
@@ -70,6 +70,12 @@ def test_the_cache_that_makes_a_storage_enough_does() -> None:
         assert (1 - size.hits) * 64 == pytest.approx(supply.feeds)
         assert size.pinned_bytes == pytest.approx(size.hits * SET_BYTES)
         assert size.pinned_bytes < size.page_bytes_low < size.page_bytes <= SET_BYTES
+
+
+def test_no_cache_follows_from_a_storage_that_gives_at_least_so_much() -> None:
+    """It may feed all of them."""
+    plan = example_plan(example_workload(storage=example_storage(at_least=True)))
+    assert [size.supply for size in lever(plan, "cache").caches] == [plan.supplies[1].name]
 
 
 def test_no_cache_is_needed_where_storage_is_enough() -> None:

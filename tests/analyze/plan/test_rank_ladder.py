@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.plan.rank_ladder import rank_offer
+from loaderprobe.analyze.plan.supply import Offer
+from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import FilesWere
 from tests.examples.reports import example_row
@@ -32,16 +34,25 @@ def row(
         ((row(1, 200), row(2, 204), row(4, 205)), False),
         ((row(1, 200), row(2, 204)), True),
         ((row(1, 200), row(2, 300), row(4, 310)), True),
-        ((row(1, 200), row(2, 204), row(4, 205, fraction=0.4)), True),
     ],
 )
 def test_two_doublings_without_gain_are_a_ceiling(rows: tuple[ConfigurationRow, ...], at_least: bool) -> None:
-    """Where storage limited; one doubling, a rise, or busy cores prove none."""
+    """Where storage limited; one doubling or a rise prove none."""
     offer = rank_offer(rows)
-    assert offer is not None
+    assert isinstance(offer, Offer)
     (limit,) = offer.limits
     assert limit.at_least == at_least and bool(offer.notes) == at_least
     assert limit.quantity.value == pytest.approx((rows[-1].verdict.rates_images_per_s.loader or 0) * 1e5)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("known", "offered"), [(None, False), (372e6, False), (15e6, True)])
+def test_what_decoding_limited_counts_only_above_what_is_known(known: float | None, offered: bool) -> None:
+    """20.5 MB/s of busy cores: no supply, unless all that was measured else is less; then at least that."""
+    found = rank_offer((row(1, 200), row(2, 204), row(4, 205, fraction=0.4)), known)
+    if offered:
+        assert isinstance(found, Offer) and found.limits[0].at_least
+    else:
+        assert found == PlanReason(code="ranks_not_storage", facts={"ranks": 4, "bytes_per_s": pytest.approx(20.5e6)})
 
 
 def test_one_number_of_ranks_or_warm_files_offer_nothing() -> None:
