@@ -30,11 +30,11 @@ def test_too_many_processes_for_the_store_are_refused_before_they_meet(
     monkeypatch.setattr(seats, "allow_open_files", allowed)
     monkeypatch.setattr(seats, "die_with_parent", lambda _: None)
     with pytest.raises(
-        MissingPart, match=rf"1000 processes .*{holder}, which needs 6100 open .* limit is 1024"
+        MissingPart, match=rf"1000 processes .*{holder}, which needs 7100 open .* limit is 1024"
     ) as raised:
         seats.comes(process(0, 1000, agent_store=agent_store))
-    assert "ulimit -Hn 6100" in raised.value.hint
-    assert asked[-1] == (6100, os.getppid() if agent_store else 0)
+    assert "ulimit -Hn 7100" in raised.value.hint
+    assert asked[-1] == (7100, os.getppid() if agent_store else 0)
 
 
 def test_the_limit_of_the_store_is_no_matter_of_other_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
