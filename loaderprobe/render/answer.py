@@ -49,7 +49,9 @@ def _where(rows: Sequence[ConfigurationRow], group: Group) -> str:
     if any(where for name in _names(rows) for _, where in _signature(name, rows)):
         return ""
     counts = {row.config.loader.workers for row in rows}
-    return " with the serial loader" if counts == {0} else " with every number of workers tried"
+    if len(counts) == 1:
+        return f" with {_workers(list(counts))}"
+    return f" with every number of workers {'tried' if len(measured(group.rows)) == len(group.rows) else 'measured'}"
 
 
 def _clauses(rows: Sequence[ConfigurationRow], group: Group) -> list[str]:
