@@ -6,6 +6,8 @@ from loaderprobe.records.verdict import Bottleneck, Verdict
 
 _NEAR = 0.95
 """A rate that reaches this share of a limit is at the limit."""
+_FAR = 0.5
+"""Storage that would be asked for less than this share of its ceiling at this concurrency is no next limit."""
 _RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait", "compute")
 
 
@@ -37,5 +39,11 @@ def _largest_part(verdict: Verdict, free: str, workers: int) -> Bottleneck | Non
         "preprocessing": spent.cpu_s + spent.run_delay_s,
         "transport": max(0.0, max(workers, 1) / loader - spent.cpu_s - spent.run_delay_s - spent.blocked_s),
     }
-    left = {name: seconds for name, seconds in parts.items() if name != free}
+    left = {name: seconds for name, seconds in parts.items() if name != free and name not in _not_next(verdict, free)}
     return max(left, key=lambda name: left[name])
+
+
+def _not_next(verdict: Verdict, free: str) -> tuple[str, ...]:
+    """Storage, where its ceiling is known, and the faster training would ask for little of it."""
+    share = verdict.disk_ceiling_fraction
+    return ("storage",) if share is not None and share * getattr(verdict.speedups, free).value < _FAR else ()

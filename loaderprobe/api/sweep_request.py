@@ -45,6 +45,12 @@ DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
 
 
+def check_seconds(name: str, seconds: float | None) -> None:
+    """Raises BadValue for what is no time that anything can take."""
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRequest:
     """What a sweep is asked for: its axes, its data, its limits."""
@@ -73,8 +79,7 @@ class SweepRequest:
 
     def __post_init__(self) -> None:
         for name, seconds in (("budget", self.budget_s), ("time limit", self.time_limit_s)):
-            if seconds is not None and not 0 < seconds < math.inf:
-                raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
+            check_seconds(name, seconds)
         if self.epochs and "cold" not in self.caches:
             raise BadValue("the first of whole epochs is cold", hint="add cold to --cache, or leave --epochs out")
         if self.most_ranks > 1:

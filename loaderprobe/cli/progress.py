@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from loaderprobe.cli.border import stderr
 from loaderprobe.units import format_duration
@@ -20,10 +21,14 @@ Counted = Callable[[str, int, int], None]
 @contextmanager
 def counting(quiet: bool) -> Iterator[Counted]:
     """A progress bar for counted items; a new text starts a new bar."""
-    with _bars(quiet) as bars:
+    with ExitStack() as shown:
+        bars = _bars(quiet)
         tasks: dict[str, TaskID] = {}
 
         def update(text: str, done: int, total: int) -> None:
+            if not tasks:
+                # Without a bar it would leave a blank line.
+                shown.enter_context(bars)
             if text not in tasks:
                 tasks[text] = bars.add_task(text, left="")
             bars.update(tasks[text], completed=done, total=max(total, 1), left=f"{done} of {total}")
@@ -66,11 +71,13 @@ def timed(quiet: bool) -> Iterator[Counted]:
 
 
 def _bars(quiet: bool) -> Progress:
+    """Where they do not fit into a line, what is measured is cut, and the time left stays."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         BarColumn(bar_width=16),
         TextColumn("{task.fields[left]}"),
         TimeElapsedColumn(),
         console=stderr(),
         disable=quiet,
+        expand=True,
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loaderprobe.store.run_directory import RunDirectory
 
 RESOLUTIONS = "256x256,500x375,1024x768"
-BESIDE_RESUME = frozenset({"resume", "join", "json", "quiet"})
+BESIDE_RESUME = frozenset({"resume", "budget", "join", "json", "quiet"})
 """Options that have an effect on a resumed run; all others were fixed when it began."""
 
 
@@ -178,7 +178,8 @@ def sweep(
     budget: Annotated[
         float | None,
         typer.Option(
-            help="Seconds for the whole sweep. What has not begun by then is left for --resume.",
+            help="Seconds for the whole sweep. What has not begun by then is left for --resume, which takes a new "
+            "--budget.",
             show_default="17 a configuration, 40 with a GPU",
             rich_help_panel=MEASURING,
         ),
@@ -193,7 +194,8 @@ def sweep(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Directory of a run that is not complete: measure what is missing, with the settings of that run.",
+            help="Directory of a run that is not complete: measure what is missing, with the settings of that run. Only "
+            "--budget may be new.",
             show_default=False,
             rich_help_panel=OUTPUT,
         ),
@@ -209,12 +211,16 @@ def sweep(
     Each verdict comes from an experiment.
     """
     from loaderprobe.api.against_request import sides_in
-    from loaderprobe.api.sweep_request import request_of
+    from loaderprobe.api.sweep_request import check_seconds, request_of
 
     silent, here = quiet or json, launched_here(join, several=ranks is not None)
     if resume is not None:
         _refuse_ignored(context)
+        check_seconds("budget", budget)
         if here is None and (sides := sides_in(resume)):
+            if budget is not None:
+                for side in sides:
+                    side.set_budget(budget)
             return resume_against(sides, as_json=json, quiet=silent)
     elif against is not None:
         if here:
@@ -257,7 +263,7 @@ def sweep(
 
     def run_of(lead: Lead | None) -> RunDirectory:
         if resume is not None:
-            return open_sweep(resume, lead)
+            return open_sweep(resume, lead, budget)
         return begin_sweep(asked(nodes=lead.nodes if lead else None), lead, quiet=silent, auto=auto)
 
     def measured(run: RunDirectory, lead: Lead | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from loaderprobe.store.run_directory import RunDirectory
 
 
-def open_sweep(resume: Path, lead: Lead | None) -> RunDirectory:
-    """A run to be completed, once the processes of a launcher are enough for it."""
+def open_sweep(resume: Path, lead: Lead | None, budget_s: float | None) -> RunDirectory:
+    """A run to be completed, once the processes of a launcher are enough for it; with another budget, if given."""
     from loaderprobe.api.stored import file_sets, foreign_modules, open_to_resume
 
     run = open_to_resume(resume)
     if lead:
         lead.admit(run.record.spec.configs, file_sets(run))
+    if budget_s is not None:
+        run.set_budget(budget_s)
     say_imports(resume, foreign_modules(run))
     return run
 
@@ -55,6 +58,11 @@ def begin_sweep(request: SweepRequest, lead: Lead | None, *, quiet: bool, auto: 
         return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data, lead=lead)
 
 
+def _say_resume(said: str, run: RunDirectory) -> None:
+    command = shlex.join(["loaderprobe", "sweep", "--resume", str(run.path)])
+    stderr().print(f"{said}. Resume with: {command}", highlight=False, markup=False, soft_wrap=True)
+
+
 def measure_and_show(run: RunDirectory, lead: Lead | None, *, as_json: bool, quiet: bool) -> int:
     """Measure what is pending, print the report and write its page; returns the exit code."""
     from loaderprobe.api.load import Run
@@ -62,6 +70,7 @@ def measure_and_show(run: RunDirectory, lead: Lead | None, *, as_json: bool, qui
     from loaderprobe.api.report import judge_run
     from loaderprobe.api.sweep import measure, plan
     from loaderprobe.render.sweep_plan_words import sweep_plan_words
+    from loaderprobe.render.wording import counted
 
     interrupted, lost = False, None
     if not quiet:
@@ -81,11 +90,11 @@ def measure_and_show(run: RunDirectory, lead: Lead | None, *, as_json: bool, qui
     if not as_json:
         show(f"\nReport: {page}")
     if interrupted:
-        stderr().print(
-            f"interrupted; the finished configurations are kept. Resume with: loaderprobe sweep --resume {run.path}"
-        )
+        _say_resume("interrupted; the finished configurations are kept", run)
         return EXIT_INTERRUPTED
     if lost:
         return report_error(lost)
+    if pending := shown.summary.run.pending:
+        _say_resume(f"{counted(pending, 'configuration')} not measured yet", run)
     failed = any(row.status == "failed" for row in shown.summary.configurations)
     return EXIT_SOME_FAILED if failed or shown.summary.run.damaged else EXIT_DONE

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.pace import OVERHEAD, SEGMENTS_A_ROUND
+from loaderprobe.measure.runner import named_limit
 from loaderprobe.measure.sweep import DEALT, GRACE_S, OnProgress, Progress, Run
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig
@@ -165,13 +166,14 @@ class _InTurn:
         )  # fmt: skip
 
     def _measured(self, order: Order) -> Measurement | RunFailure:
-        limit_s = self.runs[0].record.spec.time_limit_s
+        limit_s = asked_s = self.runs[0].record.spec.time_limit_s
         if self.budget_s is not None:
             limit_s = min(limit_s, self.budget_s - self.spent_s + GRACE_S)
         self._report(order, Event(stage="start"))
-        return self.run_one(
+        found = self.run_one(
             order, clock=self.clock, time_limit_s=limit_s, on_event=lambda event: self._report(order, event)
         )
+        return named_limit(found, by_budget=limit_s < asked_s)
 
     def _report(self, order: Order, event: Event) -> None:
         usual_s = self.spent_s / self.done if self.done else _usual_s(order)

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Protocol, TypeVar
@@ -26,6 +27,8 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import decode, encode
 
 LOG_LINES = 40
+RAISE_TIME_LIMIT = "raise --time-limit, or check the log for a hang"
+RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the log for a hang"
 END_OF_OUTPUT = None
 
 
@@ -74,7 +77,7 @@ def run_order(
     if timed_out:
         reason, hint = (
             f"timeout: not finished after {time_limit_s:.0f} s",
-            "raise --time-limit, or check the log for a hang",
+            RAISE_TIME_LIMIT,
         )
     elif last.failure:
         reason, hint, by_signal = last.failure, last.hint, None
@@ -89,6 +92,13 @@ def run_order(
         started_utc=started_utc,
         wall_s=(clock.now_ns() - started_ns) / 1e9,
     )
+
+
+def named_limit(found: R | RunFailure, *, by_budget: bool) -> R | RunFailure:
+    """A timeout names the budget where that, and not --time-limit, set it."""
+    if by_budget and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
+        return replace(found, hint=RAISE_BUDGET)
+    return found
 
 
 def kill_group(child: Child) -> None:

@@ -11,6 +11,7 @@ from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.epochs import pages_bytes, too_small
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.plan import START_SECONDS
+from loaderprobe.measure.runner import named_limit
 from loaderprobe.measure.sweep import GRACE_S, OnProgress, Progress
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig, SweepSpec
@@ -166,7 +167,8 @@ def _studied(
         epochs=spec.epochs,
     )  # fmt: skip
     limit_s = spec.time_limit_s if spare_s is None else min(spec.time_limit_s, spare_s)
-    found = run_one(order, STUDIES[task.study], clock=clock, time_limit_s=limit_s, on_event=report)
+    ended = run_one(order, STUDIES[task.study], clock=clock, time_limit_s=limit_s, on_event=report)
+    found = named_limit(ended, by_budget=limit_s < spec.time_limit_s)
     if isinstance(found, RunFailure):
         facts: dict[str, float | str] = {"error": found.reason, "stage": found.stage, "hint": found.hint}
         return without(task.study, task.config, task.files, Unavailable(code="failed", facts=facts))

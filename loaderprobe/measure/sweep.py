@@ -10,6 +10,7 @@ from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.further import Durations
 from loaderprobe.measure.order import Event, Order
 from loaderprobe.measure.plan import START_SECONDS, expected_seconds, usual_seconds
+from loaderprobe.measure.runner import named_limit
 from loaderprobe.protocols import Clock, NextRound
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -189,7 +190,8 @@ class _Sweep:
         )
         left_s = None if self.spec.budget_s is None else self.spec.budget_s - self.spent_s + GRACE_S
         limit_s = self.spec.time_limit_s if left_s is None else min(self.spec.time_limit_s, left_s)
-        return self.run_one(order, clock=self.clock, time_limit_s=limit_s, on_event=report)
+        found = self.run_one(order, clock=self.clock, time_limit_s=limit_s, on_event=report)
+        return named_limit(found, by_budget=limit_s < self.spec.time_limit_s)
 
     def _report(self, index: int, event: Event, share: float, left_s: float) -> None:
         self.on_progress(

@@ -95,6 +95,11 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def too_wide(self) -> bool:
+        """True where the value may be off by as much as itself: it says nothing of what is faster."""
+        return self.high - self.value >= self.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup:

@@ -5,33 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.groups import Group, groups, measured, then_of
+from loaderprobe.render.groups import Group, groups, measured
 from loaderprobe.render.overview import joint_name
-from loaderprobe.render.reads import best_ceiling, read_rate
 from loaderprobe.render.recommend import best_rows
 from loaderprobe.render.scaling import scaling
-from loaderprobe.render.wording import counted, main_speedups, percent, rate, times_as_fast
-from loaderprobe.units import format_rate, join_words, significant
+from loaderprobe.render.storage_answer import storage_answer
+from loaderprobe.render.verdicts import NOUNS, families, firm
+from loaderprobe.render.wording import percent, rate
+from loaderprobe.units import join_words
 
-NOUNS = {
-    "compute": "compute",
-    "storage": "storage",
-    "decoding": "JPEG decoding",
-    "transport": "transport to the training process",
-    "network": "the network",
-    "lock": "a lock",
-    "wait": "other waits",
-    "copy": "copies to the device",
-    "host": "the host",
-    "imbalance": "slow ranks",
-    "gradients": "the exchange of gradients",
-    "balanced": "several resources alike",
-}
 _MOST_CLAUSES = 3
-_LITTLE = 1.25
-"""A resource whose speed-up is larger is the next to look at."""
-_NEAR = 0.5
-"""From this share of the ceiling on, how many times more there is says little."""
 
 
 def answers(report: Report) -> tuple[str, ...]:
@@ -40,24 +23,11 @@ def answers(report: Report) -> tuple[str, ...]:
     What more ranks gain comes next; storage comes before what a CPU trained beside an accelerator.
     """
     found = [(group.cpu, words) for group in groups(report) if (words := _of_group(group, report))]
-    storage = [_storage(report)] if any(firm(row) for row in report.summary.configurations) else []
+    storage = [storage_answer(report)] if any(firm(row) for row in report.summary.configurations) else []
     first = [words for cpu, words in found if not cpu]
     rest = [words for cpu, words in found if cpu]
     more = scaling(report)
     return (*first, *more, *storage, *rest) if first else (*rest, *more, *storage)
-
-
-def firm(row: ConfigurationRow) -> bool:
-    """True for a verdict that names what limits."""
-    return row.bound is not None and "inconclusive" not in (row.bound.side, row.bound.cause)
-
-
-def families(row: ConfigurationRow) -> tuple[str, ...]:
-    """What limits a row, as nouns of the answer; two where they cannot be separated."""
-    if row.bound is None:
-        return ()
-    names = row.bound.candidates if row.bound.cause == "either" else (row.bound.cause,)
-    return tuple("decoding" if name in ("preprocessing", "cpu") else name for name in names)
 
 
 def _of_group(group: Group, report: Report) -> str:
@@ -79,7 +49,9 @@ def _where(rows: Sequence[ConfigurationRow], group: Group) -> str:
     if any(where for name in _names(rows) for _, where in _signature(name, rows)):
         return ""
     counts = {row.config.loader.workers for row in rows}
-    return " with the serial loader" if counts == {0} else " with every number of workers tried"
+    if len(counts) == 1:
+        return f" with {_workers(list(counts))}"
+    return f" with every number of workers {'tried' if len(measured(group.rows)) == len(group.rows) else 'measured'}"
 
 
 def _clauses(rows: Sequence[ConfigurationRow], group: Group) -> list[str]:
@@ -152,58 +124,3 @@ def _busy(rows: Sequence[ConfigurationRow], report: Report) -> str:
 def _rates(rows: Sequence[ConfigurationRow]) -> str:
     values = sorted(row.images_per_s.value for row in rows if row.images_per_s)
     return " to ".join(dict.fromkeys(rate(value) for value in (values[0], values[-1])))
-
-
-def _storage(report: Report) -> str:
-    """Whether storage limits, by the ablation first, and what it gives beside what was read."""
-    firmly = [row for row in report.summary.configurations if firm(row)]
-    rows = [row for row in firmly if row.config.compute.kind != "cpu"] or firmly
-    cold = [row for row in rows if row.config.cache != "warm"]
-    if not cold:
-        return "All files were in memory, as asked: nothing follows for storage."
-    limited = [row for row in cold if "storage" in families(row)]
-    if limited:
-        sure = [row for row in limited if families(row) == ("storage",)]
-        whole = counted(len(cold), "conclusive configuration")
-        said = f"Storage limits {len(sure)} of {whole}" if sure else f"Storage may limit {len(limited)} of {whole}"
-        more = f", and may limit {len(limited) - len(sure)} more" if sure and len(sure) < len(limited) else ""
-        return f"{said}{more}{_reserve(report, limited)}."
-    gains = [row.verdict.speedups.storage.value for row in cold if row.verdict and row.verdict.speedups.storage]
-    most = f": if it cost nothing, training would be {times_as_fast(max(gains), 'at most ')}" if gains else ""
-    following = _following(report, cold)
-    first = "the first limit" if following or (gains and max(gains) > _LITTLE) else "the limit"
-    return f"Storage is not {first}{most}{_reserve(report, cold)}.{following}"
-
-
-def _following(report: Report, rows: Sequence[ConfigurationRow]) -> str:
-    """` If JPEG decoding cost nothing, storage would limit 1024x768 next.`, as the table of the best has it."""
-    best = {row.key for group in groups(report) for row in best_rows(report, group)}
-    found: dict[str, list[str]] = {}
-    for row in (row for row in rows if row.key in best):
-        if "storage" in [then_of(report, row).get(name) for name, _ in main_speedups(row)]:
-            noun = join_words([NOUNS.get(name, name) for name in families(row)], "or")
-            found.setdefault(noun, []).append(row.config.resolution)
-    return "".join(
-        f" If {noun} cost nothing, storage would limit {joint_name(list(dict.fromkeys(names)), '', rows)} next."
-        for noun, names in found.items()
-    )
-
-
-def _reserve(report: Report, rows: Sequence[ConfigurationRow]) -> str:
-    """`; alone it gave at least 415 MB/s, 14.9 times what training read`: of the row nearest to the ceiling.
-
-    Of the rows in the table of the best, where there are any, so that the figures are found there.
-    """
-    best = {row.key for group in groups(report) for row in best_rows(report, group)}
-    near = [
-        (read / ceiling.read_bytes_per_s, read, ceiling)
-        for row in [row for row in rows if row.key in best] or rows
-        if (read := read_rate(row)) and (ceiling := best_ceiling(report, row))
-    ]
-    if not near:
-        return ""
-    share, read, ceiling = max(near, key=lambda each: each[0])
-    most = f"{'at least ' if ceiling.at_least else ''}{format_rate(ceiling.read_bytes_per_s)}"
-    if share > _NEAR:
-        return f"; training read {format_rate(read)}, and the storage alone gave {most}"
-    return f"; alone it gave {most}, {significant(1 / share, 2)} times the {format_rate(read)} that training read"

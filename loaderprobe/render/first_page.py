@@ -11,7 +11,7 @@ from math import ceil
 
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Advice, ReasonCode
-from loaderprobe.render.answer import answers, firm
+from loaderprobe.render.answer import answers
 from loaderprobe.render.forecast_words import advice_words, worth_making
 from loaderprobe.render.groups import Group, groups, measured, then_of
 from loaderprobe.render.limit_map import LimitMap, limit_map
@@ -19,14 +19,15 @@ from loaderprobe.render.limits import LETTERS, gain_words, used_words
 from loaderprobe.render.needs import Needs, named, needs
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import read_words
-from loaderprobe.render.recommend import advised, best_rows
-from loaderprobe.render.wording import option_words, speed
+from loaderprobe.render.recommend import advised, best_rows, too_noisy
+from loaderprobe.render.verdicts import firm
+from loaderprobe.render.wording import MISSING, option_words, speed
 from loaderprobe.units import format_duration, join_words, significant
 
 BEST_HEAD = ("best", "workers", "images/s", "of alone", "MB/s of max", "if free → then limited by")
 BEST_RIGHT = frozenset({1, 2, 3, 4})
 BEST_NOTE = (
-    "best: with the workers that are enough; without ±: one round. alone: compute without a loader. MB/s: read while "
+    "best: with the workers that are enough; ±: 95 % band over rounds, or over the steps of one or two. alone: compute without a loader. MB/s: read while "
     "training, of the most that the storage alone gave. if free: speed-up of training if that cost nothing."
 )
 ESTIMATED_NOTE = " est.: estimated, not measured."
@@ -35,6 +36,8 @@ WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
 )  # fmt: skip
 """Reasons for which more rounds may be the remedy."""
+TOO_NOISY = ", too noisy"
+"""Beside a rate whose band is wider than itself."""
 MORE_TIME = 2.0
 CPU_ADVICE = "No GPU trained here. An emulated accelerator shows what this input would feed"
 
@@ -83,7 +86,11 @@ class FirstPage:
     def key(self) -> str:
         """The letters of all maps."""
         seen = {letter for part in self.devices for letter, _, _ in part.map.legend}
-        return "; ".join(f"{letter} {words}" for letter, words in LETTERS.values() if letter in seen)
+        found = [f"{letter} {words}" for letter, words in LETTERS.values() if letter in seen]
+        cells = [cell for part in self.devices for _, line in part.map.lines for cell in line if cell]
+        if any(cell.tone == "skipped" for cell in cells):
+            found.append(f"{MISSING} not measured")
+        return "; ".join(found)
 
     @property
     def best_note(self) -> str:
@@ -145,7 +152,7 @@ def _best(report: Report, group: Group, row: ConfigurationRow) -> tuple[str, ...
     return (
         row.config.resolution,
         _workers(row, group),
-        speed(row),
+        f"{speed(row)}{TOO_NOISY if too_noisy(row) else ''}",
         used_words(row, beside_rate=not group.emulated),
         read_words(report, row),
         gain_words(row, then_of(report, row)),

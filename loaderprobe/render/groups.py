@@ -64,13 +64,20 @@ class Group:
         """The rate of compute alone in words, with its origin."""
         ceiling = self.ceiling_images_per_s
         if ceiling is None:
-            return "not measured"
+            specified = f"{self._specified} images/s (specified)" if self._specified else "as specified"
+            return specified if self.emulated else "not measured"
         if self.emulated:
             return f"{rate(ceiling)} images/s (specified, not measured)"
         rates = [row.verdict.rates_images_per_s.compute for row in self.rows if row.verdict]
         least = min(value for value in rates if value is not None)
         known = rate(ceiling) if rate(least) == rate(ceiling) else f"{rate(least)} to {rate(ceiling)}"
         return f"{known} images/s (measured)"
+
+    @property
+    def _specified(self) -> str:
+        """The rate in the name of an emulated device; empty where it has another name."""
+        name = self.compute.partition(":")[2]
+        return name if self.emulated and _is_number(name) else ""
 
     @property
     def title(self) -> str:

@@ -66,6 +66,7 @@ def _context(report: Report) -> dict[str, Any]:
         "best_head": BEST_HEAD,
         "best_right": BEST_RIGHT,
         "counts": overview.counts(report),
+        "not_complete": overview.not_complete(report),
         "why": _why,
         "evidence": evidence_words,
         "note_words": note_words,

@@ -42,8 +42,11 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
     counts = [str(need.accelerators) for need in first.needs]
     assumed = "" if first.compute != "cpu" else f" No accelerator ran here: the rate of {first.accelerator} is assumed."
     opens = join_words([f"{float(significant(need.files_per_s)):,.0f}" for need in first.needs])
-    missing = dict.fromkeys(plan_reason_words(each.missing) for each in some if each.missing)
-    reason = f" No rate of this storage: {'; '.join(missing)}." if missing else ""
+    missing: dict[str, list[str]] = {}
+    for each in some:
+        if each.missing:
+            missing.setdefault(plan_reason_words(each.missing), []).append(each.data)
+    reason = "".join(f" {_without_rate(names, len(some))}: {why}." for why, names in missing.items())
     return Needs(
         title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "
         f"{rate(first.images_per_s)} images/s, cold{f' ({first.source})' if first.specified else ''}",
@@ -53,6 +56,11 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
         f"{percent(first.use)} of the storage's rate. cores each: for one accelerator, estimated; {cores:g} here."
         f"{assumed}{reason} More: loaderprobe plan",
     )
+
+
+def _without_rate(names: Sequence[str], among: int) -> str:
+    """`No rate of this storage for 500x375`; without the names where no data set has one."""
+    return "No rate of this storage" + (f" for {join_words(names)}" if len(names) < among else "")
 
 
 def _line(each: Outlook) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ _LOOKS_COLD = "its reads look cold, but no storage is behind them"
 _STAYS = "changes there during the diagnosis stay"
 _SAMPLER = "So each goes through the whole data set: share it out by a DistributedSampler, or split_dataset_by_node"
 _TEXTS: dict[NoteCode, str] = {
-    "no_time": "the budget left no time for another round",
-    "cut_short": "the budget left no time for all of the last round",
+    "no_time": "there was no time left for another round",
+    "cut_short": "there was no time left for all of the last round",
     "all_batches_made": "every batch of the data set was made once, so there was no further round",
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
     "measured_again": "segments in which the script did something else than training were measured again",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
@@ -58,6 +59,13 @@ def counts(report: Report) -> str:
     lost = [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
     parts = [found if words else "Nothing was measured.", f"{join_words(lost).capitalize()}." if lost else ""]
     return " ".join(part for part in parts if part)
+
+
+def not_complete(report: Report) -> str:
+    """How many configurations are pending, and the command that continues, from where the run's directory stands."""
+    run = report.summary.run
+    pending = counted(run.pending, "configuration")
+    return f"Not complete: {pending} not measured yet; loaderprobe sweep --resume {shlex.quote(run.name)} continues."
 
 
 def sentences(rows: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:

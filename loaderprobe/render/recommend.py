@@ -33,7 +33,10 @@ def knees(report: Report, group: Group) -> list[tuple[str, str]]:
 
 
 def best_rows(report: Report, group: Group) -> list[ConfigurationRow]:
-    """Of each data set the row with the workers that are enough, where that was measured; else the fastest."""
+    """Of each data set the row with the workers that are enough, where that was measured; else the fastest.
+
+    A rate that is `too_noisy` ranks behind all others.
+    """
     found: dict[str, ConfigurationRow] = {}
     for row in group.rows:
         best = found.get(row.config.resolution)
@@ -47,8 +50,13 @@ def _at_knee(report: Report, row: ConfigurationRow) -> bool:
     return any(row.key in knee.keys and knee.workers == row.config.loader.workers for knee in report.summary.knees)
 
 
-def _better(report: Report, row: ConfigurationRow) -> tuple[bool, float]:
-    return _at_knee(report, row), row.images_per_s.value if row.images_per_s else 0.0
+def too_noisy(row: ConfigurationRow) -> bool:
+    """True for a rate whose band is as wide as itself: no measurement to rank by."""
+    return row.images_per_s is not None and row.images_per_s.too_wide
+
+
+def _better(report: Report, row: ConfigurationRow) -> tuple[bool, bool, float]:
+    return not too_noisy(row), _at_knee(report, row), row.images_per_s.value if row.images_per_s else 0.0
 
 
 def advised(

@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.report import Report
-from loaderprobe.render.answer import firm
 from loaderprobe.render.first_page import (
     BEST_HEAD,
     BEST_RIGHT,
@@ -23,11 +22,12 @@ from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.limit_map import LimitMap, MapCell
 from loaderprobe.render.needs import Needs
-from loaderprobe.render.overview import counts, sentences, skipped_files
+from loaderprobe.render.overview import counts, not_complete, sentences, skipped_files
 from loaderprobe.render.page import Page
 from loaderprobe.render.recommend import advised
 from loaderprobe.render.sections import sections
-from loaderprobe.render.wording import counted, visible
+from loaderprobe.render.verdicts import firm
+from loaderprobe.render.wording import visible
 
 STYLES = {
     "compute": "green",
@@ -76,8 +76,7 @@ def _head(page: Page, first: FirstPage, report: Report) -> None:
     page.paragraph(" ".join((counts(report), *skipped_files(report))), style="dim")
     run = report.summary.run
     if not run.complete:
-        pending = counted(run.pending, "configuration")
-        page.paragraph(f"Not complete: {pending} not measured yet; --resume continues.", style="yellow")
+        page.paragraph(not_complete(report), style="yellow")
     for part in first.devices:
         page.gap()
         page.paragraph(part.title, style="bold")

@@ -124,6 +124,13 @@ class RunDirectory:
                 raise write_error(error, self.path) from error
             yield
 
+    def set_budget(self, budget_s: float) -> None:
+        """Keep another budget for what is still to be measured. Raises Locked, MissingPart without permission."""
+        record = replace(self.record, spec=replace(self.record.spec, budget_s=budget_s))
+        with self.lock():
+            write_atomically(self.path / "run.json", encode("run", record))
+        self.record = record
+
     def files(self, fingerprint: str) -> FileSet:
         """The file set with this fingerprint. Raises DamagedRun when it is not there or cannot be used."""
         path = self._files_path(fingerprint)

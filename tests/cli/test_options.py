@@ -27,7 +27,7 @@ IGNORED = {
     "--batch-size": "4", "--model": "mlp", "--prefetch-factor": "3", "--pipeline": "crop", "--decoder": "torchvision",
     "--tensor": "uint8", "--precision": "fp32", "--memory-format": "contiguous", "--compile": None,
     "--no-pin-memory": None, "--side-stream": None, "--gpu-decode": None, "--loader": "torch", "--rounds": "1",
-    "--images": "99", "--epochs": "2", "--thorough": None, "--budget": "60", "--time-limit": "60",
+    "--images": "99", "--epochs": "2", "--thorough": None, "--time-limit": "60",
     "--data-dir": "data", "--ranks": "1", "--out": "run", "--seed": "1", "--against": "run",
 }  # fmt: skip
 

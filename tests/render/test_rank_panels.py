@@ -95,7 +95,7 @@ def test_the_answer_says_what_more_ranks_gain() -> None:
 def test_the_same_ranks_on_more_nodes_are_told_apart() -> None:
     """In the sentence of each, and in what more ranks gain."""
     text = " ".join(terminal_report(report_on(even(), even(nodes=2))).split())
-    assert "With 2 ranks and 2 ranks on 2 nodes, 500x375 trains at 180 and 180 images/s: with 2 ranks on 2 nod" in text
+    assert "With 2 ranks and 2 ranks on 2 nodes, 500x375 trains at 180 and 180 images/s: between 2 ranks and " in text
     assert "On 2 ranks on 2 nodes, each with an emulated accelerator of 300 images/s, 500x375 is limited by" in text
 
 

@@ -62,8 +62,10 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
 
 
 def _smallest(rates: dict[int, Interval]) -> int | None:
-    best = max((rate.value for rate in rates.values()), default=0.0)
-    return next((number for number in sorted(rates) if rates[number].value >= WITHIN * best), None)
+    """Of the rates that are known well enough to rank by, where there are any."""
+    known = {number: rate for number, rate in rates.items() if not rate.too_wide} or rates
+    best = max((rate.value for rate in known.values()), default=0.0)
+    return next((number for number in sorted(known) if known[number].value >= WITHIN * best), None)
 
 
 def _as_measured(point: Point) -> Forecast:

@@ -13,7 +13,15 @@ from dataclasses import replace
 from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
-from loaderprobe.analyze.verdict.rule import MOST_PREDICTION_ERROR, WORTH, Judgement
+from loaderprobe.analyze.verdict.rule import (
+    INPUT_RESOURCES,
+    MOST_PREDICTION_ERROR,
+    OPEN_LEAD,
+    WORTH,
+    Judgement,
+    inconclusive,
+    prediction_error_of,
+)
 from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
 from loaderprobe.records.verdict import Evidence, How, Reason
 
@@ -65,8 +73,24 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     )
 
 
+def below_compute(found: Experiments) -> bool:
+    """True where training stays far below compute alone, and nothing that was removed in training explains it.
+
+    What else ran beside the steps, or the machine itself, held them up: compute is not all that is left.
+    """
+    alone = found.compute_over_training
+    if not found.in_training or alone is None:
+        return False
+    explained = max((found.speedups[name].value for name in INPUT_RESOURCES if name in found.speedups), default=1.0)
+    return alone >= OPEN_LEAD * explained
+
+
 def with_certainty(judgement: Judgement, found: Experiments) -> Judgement:
-    """Compute-bound where the rule names no cause and nothing but compute is left."""
+    """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
+    if judgement.cause == "compute" and below_compute(found):
+        error, tolerance = prediction_error_of(found)
+        facts: dict[str, float | str] = {"predicted_share": 1 + (error or 0.0), "noise_band": tolerance}
+        return inconclusive(found, Reason(code="outside_noise_band", facts=facts), judgement.evidence)
     evidence = compute_is_certain(found)
     if judgement.cause not in ("inconclusive", "either") or not evidence or found.loader_over_training is None:
         return judgement
@@ -75,7 +99,6 @@ def with_certainty(judgement: Judgement, found: Experiments) -> Judgement:
         # Not the device alone: its exchange with the other ranks may be what takes the time.
         side_only = replace(judgement, side="compute", evidence=(*evidence, *judgement.evidence))
         return side_only if judgement.cause == "inconclusive" else judgement
-    facts: dict[str, float | str] = {"resource": "compute", "speedup": found.loader_over_training}
-    facts["how"] = found.how["compute"]
+    facts = {"resource": "compute", "speedup": found.loader_over_training, "how": found.how["compute"]}
     reason = Reason(code="largest_speedup", facts=facts)
     return Judgement(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))

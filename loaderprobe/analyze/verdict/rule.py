@@ -59,7 +59,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
     )
     reason = _why_inconclusive(found, prediction_error, tolerance)
     if reason:
-        return _inconclusive(found, reason, evidence)
+        return inconclusive(found, reason, evidence)
     names = contenders(found)
     if not names:
         reason = _reason("no_speedup", least_speedup=WORTH)
@@ -70,7 +70,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
         return Judgement(side=side_of(names), cause="either", reason=reason, candidates=names, evidence=evidence)
     reason = _why_not_firm(found, top)
     if reason:
-        return _inconclusive(found, reason, evidence)
+        return inconclusive(found, reason, evidence)
     cpu_evidence = _cpu_limit(found, workers, cores_available)
     if top == "preprocessing" and cpu_evidence:
         reason = _reason("all_cores_busy", **_speedup(found, top))
@@ -137,7 +137,7 @@ def _why_not_firm(found: Experiments, top: str) -> Reason | None:
     return None
 
 
-def _inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Judgement:
+def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Judgement:
     """No cause; but the side, where the loader starves training and compute does not hold it up.
 
     Neither figure is a prediction: compute alone over training, and the loader alone over training.
