@@ -24,8 +24,9 @@ from loaderprobe.records.own_loader import OwnLoader, OwnMeasured
 
 BUDGET_S, RANKS_BUDGET_S = 30.0, 60.0
 """Unless asked for: of one process, and of ranks, which measure more."""
-LIMIT_S, LIMIT_TIMES = 600.0, 4.0
-"""After which the ranks are ended, or so many times the budget: making a loader may take minutes."""
+LIMIT_S, LIMIT_TIMES = 1200.0, 4.0
+"""After which the ranks are ended, or so many times the budget. A quarter of it a rank may take longer than the others
+to make its loader: looking for files on remote storage takes minutes."""
 KINDS: tuple[type[LoaderprobeError], ...] = (BadValue, MissingPart, Refused)
 """What a rank ended with keeps its exit code."""
 
