@@ -220,8 +220,8 @@ class RankLadder:
         pieces = len(self.reader.pieces)
         needed = math.ceil(2 * pieces * least_s / (each_s * MOST_RUNS))
         raise BadValue(
-            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read together for "
-            f"{format_duration(each_s)} only: that says nothing of --seconds {self.seconds:g}",
+            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(each_s)} "
+            f"at a time: too short for --seconds {self.seconds:g}",
             hint=f"give some {float(significant(needed, 2)):,.0f} files, or fewer ranks, or a shorter --seconds",
         )
 

@@ -137,7 +137,7 @@ def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed(
     """5 ms of 2 s in each run, 40 times: a tenth of what is needed, and some margin."""
     found = climb([PacedEngine(1.0, full_s=0.005), PacedEngine(1.0)], step(0, 1))
     assert isinstance(found, BadValue)
-    assert "2 ranks with 20 files each read together for 3.75 ms only" in found.message
+    assert "2 ranks with 20 files each read for 3.75 ms at a time" in found.message
     assert found.hint.startswith("give some 270 files")
 
 

@@ -39,11 +39,12 @@ def by_slowest(workload: Workload, found: RankBandwidthReport) -> Workload:
         return workload
     best = next(each for each in _ladder(found.phases) if each.clients == storage.readers)
     share = most.in_step_bw_bytes / best.bw_bytes
-    slower = {
-        name: scaled(quantity, share, "R x slowest")
-        for name, quantity in (("read_bytes_per_s", storage.read_bytes_per_s), ("files_per_s", storage.files_per_s))
-    }
-    return replace(workload, storage=replace(storage, **slower))
+    slower = replace(
+        storage,
+        read_bytes_per_s=scaled(storage.read_bytes_per_s, share, "R x slowest"),
+        files_per_s=scaled(storage.files_per_s, share, "R x slowest"),
+    )
+    return replace(workload, storage=slower)
 
 
 def _uneven(most: RanksPhase) -> Sequence[Note]:
