@@ -10,6 +10,7 @@ from loaderprobe.analyze.plan.demand import demand
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
+from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport, Feed
 from loaderprobe.records.device import DeviceKind, Limit, LimitedBy
@@ -57,6 +58,11 @@ def _feed(measured: BandwidthMeasurement, name: str, rate: float) -> Feed | None
         workload = workload_of_bandwidth(measured, name, known(rate, "images/s", "given", name))
     except BadValue:
         return None  # read in blocks: the bytes of an image are not known
+    return feed_of(workload)
+
+
+def feed_of(workload: Workload) -> Feed | None:
+    """How many of the accelerators of a workload its storage feeds; None where it has none that counts."""
     offer = measured_offer(workload)
     if offer is None:
         return None
@@ -64,8 +70,8 @@ def _feed(measured: BandwidthMeasurement, name: str, rate: float) -> Feed | None
     if supply.feeds is None or supply.first_limit is None:
         return None
     return Feed(
-        accelerator=name, images_per_s=rate, count=supply.feeds, utilization=ASKED.utilization, use=ASKED.use,
-        first_limit=supply.first_limit, at_least=supply.at_least,
+        accelerator=workload.accelerator, images_per_s=workload.rate.value, count=supply.feeds,
+        utilization=ASKED.utilization, use=ASKED.use, first_limit=supply.first_limit, at_least=supply.at_least,
     )  # fmt: skip
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
+from loaderprobe.analyze.rank_feeds import rank_feeds, rank_feeds_in_step
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.seats import comes
+from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.seating import parse_layout, spread, taking_part
 from loaderprobe.protocols import Crew
@@ -23,6 +25,7 @@ from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document
 from loaderprobe.render.rank_bandwidth_charts import rank_bandwidth_exhibits
 from loaderprobe.render.rank_bandwidth_words import headline
+from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
 from loaderprobe.storage.files import Sample, sample_files
 from loaderprobe.storage.footprint import as_text, locate_pieces, path_text
@@ -33,8 +36,8 @@ from loaderprobe.system.pagecache import LinuxPageCache
 
 READERS = 4
 """Of each rank, unless asked for."""
-FEWEST_PIECES = 2
-"""For each rank."""
+FEWEST_PIECES = 4
+"""For each reader of each rank."""
 TURN_S = 600.0
 """For the slowest rank to evict its shard and to read, and for rank 0 to list the files."""
 
@@ -167,7 +170,7 @@ def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhas
         reader=reader, places=places, seconds=asked.seconds, cores=cores_available(), seed=asked.seed
     )  # fmt: skip
     interrupted = ladder.climb(asked.steps, on_phase)
-    return RankBandwidth(
+    found = RankBandwidth(
         origin=origin_now(asked.command),
         path=path_text(asked.path.absolute()),
         location=location,
@@ -182,14 +185,19 @@ def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhas
         limit=ranks_limit(ladder.phases),
         notes=sample.notes,
     )
+    rates = {name: each.images_per_s for name, each in ACCELERATORS.items()}
+    return replace(found, feeds=rank_feeds(found, rates), feeds_in_step=rank_feeds_in_step(found, rates))
 
 
 def _sample(asked: RankProbe) -> Sample:
     sample = sample_files(asked.path, limit_bytes=LIMIT_BYTES, seed=asked.seed)
-    most = max(len(step.seats) for step in asked.steps)
-    if len(sample.pieces) < FEWEST_PIECES * most:
+    most = max(asked.steps, key=lambda step: len(step.seats) * step.readers)
+    least = FEWEST_PIECES * len(most.seats) * most.readers
+    if len(sample.pieces) < least:
+        there = counted(len(sample.pieces), "file" if sample.block_bytes is None else "block")
+        ranks, readers = counted(len(most.seats), "rank"), counted(most.readers, "reader")
         raise BadValue(
-            f"{asked.path} holds {len(sample.pieces)} files to read, too few for {most} ranks",
-            hint="give a folder of more files",
+            f"{asked.path} has {there} to read, too few for {ranks} of {readers}: {least:,} are needed",
+            hint="give more files, or larger ones; or fewer ranks, or fewer --readers",
         )
     return sample

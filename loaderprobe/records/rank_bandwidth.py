@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from loaderprobe.records.bandwidth import CacheLabel, Latency
+from loaderprobe.records.bandwidth import CacheLabel, Feed, Latency
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.note import Note
 from loaderprobe.records.origin import Origin
@@ -16,12 +16,13 @@ RANK_BANDWIDTH_SCHEMA = "loaderprobe/rank-bandwidth"
 RANK_BANDWIDTH_VERSION = 1
 
 RanksLimitCode = Literal[
-    "from_memory", "probe_busy", "slow_rank", "slow_host", "plateau", "process", "rising", "one_step"
+    "from_memory", "probe_busy", "too_short", "slow_rank", "slow_host", "plateau", "process", "rising", "one_step"
 ]  # fmt: skip
-"""from_memory: files were not cold. probe_busy: the probe's own CPU use may be the limit. slow_rank: one rank gets far
-less than the others. slow_host: nearly all ranks of a host get far less than each rank elsewhere. plateau: two
-doublings of the readers together gained next to nothing. process: as many readers in more ranks get more, so one
-process or node is the limit. rising: more readers may get more. one_step: nothing to compare."""
+"""from_memory: files were not cold. probe_busy: the probe's own CPU use may be the limit. too_short: ranks differ, but
+read for too short a time to tell. slow_rank: one rank gets far less than the others. slow_host: nearly all ranks of a
+host get far less than each rank elsewhere. plateau: two doublings of the readers together gained next to nothing.
+process: as many readers in more ranks get more, so one process or node is the limit. rising: more readers may get more.
+one_step: nothing to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,10 @@ class RankBandwidthReport:
     interrupted: bool
     phases: tuple[RanksPhase, ...]
     limit: RanksLimit
+    feeds: tuple[Feed, ...] = ()
+    """By what all ranks get together; empty as in a report of one process."""
+    feeds_in_step: tuple[Feed, ...] = ()
+    """The same by as many times the slowest rank: what accelerators in step get at least."""
     notes: tuple[Note, ...] = ()
 
     @property

@@ -64,16 +64,12 @@ def _readers(plan: PlanReport) -> int:
 
 def _readers_words(plan: PlanReport) -> str:
     test, per_node = plan.acceptance, min(plan.asked.per_node, plan.asked.accelerators)
-    if test.nodes > 1:
-        return f"{counted(_readers(plan), 'reader')} a rank: {_FROM[test.readers_from]}"
-    if test.readers_from == "workers":
-        accelerators = counted(per_node, "accelerator")
-        return f"{counted(test.readers, 'reader')}: {counted(test.workers or 1, 'worker')} for each of {accelerators}"
-    return f"{counted(test.readers, 'reader')}: {_FROM[test.readers_from]}"
-
-
-_FROM = {
-    "workers": "the workers of one accelerator",
-    "reads_in_flight": "the reads in flight of one node",
-    "assumed": "assumed; more may be needed",
-}
+    several = test.nodes > 1
+    count = f"{counted(_readers(plan), 'reader')} a rank" if several else counted(test.readers, "reader")
+    if test.readers_from == "assumed":
+        return f"{count}: assumed; more may be needed"
+    if test.readers_from == "reads_in_flight":
+        return f"{count}: the reads in flight of one {'accelerator' if several else 'node'}"
+    if several:
+        return f"{count}: the workers of one accelerator"
+    return f"{count}: {counted(test.workers or 1, 'worker')} for each of {counted(per_node, 'accelerator')}"

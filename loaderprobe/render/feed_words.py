@@ -28,6 +28,13 @@ def feeding(feeds: Sequence[Feed]) -> str:
     )
 
 
+def feeding_in_step(feeds: Sequence[Feed]) -> str:
+    """`In step, at the rate of the slowest rank, 3.10 MLPerf A100s.`; empty where none are counted."""
+    chosen = _main_feeds(feeds)
+    named = join_words([f"{fed(feed.count, feed.at_least)} {_name(feed)}s" for feed in chosen], "or")
+    return f"In step, at the rate of the slowest rank, it feeds {named}." if chosen else ""
+
+
 def other_feeds(feeds: Sequence[Feed]) -> str:
     """Those that the answer leaves out: `2.20 x V100 AMP (1200 images/s)`."""
     rest = [feed for feed in feeds if feed not in _main_feeds(feeds)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from loaderprobe.records.plan import (
@@ -143,7 +143,7 @@ def _levers(plan: PlanReport) -> Iterator[Part]:
             for size in lever.caches:
                 yield Item(subject=f"A cache on each node for {size.supply}", text=_cache(size, plan.asked.nodes))
             continue
-        yield Item(subject=_lever_title(lever), text=_lever_text(lever))
+        yield Item(subject=_lever_title(lever), text=_lever_text(lever, _open_ended(plan)))
 
 
 def _lever_title(lever: Lever) -> str:
@@ -151,9 +151,16 @@ def _lever_title(lever: Lever) -> str:
     return words.LEVER[lever.name].format(shown)
 
 
-def _lever_text(lever: Lever) -> str:
+def _open_ended(plan: PlanReport) -> set[str]:
+    """Names of the storages that may feed more: what they feed is at least so many, and no limit of theirs is first."""
+    return {each.name for each in plan.supplies if each.at_least}
+
+
+def _lever_text(lever: Lever, open_ended: Collection[str]) -> str:
     fed = [
-        f"{each.supply} {words.grouped(each.feeds)} ({words.RESOURCE[each.first_limit]} first)"
+        f"{each.supply} at least {words.grouped(each.feeds)}"
+        if each.supply in open_ended
+        else f"{each.supply} {words.grouped(each.feeds)} ({words.RESOURCE[each.first_limit]} first)"
         for each in lever.feeds
         if each.feeds is not None and each.first_limit is not None
     ]
@@ -177,7 +184,10 @@ def _ledger(plan: PlanReport) -> Iterator[Part]:
     yield Table(head=("figure", "value", "label", "source"), lines=lines, right=frozenset())
     for entry in plan.ledger:
         for scenario in entry.scenarios:
-            fed = "" if scenario.feeds is None else f"; {plan.supplies[0].name} feeds {words.grouped(scenario.feeds)}"
+            first = plan.supplies[0] if plan.supplies else None
+            fed = ""
+            if first is not None and scenario.feeds is not None:
+                fed = f"; {first.name} feeds {words.fed(scenario.feeds, first.at_least)}"
             yield Item(
                 subject=f"With {percent(scenario.value)} of a limit in use",
                 text=f"buy {format_rate(scenario.read_bytes_to_buy)}{fed}",

@@ -9,8 +9,9 @@ from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksPhase
 from loaderprobe.render.cells import as_columns
 from loaderprobe.render.columns import half_interval
 from loaderprobe.render.document import Document, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.feed_words import feeding, feeding_in_step, other_feeds
 from loaderprobe.render.note_words import note_words
-from loaderprobe.render.rank_bandwidth_words import headline, layout, noun, ranks_limit_words
+from loaderprobe.render.rank_bandwidth_words import NOTICED, headline, layout, noun, ranks_limit_words
 from loaderprobe.render.wording import counted, megabytes_per_s
 from loaderprobe.units import format_bytes, format_duration, significant
 
@@ -61,7 +62,13 @@ def _answer(found: RankBandwidthReport) -> Iterator[Part]:
     yield Paragraph(text=headline(found), strong=True)
     if found.interrupted:
         yield Paragraph(text="Interrupted: the ladder is not complete.")
+    if fed := feeding(found.feeds):
+        most = found.largest
+        in_step = feeding_in_step(found.feeds_in_step) if most and most.fairness < NOTICED else ""
+        yield Paragraph(text=f"{fed} {in_step}".rstrip(), strong=True)
     yield Item(subject="Limit", text=ranks_limit_words(found.limit))
+    if others := other_feeds(found.feeds):
+        yield Item(subject="ResNet-50 on others", text=others)
 
 
 def _ladder(found: RankBandwidthReport) -> Iterator[Part]:

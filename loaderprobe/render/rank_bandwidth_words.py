@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksLimit, RanksPhase
 from loaderprobe.render.wording import counted, megabytes_per_s, percent
-from loaderprobe.units import significant
+from loaderprobe.units import format_duration, significant
 
+FAR_APART = 0.9
+"""What all get until the last is done, below this share of what they get while all read, stands beside it."""
 NOTICED = 0.95
 """A fairness below this is said in the answer."""
 
@@ -23,10 +25,15 @@ def headline(found: RankBandwidthReport) -> str:
     )
     if most.ranks == 1:
         return sentence
+    if most.last_done_bw_bytes < FAR_APART * most.bw_bytes:
+        until = f"while all read ({megabytes_per_s(most.last_done_bw_bytes)} MB/s until the last was done)"
+        sentence = sentence.replace(" MB/s and ", f" MB/s {until}, and ", 1)
     slow = most.slowest
     in_step = f"{most.ranks} x the slowest is {megabytes_per_s(most.in_step_bw_bytes)} MB/s"
     if most.fairness >= NOTICED:
         return f"{sentence} All get alike: {in_step}."
+    if found.limit.code == "too_short":
+        return f"{sentence} Ranks in step may get less: {in_step}."
     # Of a slow host the limit says more.
     who = "The slowest rank" if found.limit.code == "slow_host" else f"The slowest, rank {slow.rank} on {slow.host},"
     return f"{sentence} Ranks in step may get less: {in_step}. {who} gets {percent(most.fairness)} of the fastest."
@@ -42,10 +49,17 @@ def ranks_limit_words(limit: RanksLimit) -> str:
         case "probe_busy":
             return "The probe kept the cores busy: storage delivers at least that."
         case "slow_rank":
+            several = float(limit.facts.get("nodes", 1)) > 1
+            look = "the path of its node to the storage" if several else "its process, its cores and its files"
             return (
                 f"Rank {facts['rank']:g} on {facts['host']} gets {facts['bytes_per_s']} MB/s, "
-                f"{percent(float(limit.facts['fairness']))} of the fastest: look at the path of its node to the "
-                "storage. Training in step waits for it."
+                f"{percent(float(limit.facts['fairness']))} of the fastest: look at {look}. Training in step waits "
+                "for it."
+            )
+        case "too_short":
+            return (
+                f"Not known: the slowest rank gets {percent(float(limit.facts['fairness']))} of the fastest, but in "
+                f"{format_duration(float(limit.facts['seconds']))} of reading. More files, or longer --seconds, tell."
             )
         case "slow_host":
             slow, there = facts["slow_ranks"], facts["host_ranks"]

@@ -7,6 +7,7 @@ the meeting of all on: between ranks only durations are compared.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,10 +26,13 @@ from loaderprobe.storage.reader import VANISHED, Order, ReadEngine, Reading, Thr
 from loaderprobe.storage.steady import slices_until
 from loaderprobe.storage.supply import Supply
 from loaderprobe.system.process import read_process
+from loaderprobe.units import format_duration, significant
 
 LONGEST = 5.0
 """A step whose rate has not settled ends after this many times its shortest duration."""
 MOST_RUNS = 40
+LEAST_SHARE = 0.25
+"""Of the time that is asked for, all ranks must read together for this much, however often they begin again."""
 NOT_READING = -(2**62)
 MOST_TIMES = 2000
 """Times of single files that a rank sends after a run."""
@@ -200,11 +204,26 @@ class RankLadder:
             parts = self.reader.take_turn(turn)
             _check(parts, places)
             runs.append(parts)
+            self._check_length(runs, len(places))
             phase = phase_of(runs, [(each.host, each.node) for each in places], step.readers, self.cores)
             read_s = phase.runtime / 1e3
             over = read_s >= 0.98 * LONGEST * self.seconds or len(runs) == MOST_RUNS
             if over or (phase.settled and read_s >= 0.98 * self.seconds):
                 return phase
+
+    def _check_length(self, runs: Sequence[Sequence[Part]], ranks: int) -> None:
+        """Raises BadValue where all read together for too short a time, even if every run were as long as these."""
+        each_s = sum(length for run in runs for length, _ in run[0].slices) / len(runs)
+        least_s = LEAST_SHARE * self.seconds
+        if each_s * MOST_RUNS >= least_s:
+            return
+        pieces = len(self.reader.pieces)
+        needed = math.ceil(2 * pieces * least_s / (each_s * MOST_RUNS))
+        raise BadValue(
+            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(each_s)} "
+            f"at a time: too short for --seconds {self.seconds:g}",
+            hint=f"give some {float(significant(needed, 2)):,.0f} files, or fewer ranks, or a shorter --seconds",
+        )
 
 
 def _check(parts: Sequence[Part], places: Sequence[Whereabouts]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
@@ -9,6 +11,11 @@ from loaderprobe.records.rank_bandwidth import RanksLimit, RanksLimitCode, Ranks
 from tests.examples.rank_bandwidth import example_ranks
 
 ONE, TWO, FOUR = example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ranks(*[5.1e6] * 4)
+
+
+def short(phase: RanksPhase) -> RanksPhase:
+    """The same from 0.1 s of reading."""
+    return replace(phase, by_rank=tuple(replace(each, seconds=0.1) for each in phase.by_rank))
 
 
 @pytest.mark.parametrize(
@@ -22,6 +29,7 @@ ONE, TWO, FOUR = example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ran
         ((ONE, TWO, example_ranks(6e6, 6e6, 6e6, 3.5e6)), "slow_rank"),
         ((ONE, TWO, example_ranks(*[5.1e6] * 4, at_least=True)), "probe_busy"),
         ((ONE, TWO, example_ranks(*[5.1e6] * 4, cache="warm")), "from_memory"),
+        ((ONE, TWO, short(example_ranks(6e6, 6e6, 6e6, 3.5e6))), "too_short"),
         ((ONE, example_ranks(9e6, 9e6, 4e6, 4.5e6, nodes=2)), "slow_host"),
         ((ONE, example_ranks(9e6, 9e6, 4e6, 4.5e6)), "slow_rank"),
         ((ONE, example_ranks(9e6, 9e6, 9e6, 4.5e6, nodes=2)), "slow_rank"),

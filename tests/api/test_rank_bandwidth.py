@@ -49,7 +49,7 @@ def test_without_a_launcher_ranks_are_of_this_machine() -> None:
 
 def test_one_rank_reads_and_reports(tmp_path: Path) -> None:
     """Real files, whole, each within the agreed time; the report can be loaded from its JSON."""
-    for number in range(16):
+    for number in range(64):
         tmp_path.joinpath(f"{number}.jpg").write_bytes(b"x" * 50_000)
     (crew,) = FakeCrew.of(1)
     steps = (RanksStep(seats=(0,), nodes=1, readers=2),)
@@ -86,7 +86,7 @@ def test_too_few_files_are_refused(tmp_path: Path) -> None:
     tmp_path.joinpath("one.jpg").write_bytes(b"x")
     (crew,) = FakeCrew.of(1)
     steps = (RanksStep(seats=(0,), nodes=1, readers=1),)
-    with pytest.raises(BadValue, match="too few for 1 rank"):
+    with pytest.raises(BadValue, match="has 1 file to read, too few for 1 rank of 1 reader: 4 are needed"):
         lead_ranks(crew, HERE, RankProbe(path=tmp_path, steps=steps), lambda *_: None)
 
 

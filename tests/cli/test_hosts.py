@@ -32,7 +32,7 @@ def test_ranks_on_two_hosts_meet_by_the_network_that_joins_them(tmp_path: Path) 
     """Not by the addresses of their names, at which they find only themselves; both are named, and nothing is left."""
     folder = tmp_path / "files"
     folder.mkdir()
-    for number in range(8):
+    for number in range(96):
         folder.joinpath(f"{number}.jpg").write_bytes(os.urandom(10_000))
     try:
         with hosts("left", "right", files=tmp_path, resolve=False) as made:

@@ -14,6 +14,7 @@ from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.groups import groups
 from loaderprobe.render.limit_map import limit_map
 from loaderprobe.render.limits import gain_words, used_words
+from loaderprobe.render.needs import named
 from loaderprobe.render.wording import MISSING
 from tests.examples.reports import example_report, example_row
 
@@ -212,3 +213,9 @@ def test_needs_stand_beside_what_this_storage_gives() -> None:
     assert needs.lines == (("1024x768", "772 MB/s", "6.17 GB/s", "49.4 GB/s", "31.2 MB/s", "0.032", "6.5"),)
     assert "at 90 % of 1786 images/s" in needs.title and "0.224 s per batch of 400" in needs.title
     assert "2 here" in needs.note and "they open 1,610, 12,900 and 103,000 files a second" in needs.note
+
+
+def test_a_rate_as_a_name_reads_as_accelerators_of_that_rate() -> None:
+    """`one 500` is no accelerator."""
+    assert named("500") == "one accelerator of 500 images/s" and named("mlperf-h100") == "one mlperf-h100"
+    assert named("500", "1, 8 and 64") == "1, 8 and 64 accelerators of 500 images/s"

@@ -69,6 +69,7 @@ def test_nothing_ends_at_a_limit_that_was_not_reached(bound: bool) -> None:
     assert ("feeds at least 3.98 of 64; its limit was not reached." in page) == bound
     assert ("feeds 3.98 of 64, limited by bandwidth." in page) == (not bound)
     assert ("A cache on each node for measured here" in page) == (not bound)
+    assert ("feeds: measured here at least 7.96," in page) == bound
 
 
 def test_a_refused_replay_that_was_asked_for_stands_in_the_answer() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 
+import loaderprobe
+from loaderprobe.analyze.rank_feeds import rank_feeds, rank_feeds_in_step
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksLimit, RanksLimitCode
 from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json
 from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document
 from loaderprobe.render.rank_bandwidth_words import headline, ranks_limit_words
+from loaderprobe.units import significant
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
 
 ALIKE = example_rank_bandwidth(example_ranks(20e6), example_ranks(10.2e6, 10e6), example_ranks(*[5.1e6] * 4))
@@ -32,6 +36,34 @@ def test_a_slow_rank_stands_in_the_answer_with_both_figures() -> None:
     assert "together get 24.5 MB/s" in said and "4 x the slowest is 16.0 MB/s" in said
     assert "rank 3 on node0, gets 58 % of the fastest" in said
     assert "Rank 3 on node0 gets 4.00 MB/s" in ranks_limit_words(SLOW.limit)
+
+
+def test_what_to_look_at_depends_on_the_nodes() -> None:
+    """The path of a node only where there are several."""
+    several = example_rank_bandwidth(example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6, nodes=4))
+    assert "its process, its cores and its files" in ranks_limit_words(SLOW.limit)
+    assert "the path of its node" in ranks_limit_words(several.limit)
+
+
+def test_rates_that_are_far_apart_stand_side_by_side() -> None:
+    """What all get while all read is the claim; what they get until the last is done is said with it."""
+    found = example_rank_bandwidth(example_ranks(*[5e6] * 4, last_done_bw_bytes=4e6))
+    said = "get 20.0 MB/s while all read (4.00 MB/s until the last was done), and 190 images/s"
+    assert said in headline(found) and "until" not in headline(ALIKE)
+
+
+def test_accelerators_are_counted_together_and_in_step() -> None:
+    """By the code of a plan: as many of what all get, and of four times the slowest."""
+    rates = {"mlperf-h100": 400 / 0.224}
+    found = replace(SLOW, feeds=rank_feeds(SLOW, rates), feeds_in_step=rank_feeds_in_step(SLOW, rates))
+    (all_of_them,), (in_step,) = found.feeds, found.feeds_in_step
+    (planned,) = loaderprobe.plan(found, kind="mlperf-h100").supplies
+    assert all_of_them.count == pytest.approx(planned.feeds) and all_of_them.at_least == planned.at_least
+    assert in_step.count / all_of_them.count == pytest.approx(16 / 24.5)
+    page = " ".join(document_text(rank_bandwidth_document(found)).split())
+    assert f"it feeds at least {significant(all_of_them.count)} MLPerf H100s" in page
+    assert f"at the rate of the slowest rank, it feeds at least {significant(in_step.count)} MLPerf H100s." in page
+    assert rank_feeds(replace(SLOW, images=False), rates) == rank_feeds(replace(SLOW, whole_files=False), rates) == ()
 
 
 @pytest.mark.parametrize("found", [ALIKE, SLOW, example_rank_bandwidth(), example_rank_bandwidth(example_ranks(5e6))])
@@ -56,7 +88,7 @@ def test_every_limit_has_words() -> None:
     facts: dict[str, float | str] = {
         "rank": 3.0, "host": "node0", "bytes_per_s": 4e6, "fairness": 0.58, "clients": 8.0, "most": 32.0, "ranks": 4.0,
         "nodes": 1.0, "fewer_nodes": 1.0, "fewer_ranks": 1.0, "fewer_bytes_per_s": 2e6, "next": 64.0,
-        "slow_ranks": 4.0, "host_ranks": 4.0, "elsewhere_bytes_per_s": 6e6,
+        "seconds": 0.1, "slow_ranks": 4.0, "host_ranks": 4.0, "elsewhere_bytes_per_s": 6e6,
     }  # fmt: skip
     for code in get_args(RanksLimitCode):
         said = ranks_limit_words(RanksLimit(code=code, facts=facts))

@@ -133,6 +133,14 @@ def test_rates_are_of_the_time_in_which_all_read() -> None:
     assert phase.last_done_bw_bytes == pytest.approx(15e6, rel=0.02)
 
 
+def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed() -> None:
+    """5 ms of 2 s in each run, 40 times: a tenth of what is needed, and some margin."""
+    found = climb([PacedEngine(1.0, full_s=0.005), PacedEngine(1.0)], step(0, 1))
+    assert isinstance(found, BadValue)
+    assert "2 ranks with 20 files each read for 3.75 ms at a time" in found.message
+    assert found.hint.startswith("give some 270 files")
+
+
 def test_shards_are_disjoint_and_complete() -> None:
     """Whatever the number of ranks that read; each run reads a shard in another order."""
     engines = [PacedEngine(10.0), PacedEngine(10.0)]

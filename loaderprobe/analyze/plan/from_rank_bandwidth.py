@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
+from loaderprobe.analyze.plan.quantities import scaled
 from loaderprobe.analyze.plan.workload import Workload
-from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended
+from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended, long_enough
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
 from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity
@@ -31,9 +32,24 @@ def workload_of_ranks(found: RankBandwidthReport, accelerator: str, rate: Quanti
     )
 
 
+def by_slowest(workload: Workload, found: RankBandwidthReport) -> Workload:
+    """The same with a storage that gives as many times what the slowest of the most ranks gets."""
+    storage, most = workload.storage, found.largest
+    if storage is None or most is None:
+        return workload
+    best = next(each for each in _ladder(found.phases) if each.clients == storage.readers)
+    share = most.in_step_bw_bytes / best.bw_bytes
+    slower = replace(
+        storage,
+        read_bytes_per_s=scaled(storage.read_bytes_per_s, share, "R x slowest"),
+        files_per_s=scaled(storage.files_per_s, share, "R x slowest"),
+    )
+    return replace(workload, storage=slower)
+
+
 def _uneven(most: RanksPhase) -> Sequence[Note]:
     """Accelerators in step wait for the slowest rank."""
-    if most.fairness >= UNFAIR:
+    if most.fairness >= UNFAIR or not long_enough(most):
         return ()
     slow = most.slowest
     facts: dict[str, float | str] = {

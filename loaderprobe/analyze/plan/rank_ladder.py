@@ -1,4 +1,4 @@
-"""What ranks read from storage in step, as a storage: a ceiling, or at least that; refused where it tells nothing.
+"""What ranks read from storage in step, as a storage: a ceiling, or at least that; refused where it shows nothing.
 
 A rate that a decoder or a core limited is no supply: it counts only where it beats what else was measured.
 """
