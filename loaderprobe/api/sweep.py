@@ -19,7 +19,7 @@ from loaderprobe.api.page import save_report
 from loaderprobe.api.report import judge_run
 from loaderprobe.api.seats import complete, most_ranks
 from loaderprobe.api.stored import open_to_resume
-from loaderprobe.api.sweep_request import request_of, start_sweep
+from loaderprobe.api.sweep_request import check_seconds, request_of, start_sweep
 from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
@@ -91,9 +91,16 @@ def sweep(
     return _measured(start_sweep(request, processes=max(1, round(cores_available())), on_data=heard), heard)
 
 
-def resume(run: PathLike, *, progress: OnStage | None = None) -> Run:
-    """Complete a run with its own settings: measure what has no measurement yet, what failed among it."""
-    return _measured(open_to_resume(Path(run)), progress or unheard)
+def resume(run: PathLike, *, budget_s: float | None = None, progress: OnStage | None = None) -> Run:
+    """Complete a run with its own settings: measure what has no measurement yet, what failed among it.
+
+    `budget_s` is a new budget for that. Raises BadValue for what is no time.
+    """
+    check_seconds("budget", budget_s)
+    directory = open_to_resume(Path(run))
+    if budget_s is not None:
+        directory.set_budget(budget_s)
+    return _measured(directory, progress or unheard)
 
 
 def written(given: Mapping[str, Any]) -> str:

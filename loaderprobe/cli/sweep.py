@@ -194,8 +194,8 @@ def sweep(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Directory of a run that is not complete: measure what is missing, with the settings of that run. Only "
-            "--budget may be new.",
+            help="Directory of a run that is not complete: measure what is missing, with the settings of that run. "
+            "Only --budget may be new.",
             show_default=False,
             rich_help_panel=OUTPUT,
         ),

@@ -42,6 +42,7 @@ class OfConfiguration(Protocol):
 
 
 R = TypeVar("R", bound=OfConfiguration)
+S = TypeVar("S")
 
 
 def run_configuration(
@@ -94,7 +95,7 @@ def run_order(
     )
 
 
-def named_limit(found: R | RunFailure, *, by_budget: bool) -> R | RunFailure:
+def named_limit(found: S, *, by_budget: bool) -> S | RunFailure:
     """A timeout names the budget where that, and not --time-limit, set it."""
     if by_budget and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
         return replace(found, hint=RAISE_BUDGET)

@@ -37,7 +37,7 @@ COUNTERS: dict[UnavailableCode, str] = {
     "calls_unknown": "the system call numbers of {machine} are unknown",
     "window_not_asked": "no profiler window was asked for",
     "window_without_steps": "nothing was trained on",
-    "window_without_time": "the budget left no time for a profiler window",
+    "window_without_time": "there was no time left for a profiler window",
     "window_too_long": "a profiler window of {steps} steps would take {needed_s} s, of {limit_s} s that it may take",
     "window_failed": "the profiler window failed: {error}",
     "window_without_gpu": "no step was given, so no GPU trained",

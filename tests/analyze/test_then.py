@@ -37,6 +37,14 @@ def test_what_is_left_is_limited_by_the_largest_part_of_a_worker() -> None:
     assert (found["storage"], found["preprocessing"]) == ("preprocessing", "storage")
 
 
+def test_storage_far_below_its_ceiling_is_no_next_limit() -> None:
+    """However long workers wait for it: twice as fast, training would read a tenth of what it gave to as many."""
+    made = verdict(preprocessing=2.0)
+    assert next_limits(replace(made, disk_ceiling_fraction=0.3), 2)["preprocessing"] == "storage"
+    assert next_limits(replace(made, disk_ceiling_fraction=0.05), 2)["preprocessing"] == "transport"
+    assert next_limits(replace(made, disk_ceiling_fraction=None), 2)["preprocessing"] == "storage"
+
+
 def test_only_known_speedups_have_a_next_limit() -> None:
     """And without worker times, none is made up."""
     assert "transport" not in next_limits(verdict(), 2)

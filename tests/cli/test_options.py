@@ -73,8 +73,11 @@ def test_data_beside_resume_is_refused(tmp_path: Path) -> None:
 
 def test_what_has_an_effect_on_a_resumed_run_is_taken(tmp_path: Path) -> None:
     """The output is the caller's: then only the run itself is looked at."""
-    done = CliRunner().invoke(app, ["sweep", "--resume", str(tmp_path), "--json", "--quiet"])
+    resume = ["sweep", "--resume", str(tmp_path)]
+    done = CliRunner().invoke(app, [*resume, "--json", "--quiet", "--budget", "60"])
     assert done.exit_code == 2 and "is not a run" in " ".join(done.stderr.split())
+    done = CliRunner().invoke(app, [*resume, "--budget", "0"])
+    assert done.exit_code == 2 and "the budget must be a number of seconds above 0" in " ".join(done.stderr.split())
 
 
 def test_the_package_runs_as_a_module() -> None:

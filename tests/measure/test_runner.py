@@ -13,7 +13,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.forkserver import Child, Start
 from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.runner import run_configuration
+from loaderprobe.measure.runner import RAISE_TIME_LIMIT, named_limit, run_configuration
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
@@ -84,6 +84,16 @@ def test_a_hung_child_is_ended_with_all_its_processes() -> None:
     assert isinstance(failure, RunFailure)
     assert "not finished after 0 s" in failure.reason
     assert "--time-limit" in failure.hint
+
+
+def test_a_timeout_that_the_budget_set_names_the_budget() -> None:
+    """And no option that was not given; another failure keeps its hint."""
+    hung, broken = run("pass", time_limit_s=0.0), run("pass")
+    assert isinstance(hung, RunFailure) and hung.hint == RAISE_TIME_LIMIT
+    assert named_limit(hung, by_budget=False) == hung
+    found = named_limit(hung, by_budget=True)
+    assert isinstance(found, RunFailure) and "--budget" in found.hint and "--time-limit" not in found.hint
+    assert named_limit(broken, by_budget=True) == broken
 
 
 def test_a_child_that_ends_without_a_result_is_a_failure() -> None:

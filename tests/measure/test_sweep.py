@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loaderprobe.measure.order import Event, Order
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT
 from loaderprobe.measure.sweep import Progress, pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import SweepSpec
@@ -113,6 +115,22 @@ def test_without_a_budget_the_usual_times_are_dealt_out(
     runner = Runner(clock, measure_fake, takes_s=takes_s)
     sweep(made_run(tmp_path, budget_s=None, thorough=thorough), clock=clock, on_progress=lambda _: None, run_one=runner)
     assert [order.budget_s for order in runner.orders] == budgets
+
+
+@pytest.mark.parametrize(("budget_s", "hint"), [(100.0, RAISE_BUDGET), (None, RAISE_TIME_LIMIT)])
+def test_a_timeout_names_the_limit_that_it_ran_into(
+    tmp_path: Path, measure_fake: Measure, budget_s: float | None, hint: str
+) -> None:
+    """The budget where that leaves less than the time limit of 600 s."""
+    run, clock = made_run(tmp_path, budget_s=budget_s), FakeClock()
+    fails = Runner(clock, measure_fake, fails=(0, 1, 2))
+
+    def late(order: Order, **options: Any) -> Measurement | RunFailure:
+        return replace(fails(order, **options), hint=RAISE_TIME_LIMIT)
+
+    sweep(run, clock=clock, on_progress=lambda _: None, run_one=late)
+    found = [run.result(config.key) for config in run.record.spec.configs]
+    assert {each.hint for each in found if isinstance(each, RunFailure)} == {hint}
 
 
 def test_progress_grows_and_gives_the_time_left(run_directory: RunDirectory, measure_fake: Measure) -> None:

@@ -91,7 +91,7 @@ def test_other_devices_say_why_there_is_no_window() -> None:
 def test_a_window_must_fit_into_the_budget() -> None:
     """What is left of it; else the reason says how long the window would take."""
     clock = FakeClock()
-    assert "budget left no time" in reason(measured(ProfiledCompute(clock, STEP_S), clock, budget_s=0.1))
+    assert "there was no time left" in reason(measured(ProfiledCompute(clock, STEP_S), clock, budget_s=0.1))
 
 
 def test_rounds_leave_time_for_the_window() -> None:

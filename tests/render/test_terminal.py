@@ -132,7 +132,9 @@ def test_interrupted_run_says_so() -> None:
     report = example_report()
     run = replace(report.summary.run, complete=False, pending=3)
     text = terminal_report(replace(report, summary=replace(report.summary, run=run)))
-    assert "Not complete: 3 configurations not measured yet; loaderprobe sweep --resume example continues." in " ".join(text.split())
+    assert "Not complete: 3 configurations not measured yet; loaderprobe sweep --resume example continues." in " ".join(
+        text.split()
+    )
 
 
 def test_skipped_rows_share_their_reason() -> None:

@@ -88,6 +88,15 @@ def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> Non
     assert opened.result(CONFIG.key) is None
 
 
+def test_another_budget_is_kept_and_changes_nothing_else(run: RunDirectory) -> None:
+    """What was asked for stays; so do the keys of the configurations, and with them their results."""
+    asked = run.record
+    run.set_budget(77.0)
+    found = RunDirectory.open(run.path).record
+    assert found == run.record and found.spec.budget_s == 77.0
+    assert replace(found, spec=replace(found.spec, budget_s=asked.spec.budget_s)) == asked
+
+
 def test_a_ceiling_comes_back_and_can_grow(run: RunDirectory) -> None:
     """What the storage delivers is kept by file set; more of it replaces what was known; a run may have none."""
     assert run.ceiling(CONFIG.data) is None

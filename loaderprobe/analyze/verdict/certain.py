@@ -81,7 +81,9 @@ def below_compute(found: Experiments) -> bool:
     alone = found.compute_over_training
     if not found.in_training or alone is None:
         return False
-    explained = max((found.speedups[name].value for name in INPUT_RESOURCES if name in found.speedups), default=1.0)
+    inputs = [found.speedups[name] for name in INPUT_RESOURCES if name in found.speedups]
+    # An estimate is only an upper bound here.
+    explained = max((each.value for each in inputs if each.how == "measured"), default=1.0)
     return alone >= OPEN_LEAD * explained
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.forecast.knee import find_knee, worker_forecasts
+from loaderprobe.records.verdict import Interval
 from loaderprobe.render.forecast_words import knee_words
 from tests.analyze.scripted import Truth
 
@@ -27,6 +28,13 @@ def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, bottleneck: 
     found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
     assert (found.workers, found.bottleneck) == (knee, bottleneck)
     assert found.how == ("measured" if knee < 3 else "estimated")
+
+
+def test_a_rate_that_is_noise_is_no_knee() -> None:
+    """The fewest workers of the others are, however large it is."""
+    forecasts = worker_forecasts((TOKEN_BUCKET.point(1), TOKEN_BUCKET.point(2)), TOKEN_BUCKET.storage())
+    noisy = replace(forecasts[1], images_per_s=Interval(value=9000.0, low=0.0, high=20000.0))
+    assert find_knee(["a"], {**forecasts, 1: noisy}).workers == 2
 
 
 def test_a_rate_that_still_rises_has_no_end() -> None:

@@ -39,6 +39,20 @@ def _with_steps(segment: Segment, outside: float) -> Segment:
     return replace(segment, ready_ns=ready, copied_ns=ready, end_ns=end, finished_ns=())
 
 
+def in_training(without: float) -> Measurement:
+    """Three rounds of training at 36 % of compute alone, and at `without` images/s with warm or kept samples."""
+    each = {"baseline": 120.0, "training": 0.415, "resident": 1.14, "training_warm": 0.415}
+    return run([{**each, "training_cached_samples": without}] * 3, QUICK, synchronous=True)
+
+
+def test_compute_is_not_the_limit_far_below_its_own_rate() -> None:
+    """Nothing that was removed makes up for it: something else holds the steps up. Where decoding does, it may be."""
+    found = verdict(in_training(0.42)).bound
+    assert (found.cause, found.reason.code) == ("inconclusive", "outside_noise_band")
+    assert found.reason.facts["predicted_share"] == pytest.approx(0.36, abs=0.01)
+    assert verdict(in_training(1.0)).bound.reason.code != "outside_noise_band"
+
+
 def test_one_round_is_enough_where_nothing_else_is_left() -> None:
     """Training misses its prediction by 12 %, but waits 0.2 % of its time, and the loader is 24 times as fast."""
     found = verdict(trained())
