@@ -46,7 +46,8 @@ def spans(text: str) -> Iterator[str]:
 
 def command_lines(text: str) -> Iterator[str]:
     """`sweep --workers 2` of every `loaderprobe sweep --workers 2`, in blocks and in backticks."""
-    lines = [line for match in FENCE.finditer(text) for line in match[2].splitlines()]
+    blocks = [re.sub(r"\\\n\s*", "", match[2]) for match in FENCE.finditer(text)]
+    lines = [line for block in blocks for line in block.splitlines()]
     for line in (*lines, *spans(text)):
         found = re.match(r"(?:\$ )?(?:\.venv/bin/)?loaderprobe (.*)", line)
         if found and not found[1].startswith(("COMMAND", "--version")):

@@ -30,6 +30,8 @@ MOST_UNKNOWN = 1.15
 """Where every speed-up is certainly below this, the device itself is the limit."""
 ALL_ROUNDS = 5
 """So many rounds that are all faster are evidence, whatever their spread: by chance it happens in 3 %."""
+WIDEST = 2.0
+"""Of a speed-up whose ends are so many times apart, no efficiency follows; nor advice, of seconds that are so vague."""
 MILLI = 1e3
 
 ByRound = dict[int, DeviceSegment]
@@ -56,6 +58,11 @@ def ratio(top: Interval, bottom: Interval) -> Interval:
     value = top.value / bottom.value
     error = value * math.hypot((top.high - top.value) / top.value, (bottom.high - bottom.value) / bottom.value)
     return Interval(value=value, low=max(0.0, value - error), high=value + error)
+
+
+def is_vague(figure: Interval) -> bool:
+    """True where its range is so wide that nothing follows from it."""
+    return figure.high >= WIDEST * max(0.0, figure.low)
 
 
 def why(gains: Sequence[DeviceGain]) -> tuple[DeviceCause, tuple[GainName, ...]]:
@@ -89,6 +96,8 @@ def _placement(result: PlacementResult, epochs: dict[Placement, Interval], workl
     training = _rounds(result, "training")
     gains = _gains(result)
     cause, candidates = why(gains)
+    if is_vague(epochs[result.placement]):
+        cause, candidates = "inconclusive", ()
     if cause == "compute" and workload.larger_batch is None:
         # A larger batch, which was not tried, might be faster.
         cause = "inconclusive"
@@ -100,7 +109,7 @@ def _placement(result: PlacementResult, epochs: dict[Placement, Interval], workl
         epoch_s=epochs[result.placement],
         samples_per_s=interval([each.samples_per_s for each in training.values()]),
         speedup=speedup,
-        efficiency=speedup.value / _hardware(result.placement) if speedup else None,
+        efficiency=speedup.value / _hardware(result.placement) if speedup and not is_vague(speedup) else None,
         parts=_parts(result),
         gains=gains,
         cause=cause,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loaderprobe.records.note import Note
 from loaderprobe.records.own_loader import Drawn
+from loaderprobe.records.verdict import Action, Advice, Interval
 
 SHARE = 0.5
 """Of what is read again where all ranks read the same. Shares that a distributed sampler makes equal overlap by less
@@ -31,6 +32,26 @@ def same_samples(ranks: Sequence[Drawn]) -> Note | None:
     if len(first) == 1 and None not in first:
         return Note(code="same_batches", facts={"ranks": size})
     return None
+
+
+def own_shares(notes: Sequence[Note], now: Interval) -> tuple[Advice, ...]:
+    """To share the data set out, where `notes` say that ranks take the same samples; it changes no rate.
+
+    `now` is the rate of what was measured.
+    """
+    if not any(note.code in ("same_samples", "same_batches") for note in notes):
+        return ()
+    command = "DataLoader(dataset, ..., sampler=DistributedSampler(dataset))"
+    return (
+        Advice(
+            action=Action(code="own_shares", facts={}),
+            command=command,
+            speedup=1.0,
+            before=now,
+            after=now,
+            how="measured",
+        ),
+    )
 
 
 def differing(ranks: Sequence[Drawn]) -> tuple[int, str] | None:

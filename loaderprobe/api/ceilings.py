@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rule import CLEAR_LEAD
+from loaderprobe.analyze.verdict.rule import CLEAR_LEAD, WORTH
 from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.measure.order import Order
 from loaderprobe.protocols import PageCache
@@ -79,9 +79,9 @@ class Ceilings:
 def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> StorageCeiling | None:
     """What the storage under a loader's own files delivers to as many readers as it has workers, on all ranks.
 
-    None where storage cannot be the limit, not by an estimate either, or no file is known.
+    None where no advice could rest on it, or no file is known.
     """
-    if isinstance(files, UnknownFiles) or measured.config.cache != "cold" or not storage_matters(measured):
+    if isinstance(files, UnknownFiles) or measured.config.cache != "cold" or not _is_of_use(measured):
         return None
     readers = measured.config.readers
     if isinstance(files, PartFiles):
@@ -94,8 +94,17 @@ def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> S
     return raise_ceiling(None, everything, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
 
 
-def storage_matters(measurement: Measurement) -> bool:
-    """False where storage cannot be the limit."""
+def _is_of_use(measurement: Measurement) -> bool:
+    """True where faster storage may be advised, or more workers, which ask more of it than was seen."""
+    try:
+        cause = verdict(measurement).bound.cause
+    except BadValue:
+        return False
+    return cause == "preprocessing" or storage_matters(measurement, WORTH)
+
+
+def storage_matters(measurement: Measurement, least: float = CLEAR_LEAD) -> bool:
+    """False where storage cannot be the limit, and would gain less than `least` if it were free."""
     try:
         judged = verdict(measurement)
     except BadValue:
@@ -107,7 +116,7 @@ def storage_matters(measurement: Measurement) -> bool:
         and judged.bound.cause in ("preprocessing", "cpu", "either")
     ):
         return True  # however little workers wait: without their work the storage may be at its limit
-    return speedup is None or speedup.value >= CLEAR_LEAD or "storage" in (judged.bound.cause, *judged.bound.candidates)
+    return speedup is None or speedup.value >= least or "storage" in (judged.bound.cause, *judged.bound.candidates)
 
 
 def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:

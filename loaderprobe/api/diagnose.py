@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, Place, Surroundings, recommend
+from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.ranks_view import ranks_view
+from loaderprobe.analyze.same_samples import own_shares
 from loaderprobe.analyze.verdict.epochs import Epochs, epochs
 from loaderprobe.analyze.verdict.rates import interval, rates_by_round, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
@@ -152,7 +154,7 @@ def diagnosis_of(
     measured: Measurement, ceiling: StorageCeiling | None, data: DataSeen, with_step: bool, command: str
 ) -> Diagnosis:
     """The verdict on a measurement, with the ceiling of its storage where there is one."""
-    return replace(conclude(measured, verdict(measured, ceiling), data, with_step, command), ceiling=ceiling)
+    return conclude(measured, verdict(measured, ceiling), data, with_step, command, ceiling)
 
 
 def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
@@ -197,13 +199,17 @@ class DataSeen(DataFound):
         return Place(root=self.root, size_bytes=self.size_bytes, memory_bytes=memory_bytes())
 
 
-def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: bool, command: str = "") -> Diagnosis:
+def conclude(
+    measured: Measurement, judged: Verdict, data: DataSeen, with_step: bool, command: str = "",
+    ceiling: StorageCeiling | None = None,
+) -> Diagnosis:  # fmt: skip
     """The verdict, in words that fit a loader of one's own."""
     sample = "image" if measured.images else "sample"
     rounds = len(segments_of(measured, base_mode(measured), judged_activity(measured)))
     gone = {} if with_step else dict.fromkeys(("speedups.compute", "ceilings.compute"), Unavailable(code="no_step"))
     unavailable = {name.replace("rates_images_per_s.", "ceilings."): why for name, why in judged.unavailable.items()}
     kept = epochs(measured)
+    now = judged.images_per_s if with_step else _alone(measured)
     return Diagnosis(
         origin=origin_now(command),
         side=judged.bound.side,
@@ -222,20 +228,25 @@ def conclude(measured: Measurement, judged: Verdict, data: DataSeen, with_step: 
         later_epochs_images_per_s=kept.later if kept else None,
         rounds=rounds,
         with_step=with_step,
-        images_per_s=judged.images_per_s if with_step else _alone(measured),
+        images_per_s=now,
         ceilings=judged.rates_images_per_s if with_step else replace(judged.rates_images_per_s, compute=None),
         speedups=judged.speedups if with_step else replace(judged.speedups, compute=None),
         advice=tuple(
             replace(each, sentence=action_words(each.action, sample=sample))
-            for each in _advice(measured, data, with_step)
+            for each in (*own_shares(measured.notes, now), *_advice(measured, ceiling, data, with_step))
         ),
         evidence=tuple(each for each in judged.bound.evidence if with_step or each.metric not in OF_TRAINING),
-        notes=(*measured.notes, *_notes(judged, data, rounds, kept, f"{sample}s/s")),
+        notes=(
+            *measured.notes,
+            *_notes(judged, data, rounds, kept, f"{sample}s/s"),
+            *_storage_alone(judged, ceiling, measured.config.readers),
+        ),
         unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}
         | gone,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
         measurement=measured,
+        ceiling=ceiling,
         dataset_samples=data.samples,
     )
 
@@ -245,13 +256,27 @@ def _alone(measured: Measurement) -> Interval:
     return interval(list(rates_by_round(measured, base_mode(measured), "loader_only").values()))
 
 
-def _advice(measured: Measurement, data: DataSeen, with_step: bool) -> tuple[Advice, ...]:
+def _advice(
+    measured: Measurement, ceiling: StorageCeiling | None, data: DataSeen, with_step: bool
+) -> tuple[Advice, ...]:
     """Without a step, no advice about accelerators."""
-    around = Surroundings(place=data.place())
-    found = recommend(measured, run_experiments(measured), around).advice
+    around = Surroundings(place=data.place(), storage=Storage(ceiling=ceiling))
+    found = recommend(measured, run_experiments(measured, ceiling), around).advice
     return (
         found if with_step else tuple(each for each in found if each.speedup > 1 and each.action.code != "accelerator")
     )
+
+
+def _storage_alone(judged: Verdict, ceiling: StorageCeiling | None, readers: int) -> tuple[Note, ...]:
+    """What the storage delivers to as many readers that do nothing else, beside what is read from it here."""
+    phase, read = ceiling.at(readers) if ceiling else None, judged.disk_read_bytes_per_s
+    if phase is None or phase.cache != "cold" or not read:
+        return ()
+    facts: dict[str, float | str] = {
+        "alone_bytes_per_s": phase.bw_bytes, "readers": readers, "read_bytes_per_s": read,
+        "share": read / phase.bw_bytes, "least": "at least " if phase.at_least else "",
+    }  # fmt: skip
+    return (Note(code="storage_alone", facts=facts),)
 
 
 def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, unit: str) -> list[Note]:

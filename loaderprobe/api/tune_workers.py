@@ -20,7 +20,7 @@ from loaderprobe.api.documented import Documented
 from loaderprobe.api.image_data import image_files, loader_of_images
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.sweep_request import compute_names, compute_specs, parse_cache
-from loaderprobe.api.user_loader import Asked, measure_loader
+from loaderprobe.api.user_loader import OVERRUN_S, OVERRUN_TIMES, Asked, Deadline, measure_loader
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.measure.clock import SystemClock
@@ -43,6 +43,8 @@ VISITS = 15
 # Of the budget, for looking at settings once: the rest is for comparing them in turns.
 LOOKING = 0.5
 SHORTEST_S, LONGEST_S = 3.0, 12.0
+# A visit is broken off once it has taken this share of the time that was left.
+MOST_OF_REST = 0.8
 # Images of a folder: a segment of the most workers reads each once.
 SAMPLE_BATCHES = 160
 MOST_IMAGES = 20_000
@@ -155,9 +157,12 @@ def _once(spec: ComputeSpec) -> MakeCompute:
 
 
 def measure_setting(
-    given: Any, planned: Planned, compute: MakeCompute, *, cache: CacheState, budget_s: float
+    given: Any, planned: Planned, compute: MakeCompute, *, cache: CacheState, budget_s: float, left_s: float = 0.0
 ) -> Measurement | None:
-    """One visit to a setting of an unwrapped loader; None where the serial loader cannot be measured."""
+    """One visit to a setting of an unwrapped loader; None where the serial loader cannot be measured.
+
+    It is planned for `budget_s`. On a busy machine its one round may take most of `left_s`, which is better than none.
+    """
     from loaderprobe.loaders.resized import resized
 
     copy = resized(given, planned.setting.workers, planned.setting.prefetch_factor)
@@ -166,6 +171,7 @@ def measure_setting(
     asked = Asked(
         cache=cache, budget_s=min(LONGEST_S, max(SHORTEST_S, budget_s)), rounds=1, seed=planned.turn,
         next_round=later_round if planned.turn else first_round, ceiling=False,
+        deadline=lambda visit_s: Deadline(max(visit_s or 0.0, (MOST_OF_REST * left_s - OVERRUN_S) / OVERRUN_TIMES)),
     )  # fmt: skip
     with warnings.catch_warnings():
         # More workers than cores are what is tried here.
@@ -231,8 +237,9 @@ class _Tuner:
         self.progress(text, done, max(done, round(self.budget_s)))
         try:
             measurement = measure_setting(
-                self.given, planned, self.compute, cache=self.cache, budget_s=self.budget_s / VISITS
-            )
+                self.given, planned, self.compute, cache=self.cache, budget_s=self.budget_s / VISITS,
+                left_s=self.budget_s - self._spent_s(),
+            )  # fmt: skip
         except LoaderprobeError as error:
             if not self._may_be_their_number(error):
                 raise

@@ -170,7 +170,7 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
             except OutOfTimeError as error:
                 raise BadValue(
                     f"{error.message}, in which the loader gave {len(own.records().batch)} batches",
-                    hint="give a larger budget_s, or a loader of smaller batches",
+                    hint="give more time (--budget, in Python budget_s), or use smaller batches (--batch-size)",
                 ) from error
             measured = session.measurement((), ())
             measured = asked.joined(replace(measured, notes=(*measured.notes, *own.notes(), *notes)))

@@ -35,6 +35,10 @@ _TEXTS = {
         "exchange gradients faster or less often: a faster link between ranks, gradient accumulation, compression; "
         "faster GPUs gain less"
     ),
+    "own_shares": (
+        "give each rank its own share of the data set: add DistributedSampler(dataset) to the DataLoader, or "
+        "split_dataset_by_node to a stream"
+    ),
     "accelerator_gains_nothing": (
         "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s} {sample}s/s."
     ),

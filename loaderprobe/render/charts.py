@@ -29,6 +29,8 @@ _BAR, _STEP, _NAME = 20, 30, 70
 _LEAST_LETTER = 12
 """Pixels of the narrowest part of a bar that gets its letter."""
 _WIDEST = 48
+_UNDER_LABEL, _LINE = 5, 15
+"""Pixels from the name of a ceiling to its line, and from one line of text to the next."""
 _HIGH = 84
 """No figure stands higher over its bar than this."""
 _TITLE, _LEAST_TITLE, _TITLE_CHARS = 13, 9, 50
@@ -84,8 +86,9 @@ def column_chart(
     # Figures over everything else.
     for place, each in enumerate(columns):
         at = svg_height(max(each.value, each.high or 0.0), top) - 6
-        # Near the top the ceiling has its label: the figure then stands at the foot of its bar.
-        at = at if at > _HIGH else FLOOR - 7
+        # Where the ceiling has its label, as near the top, the figure stands at the foot of its bar.
+        beside = ceiling is not None and abs(at - svg_height(ceiling[0], top) + _UNDER_LABEL) < _LINE
+        at = at if at > _HIGH and not beside else FLOOR - 7
         parts.append(svg_text(LEFT + slot * (place + 0.5), at, each.text, anchor="middle", bold=True, halo=True))
     parts.append(svg_text((LEFT + RIGHT) / 2, HEIGHT - 8, axis, anchor="middle"))
     return svg_page(title, HEIGHT, parts)
@@ -156,7 +159,7 @@ def _ceiling(value: float, text: str, top: float) -> list[str]:
     y = svg_height(value, top)
     return [
         f'<path class="rule dashed" d="M{LEFT} {y:.1f}H{RIGHT}"/>',
-        svg_text(LEFT + 4, y - 5, text, halo=True),
+        svg_text(LEFT + 4, y - _UNDER_LABEL, text, halo=True),
     ]
 
 

@@ -18,6 +18,8 @@ from loaderprobe.records.verdict import Interval
 from loaderprobe.render.wording import percent
 from loaderprobe.units import format_duration, join_words, significant
 
+TOO_WIDE = 2.0
+"""Where the ends of a range are so many times apart, its middle says nothing."""
 DATA_WORDS = {"mnist": "MNIST-like images", "images": "CIFAR-like images", "sine": "sine waves"}
 CAUSE_WORDS: dict[DeviceCause, str] = {
     "gradients": "gradient exchange",
@@ -74,6 +76,12 @@ def _fastest(verdict: WorkloadVerdict, first: PlacementVerdict) -> str:
     epoch, named = format_duration(first.epoch_s.value), subject(first.placement)
     if verdict.close:
         names = [named, *map(subject, verdict.close)]
+        low, high = first.epoch_s.low, first.epoch_s.high
+        if high >= TOO_WIDE * low:
+            return (
+                f"rounds differ too much to compare {join_words(names)}: epochs of {named} take from "
+                f"{format_duration(low)} to {format_duration(high)}. Measure again on an idle machine"
+            )
         return f"{join_words(names)} do not differ beyond noise, about {epoch} an epoch"
     if len(verdict.placements) == 1:
         return f"{named} {_verb(first, 'takes')} {epoch} an epoch"

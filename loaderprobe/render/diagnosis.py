@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.diagnosis import Findings
+from loaderprobe.records.note import NoteCode
 from loaderprobe.records.verdict import Advice, Speedup
 from loaderprobe.render.forecast_words import forecast_words, worth_making
 from loaderprobe.render.note_words import note_words
@@ -26,6 +27,7 @@ _AMONG_RANKS = {
     "gradients": "if the exchange of gradients were free",
 }  # fmt: skip
 """What only ranks lose to each other."""
+_COSTS_ALL: tuple[NoteCode, ...] = ("same_samples", "same_batches")
 _WAITS = ("network", "lock", "wait")
 WORTH = 1.05
 # Colours that can be read on white and on black.
@@ -62,13 +64,15 @@ def lines(found: Findings) -> list[Line]:
     worth = [name for name in _WAITS if _worth(getattr(found.speedups, name))]
     for name in (*_INPUTS, *worth):
         rate = getattr(ceilings, f"loader_without_{name}")
-        label = f"  if {NOUN[name]} were free"
+        label = f"loader if {NOUN[name]} were free"
         listed.append(Line(label=label, rate=rate, shown=figure(rate), speedup=_speedup(found, name)))
     for name, label in _AMONG_RANKS.items():
         if _worth(getattr(found.speedups, name)) and _is_shown(found, name):
-            listed.append(Line(label=f"  {label}", rate=None, shown=MISSING, speedup=_speedup(found, name)))
+            listed.append(Line(label=label, rate=None, shown=MISSING, speedup=_speedup(found, name)))
     if ceilings.cpu_limit is not None:
-        listed.append(Line(label="limit of the CPU cores", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit)))
+        listed.append(
+            Line(label="loader if it had all cores", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit))
+        )
     return listed
 
 
@@ -86,13 +90,16 @@ def _worth(speedup: Speedup | None) -> bool:
 def terminal(found: Findings, *, width: int = 80, color: bool = False) -> str:
     """The diagnosis as text of at most `width` columns that ends with a newline."""
     page = Page(width=width, color=color)
+    for warning in warnings_on(found):
+        page.paragraph(warning, style="bold red")
+        page.gap()
     page.paragraph(heading(found), style=_style(found))
     page.paragraph(explained(found))
     page.gap()
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column(f"  {setting(found)}", overflow="fold")
     table.add_column(f"{found.sample}/s", justify="right", no_wrap=True)
-    table.add_column("speed-up", no_wrap=True)
+    table.add_column(f"speed-up of {what_runs(found)}", overflow="fold")
     for line in lines(found):
         style = "bold" if line.measured else ""
         table.add_row(Text(f"  {line.label}", style=style), Text(line.shown, style=style), Text(line.speedup))
@@ -130,7 +137,9 @@ def notebook(found: Findings) -> str:
     head = f'<div style="font-weight:600;font-size:1.15em;color:{color}">{_safe(heading(found))}</div>'
     advice = "".join(_list_item(found, each) for each in found.advice)
     notes = "".join(f"<li>{_safe(remark)}</li>" for remark in remarks_on(found))
+    warnings = "".join(f'<div style="margin-bottom:.8em"><b>{_safe(each)}</b></div>' for each in warnings_on(found))
     parts = (
+        warnings,
         head,
         f'<div style="margin:.3em 0 .8em">{_safe(explained(found))}</div>',
         _bars(found, color),
@@ -159,7 +168,7 @@ def _bars(found: Findings, color: str) -> str:
         f'<div style="display:table-cell;{cell}left;padding-left:.8em">{_safe(line.speedup)}</div></div>'
         for line in listed
     )
-    title = f"{setting(found)}; {found.sample}/s, and speed-up of {_what(found)}"
+    title = f"{setting(found)}; {found.sample}/s, and speed-up of {what_runs(found)}"
     return (
         f'<div style="font-size:.85em;{_FAINT}">{_safe(title)}</div><div style="display:table;width:100%">{body}</div>'
     )
@@ -198,7 +207,8 @@ def _style(found: Findings) -> str:
     return style if "bold" in style else f"bold {style}"
 
 
-def _what(found: Findings) -> str:
+def what_runs(found: Findings) -> str:
+    """What speed-ups are of."""
     return "training" if found.with_step else "the loader"
 
 
@@ -226,15 +236,22 @@ def footer(found: Findings) -> str:
     parts = [f"Measured in {format_duration(found.wall_s)}, {counted(found.rounds, 'round')}."]
     if found.instrument_cpu_fraction is not None:
         parts.append(f"Recording took {found.instrument_cpu_fraction:.2%} of the loader's CPU time.")
+    parts.append("Speed-ups are compared round by round, so they may differ from the ratio of two rates.")
     if any("est." in line.speedup for line in lines(found)):
         parts.append("est.: estimated from the workers' times, not measured.")
     return " ".join(parts)
 
 
+def warnings_on(found: Findings) -> list[str]:
+    """What spoils the training itself, whatever its speed: to be read before the verdict. In sentences."""
+    words = [note_words(note) for note in found.notes if note.code in _COSTS_ALL]
+    return [f"Warning: {each}." for each in words]
+
+
 def remarks_on(found: Findings) -> list[str]:
     """What else is to know, and why speed-ups are not known."""
     return [
-        *map(note_words, found.notes),
+        *(note_words(note) for note in found.notes if note.code not in _COSTS_ALL),
         *(
             f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {unavailable_words(why)}"
             for name, why in found.unavailable.items()

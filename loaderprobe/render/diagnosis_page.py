@@ -6,7 +6,16 @@ from typing import Any
 
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.ranks_view import RanksView
-from loaderprobe.render.diagnosis import advice_forecast, explained, footer, lines, remarks_on, setting
+from loaderprobe.render.diagnosis import (
+    advice_forecast,
+    explained,
+    footer,
+    lines,
+    remarks_on,
+    setting,
+    warnings_on,
+    what_runs,
+)
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.rank_panels import rank_section
 from loaderprobe.render.verdict_words import heading
@@ -15,7 +24,7 @@ from loaderprobe.render.verdict_words import heading
 def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Document:
     """The verdict, the rates that it follows from, those of each of several ranks, what to do, what to know."""
     sections = [
-        Section(parts=(Paragraph(text=explained(found), strong=True),)),
+        Section(parts=tuple(Paragraph(text=each, strong=True) for each in (*warnings_on(found), explained(found)))),
         Section(title=f"Rates: {setting(found)}", name="rates", parts=(_rates(found), Paragraph(text=footer(found)))),
     ]
     if ranks is not None:
@@ -40,7 +49,7 @@ def rate_columns(found: Findings) -> dict[str, list[Any]]:
 
 def _rates(found: Findings) -> Table:
     return Table(
-        head=("", f"{found.sample}/s", "speed-up"),
+        head=("", f"{found.sample}/s", f"speed-up of {what_runs(found)}"),
         lines=tuple((each.label.strip(), each.shown, each.speedup) for each in lines(found)),
         right=frozenset({1}),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Markdown, MarkdownElement, TableElement
+from rich.markdown import CodeBlock, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -39,12 +39,23 @@ class _Table(TableElement):
             yield Padding(Text("; ").join(said), (0, 0, 0, 4))
 
 
+class _Code(CodeBlock):
+    """Lines as they are, whatever the width: a command that was broken could not be pasted."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = str(self.text).rstrip().splitlines()
+        before = " " * max(0, min(2, options.max_width - max(map(len, lines), default=0)))
+        yield Text("\n".join(f"{before}{line}" for line in lines), style="cyan", no_wrap=True, overflow="ignore")
+
+
 class _Guide(Markdown):
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "table_open": _Table}
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements, "table_open": _Table, "fence": _Code, "code_block": _Code,
+    }  # fmt: skip
 
 
 def guide_text(page: str, *, width: int = 80, color: bool = False) -> str:
-    """A page, written in Markdown, in at most `width` columns."""
+    """A page, written in Markdown, in at most `width` columns; lines of code keep their length."""
     found = Page(width=width, color=color)
-    found.add(_Guide(page))
+    found.add(_Guide(page), crop=False)
     return found.text()

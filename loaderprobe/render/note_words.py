@@ -6,11 +6,12 @@ from loaderprobe.records.note import Note, NoteCode
 from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.render.unknown_files_words import UNKNOWN_FILES
+from loaderprobe.render.wording import counted
 from loaderprobe.units import join_words
 
 _LOOKS_COLD = "its reads look cold, but no storage is behind them"
 _STAYS = "changes there during the diagnosis stay"
-_SAMPLER = "So each goes through the whole data set: share it out by a DistributedSampler, or split_dataset_by_node"
+_NOT_SHARED = "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times"
 _TEXTS: dict[NoteCode, str] = {
     "no_time": "there was no time left for another round",
     "cut_short": "there was no time left for all of the last round",
@@ -54,10 +55,13 @@ _TEXTS: dict[NoteCode, str] = {
         "the slowest rank{exchange}"
     ),
     "same_samples": (
-        "the {ranks} ranks take from the same files: of {files} that they opened for their first batches, {again} had "
-        f"been opened by another rank. {_SAMPLER}"
+        f"{_NOT_SHARED}. In their first batches, {{again}} of {{files}} files opened were repeats of another rank's"
     ),
-    "same_batches": f"the first batch of all {{ranks}} ranks has the same content. {_SAMPLER}",
+    "same_batches": (f"{_NOT_SHARED}. Their first batches have the same content"),
+    "storage_alone": (
+        "the storage alone delivers {least}{alone_bytes_per_s} to {readers}; {read_bytes_per_s} are read here, {share} "
+        "of that"
+    ),
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
@@ -138,6 +142,8 @@ def note_words(note: Note) -> str:
             facts |= {"get": "gets" if idle == 1 else "get", "with_data": f"{busy:g} worker{'' if busy == 1 else 's'}"}
         case "wrapper_left_out":
             facts["why"] = _WHY_LEFT_OUT[str(note.facts["because"])].format(**facts)
+        case "storage_alone":
+            facts["readers"] = counted(int(note.facts["readers"]), "reader")
         case "files_hidden":
             facts["hidden"] = UNKNOWN_FILES[note.facts["because"]]  # type: ignore[index]  # one of its codes
         case "samples_kept":
@@ -148,8 +154,8 @@ def note_words(note: Note) -> str:
         case "ranks_together" | "ranks_in_step":
             hosts = note.facts["hosts"]
             facts["on"] = f" on {hosts:g} hosts" if hosts != 1 else ""
-            counted = note.facts.get("exchange") == "compute"
-            facts["exchange"] = ". If the step exchanges gradients, that counts as compute" if counted else ""
+            as_compute = note.facts.get("exchange") == "compute"
+            facts["exchange"] = ". If the step exchanges gradients, that counts as compute" if as_compute else ""
         case "cache_unknown":
             facts["because"] = because_words(note.facts)
         case "not_published":

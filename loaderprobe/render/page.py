@@ -63,9 +63,9 @@ class Page:
         """Something to type, under an item."""
         self._console.print(Padding(Text(visible(text), style="cyan", overflow="fold"), (0, 0, 0, 6)))
 
-    def add(self, renderable: RenderableType) -> None:
-        """Anything else that rich can draw."""
-        self._console.print(renderable)
+    def add(self, renderable: RenderableType, *, crop: bool = True) -> None:
+        """Anything else that rich can draw; without `crop`, longer lines stay whole."""
+        self._console.print(renderable, crop=crop)
 
     def text(self) -> str:
         """Everything so far, without trailing blanks."""

@@ -142,7 +142,9 @@ def _rates(name: str, rows: Sequence[ConfigurationRow], group: Group, top: float
     title = name
     if best:
         row, most = best
-        title = f"{name}: {rate(most.value)}{f' of {rate(alone)}' if alone else ''} images/s, {loading(row)}"
+        # Noise may put training above compute alone, which it cannot outrun: then it is no share of it.
+        share = f" of {rate(alone)}" if alone and alone >= most.value else ""
+        title = f"{name}: {rate(most.value)}{share} images/s, {loading(row)}"
     return Figure(
         title=title,
         svg=column_chart(columns, title, "images/s", top, ceiling),

@@ -83,13 +83,24 @@ def _lines(found: RankBandwidthReport, unit: str, scale: Callable[[RanksPhase], 
         base.mark_point(filled=True, size=45, opacity=1, color=BLUE).encode(y=y),
         base.mark_point(size=45, color=RED, strokeWidth=2, opacity=1).encode(y=slowest),
         *_named_layouts(steps),
-        *names([_end(steps, "y", "together")], dx=4, dy=-12, align="right"),
-        *names([_end(steps, "slowest", f"{_end(steps, 'y', '')['ranks']} x slowest")], dx=4, dy=18, align="right"),
+        *_named_ends(steps),
     ]
     if others:
         marks = alt.Chart(data(others)).mark_point(shape="diamond", size=90, strokeWidth=2, color=GREY, opacity=1)
         layers += [marks.encode(x=x, y=y), *names(_texts(others), dx=-8, dy=4, align="right")]
     return svg(layers, unit, TALL)
+
+
+def _named_ends(steps: Sequence[dict[str, Any]]) -> list[Any]:
+    """Of both lines; of lines that end alike one name, which leaves the place below to others."""
+    last = _best(steps)[-1]
+    slowest = f"{last['ranks']} x slowest"
+    if last["slowest"] >= NOTICED * last["y"]:
+        return names([_end(steps, "y", f"together, and {slowest}:")], dx=4, dy=-12, align="right")
+    return [
+        *names([_end(steps, "y", "together")], dx=4, dy=-12, align="right"),
+        *names([_end(steps, "slowest", slowest)], dx=4, dy=18, align="right"),
+    ]
 
 
 def _point(phase: RanksPhase, scale: float) -> dict[str, Any]:

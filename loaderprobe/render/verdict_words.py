@@ -231,10 +231,13 @@ def _largest_speedup(facts: Facts) -> str:
 
 
 def _all_cores_busy(facts: Facts) -> str:
-    return (
-        "all cores are busy, so more workers do not help. "
-        f"{_first_upper(facts.runs)}; free preprocessing would make it {facts.times('speedup', 'how')}"
-    )
+    busy = "all cores are busy"
+    if facts.has("run_delay_share"):
+        own, cores = (facts.number(name, "{:.2g}".format) for name in ("own_cores", "cores"))
+        waits = f"workers wait {facts.share('run_delay_share')} of their time for a core"
+        busy = f"{waits}. All of this uses {own} of {cores}, other processes the rest"
+    free = f"free preprocessing would make it {facts.times('speedup', 'how')}"
+    return f"{busy}, so more workers do not help. {_first_upper(facts.runs)}; {free}"
 
 
 def _device_idle(facts: Facts) -> str:

@@ -127,3 +127,12 @@ def test_a_failed_placement_has_no_verdict() -> None:
     )
     found = judge(WorkloadResult(workload=WORKLOAD, placements=(failed,)))
     assert (found.placements, found.fastest) == ((), None)
+
+
+def test_nothing_follows_from_rounds_that_differ_wildly() -> None:
+    """Epochs of 0 to 21 s have no efficiency, and no cause that advice could rest on."""
+    wild = (9.5, 10.0, 1.0, 0.8, 1.0)
+    alone = placed({"training": 10, "resident": 9.9}, ranks=1, device="cpu", wobble=wild)
+    found = judge(WorkloadResult(workload=WORKLOAD, placements=(alone, placed(GRADIENTS, device="cpu", wobble=wild))))
+    assert [each.efficiency for each in found.placements] == [None, None]
+    assert [(each.cause, each.candidates) for each in found.placements] == [("inconclusive", ())] * 2

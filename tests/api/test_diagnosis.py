@@ -19,6 +19,7 @@ from loaderprobe.records.files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.verdict import Advice
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
+from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
 
 SEEN = DataSeen(hidden=None, size_bytes=1e9, root="/data/photos/train")
@@ -135,6 +136,20 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     large = _found(DataSeen(hidden=None, size_bytes=1e10, root="/data/photos/train"))
     assert not any("memory" in note for note in all_said(large.notes))
     assert any("pin 14 % of the files in memory" in advice.sentence for advice in large.advice)
+
+
+def test_what_the_storage_gives_alone_is_printed_and_heeded() -> None:
+    """Beside what is read here. The advice knows it, too: of a bucket of 20 MB/s, a faster one is advised."""
+    truth = Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0)
+    raw, kind = measured(truth, 2), truth.storage().ceiling
+    assert kind is not None
+    ceiling = replace(kind, phases=(replace(example_phase(2, 2e9), cache="cold"),))
+    found, slow = (conclude(raw, verdict(raw, each), SEEN, True, ceiling=each) for each in (ceiling, kind))
+    (note,) = [each for each in found.notes if each.code == "storage_alone"]
+    assert note.facts["alone_bytes_per_s"] == 2e9 and note.facts["readers"] == 2
+    assert "the storage alone delivers 2.00 GB/s to 2 readers" in " ".join(str(found).split())
+    assert "faster_storage" in {each.action.code for each in slow.advice}
+    assert "faster_storage" not in {each.action.code for each in found.advice}
 
 
 def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:

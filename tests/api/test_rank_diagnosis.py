@@ -15,8 +15,10 @@ from loaderprobe.api.own_loader import named
 from loaderprobe.api.rank_diagnosis import OwnAsked, concluded, diagnose_ranks, failed, one_layout, ranks_here
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.measurement import RunFailure
+from loaderprobe.records.note import Note
 from loaderprobe.records.own_loader import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.seats import Node
+from loaderprobe.render.document import document_markdown
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import FakeCrew, example_config
 from tests.analyze.rank_runs import rank_run
@@ -63,6 +65,22 @@ def test_all_ranks_become_one_diagnosis() -> None:
     assert found.notes[0].code == "ranks_in_step"
     measured_apart = "no_exchange" in {each.mode for each in given.segments}
     assert found.notes[0].facts["exchange"] == ("" if measured_apart else "compute")
+
+
+def test_ranks_that_share_nothing_out_are_warned_first() -> None:
+    """It costs more than any rate: before the verdict, in plain words, and as the first advice; not as a note."""
+    given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2)
+    note = Note(code="same_samples", facts={"ranks": 2.0, "again": 108.0, "files": 800.0})
+    record = OwnMeasured(
+        config=given.config, measurement=replace(given, notes=(note,)), data=DataSeen(**_fields(DATA)), with_step=True
+    )
+    found = concluded(record, "loaderprobe diagnose a:b --ranks 2")
+    assert found.advice[0].action.code == "own_shares"
+    for shown in (str(found), found._repr_html_(), document_markdown(found.document())):
+        flat = " ".join(shown.split())
+        assert flat.count("goes through the whole data set") == 1
+        assert flat.index("108 of 800 files") < flat.index("add DistributedSampler(dataset)")
+    assert str(found).startswith("Warning: each of the 2 ranks goes through the whole data set")
 
 
 def _fields(data: DataFound) -> dict[str, Any]:

@@ -48,6 +48,11 @@ WORDS: list[tuple[ActionCode, dict[str, float | str], str]] = [
         "exchange gradients faster or less often: a faster link between ranks, gradient accumulation, compression; "
         "faster GPUs gain less",
     ),
+    (
+        "own_shares", {},
+        "give each rank its own share of the data set: add DistributedSampler(dataset) to the DataLoader, or "
+        "split_dataset_by_node to a stream",
+    ),
     ("decoder", {"decoder": "torchvision"}, "decode with torchvision.io"),
     ("tensor", {"tensor": "uint8"}, "deliver uint8 tensors and normalise on the device"),
     ("shorter_lock", {"subject": "/a"}, "hold the lock (/a) for less time, or give each worker its own"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from loaderprobe.render.guide import guide_text
 
 PAGES = sorted(page.name for page in files("loaderprobe").joinpath("guide").iterdir() if page.name.endswith(".md"))
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+MOST_COLUMNS = 76
 TABLE = "| script | by hand |\n|---|---|\n| `run_image_classification.py` | 270/s |\n| `main.py` | |\n"
 
 
@@ -26,3 +29,21 @@ def test_a_table_that_is_too_wide_is_a_list() -> None:
     assert "270/s" in guide_text(TABLE, width=40) and "by hand: " not in guide_text(TABLE, width=40)
     lines = guide_text(TABLE, width=32).splitlines()
     assert [line for line in lines if line] == [" run_image_classification.py", "    by hand: 270/s", " main.py"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("width", [40, 80])
+def test_code_can_be_pasted(page: str, width: int) -> None:
+    """Each of its lines is shown whole, however narrow the terminal."""
+    text = files("loaderprobe").joinpath("guide", page).read_text()
+    shown = {line.strip() for line in guide_text(text, width=width).splitlines()}
+    code = [line.strip() for block in BLOCK.findall(text) for line in block[1].splitlines()]
+    assert [line for line in code if line not in shown] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_fits_a_terminal(page: str) -> None:
+    """Longer commands go on after a backslash; what a command printed has the width that it was printed in."""
+    text = files("loaderprobe").joinpath("guide", page).read_text()
+    code = [line for kind, block in BLOCK.findall(text) if kind != "output" for line in block.splitlines()]
+    assert [line for line in code if len(line) > MOST_COLUMNS] == []

@@ -17,7 +17,7 @@ FACTS: dict[str, float | str] = {
     "why": "empty", "times": 3.0, "seconds": 0.254, "cores": 15.51, "cores_available": 16.0, "bytes_per_s": 12.5e6,
     "first_bytes_per_s": 20e6, "again_bytes_per_s": 3e9, "limits": "bandwidth opens_at_size", "text": "it snowed",
     "ranks": 2.0, "hosts": 1.0, "meeting_s": 0.004, "share": 0.08, "next": 4.0, "clients": 8.0, "rank": "3",
-    "host": "node0", "again": 5.0,
+    "host": "node0", "again": 5.0, "readers": 1.0, "alone_bytes_per_s": 612e6, "read_bytes_per_s": 26e6, "least": "",
 }  # fmt: skip
 BECAUSE = {"wrapper_left_out": "new_batches", "files_hidden": "read_in_parts", "cache_unknown": "on_fuse"}
 
@@ -49,6 +49,8 @@ def test_every_code_has_words(code: NoteCode) -> None:
         (_note("short_reading"), "only 0.25 s of reading"),
         (_note("ranks_together"), "2 ranks, measured together"),
         (_note("ranks_together", ranks=16.0, hosts=2.0), "16 ranks on 2 hosts, measured together"),
+        (_note("storage_alone", share=0.04), "612 MB/s to 1 reader; 26.0 MB/s are read here, 4% of that"),
+        (_note("storage_alone", least="at least ", readers=2.0), "delivers at least 612 MB/s to 2 readers"),
         (_note("ranks_meet"), "takes 4.00 ms: about 8% of a training step"),
         (_note("repeats_faster"), "got 20.0 MB/s, repeats 3.00 GB/s"),
     ],

@@ -54,6 +54,7 @@ EVERY = [
     largest("lock", **WAIT), largest("wait", **WAIT), largest("compute"),
     largest("compute", input="preprocessing", input_speedup=1.23, input_how="estimated"),
     bound("cpu", "all_cores_busy", **{**SPEEDUP, "resource": "preprocessing"}),
+    bound("cpu", "all_cores_busy", **SPEEDUP, run_delay_share=0.49, own_cores=1.0, cores=2.0),
     bound("imbalance", "slow_rank", **SLOW), bound("imbalance", "slow_rank", **{**SLOW, "resource": "cpu"}),
     bound("imbalance", "slow_host", **SLOW_HOST), largest("storage", **DISK, straggler_speedup=1.23),
     largest("gradients", gradients_speedup=2.86, compute_speedup=1.4),
@@ -187,3 +188,10 @@ def test_every_kind_of_ablations_has_words() -> None:
     facts = {"in_training": {"rounds": 3.0}, "cannot_matter": {"input": 1.01, "compute": 3.2}}
     for code in get_args(AblationCode):
         assert ablation_words(Ablations(code=code, facts=facts.get(code, {"storage": 2.0}))).endswith(".")
+
+
+def test_cores_that_others_take_are_said() -> None:
+    """Else the limit of the cores, at which nothing else runs, contradicts the verdict."""
+    facts = {**SPEEDUP, "resource": "preprocessing", "run_delay_share": 0.49, "own_cores": 1.0, "cores": 2.0}
+    words = sentence([bound("cpu", "all_cores_busy", **facts)])
+    assert "workers wait 49 % of their time for a core. All of this uses 1 of 2, other processes" in words

@@ -36,6 +36,9 @@ from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 # Data of up to this share of memory can be kept there; the rest is for training.
 MEMORY_SHARE = 0.7
 PREFETCH_FACTORS = (2, 4, 8)
+FAR_BELOW = 0.1
+"""Storage of which less is read than this share of what it gave to as many readers that did nothing else is no limit:
+faster storage would gain at most a tenth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +118,10 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     worth = [
         advice
         for option in considered
-        if (advice := _advice(option, before)) and _is_worth(advice) and not _denied(option, found)
+        if (advice := _as_tried(_advice(option, before), found))
+        and _is_worth(advice)
+        and not _denied(option, found)
+        and not (option.forecast.changed == "disk_speed" and _has_reserve(measurement, point, around.storage))
     ]
     return Recommendation(
         forecasts=(*(option.forecast for option in made), *also),
@@ -210,6 +216,30 @@ def _advice(option: Option, before: Interval) -> Advice | None:
         how=forecast.how,
         bottleneck=forecast.bottleneck,
     )
+
+
+def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
+    """Free storage was tried: all files in memory gain what that gained, and faster storage no more."""
+    free = found.speedups.get("storage")
+    if advice is None or free is None or free.how != "measured":
+        return advice
+    now = advice.before.value
+    if advice.action.code == "files_in_memory" and advice.how == "measured":
+        after = Interval(value=now * free.value, low=now * free.low, high=now * free.high)
+        return replace(advice, speedup=free.value, after=after)
+    if advice.action.code == "faster_storage" and advice.speedup > free.value:
+        most = now * free.value
+        return replace(
+            advice, speedup=free.value, after=replace(advice.after, value=most, low=min(most, advice.after.low))
+        )
+    return advice
+
+
+def _has_reserve(measurement: Measurement, point: Point, storage: Storage) -> bool:
+    """True where the storage gave far more to as many readers that did nothing else."""
+    phase = storage.ceiling.at(measurement.config.readers) if storage.ceiling else None
+    read = point.training * point.bytes_per_image
+    return phase is not None and phase.cache == "cold" and read < FAR_BELOW * phase.bw_bytes
 
 
 def _denied(option: Option, found: Experiments) -> bool:

@@ -26,6 +26,13 @@ def speedup_evidence(speedups: Mapping[str, Speedup], threshold: float) -> tuple
     )
 
 
+def waiting_for_cores(delay: Evidence, cores: Evidence, *, full: float) -> dict[str, float | str]:
+    """Facts where workers wait for cores that they do not keep busy themselves; `full`: the share at its threshold."""
+    if cores.threshold is None or cores.value >= cores.threshold:
+        return {}
+    return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": cores.threshold / full}
+
+
 _SPEEDUPS: dict[str, EvidenceCode] = {
     "storage": "speedups.storage",
     "preprocessing": "speedups.preprocessing",

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loaderprobe.analyze.verdict.evidence import evidence_of, speedup_evidence
+from loaderprobe.analyze.verdict.evidence import evidence_of, speedup_evidence, waiting_for_cores
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.verdict import Cause, Evidence, EvidenceCode, Reason, ReasonCode, Side
@@ -73,7 +73,9 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
         return inconclusive(found, reason, evidence)
     cpu_evidence = _cpu_limit(found, workers, cores_available)
     if top == "preprocessing" and cpu_evidence:
-        reason = _reason("all_cores_busy", **_speedup(found, top))
+        reason = _reason(
+            "all_cores_busy", **_speedup(found, top), **waiting_for_cores(*cpu_evidence, full=CORES_IN_USE_SHARE)
+        )
         return Judgement(side="input", cause="cpu", reason=reason, evidence=(*evidence, *cpu_evidence))
     causes: dict[str, Cause] = {
         "compute": "compute", "storage": "storage", "preprocessing": "preprocessing", "transport": "transport",

@@ -13,6 +13,7 @@ from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.advice import Place, Recommendation, Surroundings, advise, recommend
 from loaderprobe.analyze.forecast.groups import Known, recommend_groups
 from loaderprobe.analyze.forecast.point import point_of
+from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.analyze.verdict.speedups import run_experiments
@@ -26,6 +27,7 @@ from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
 from tests.analyze.scripted import Truth
+from tests.examples.bandwidth import example_phase
 
 SLOW_DISK = Truth(bytes_per_s=20e6)
 
@@ -85,6 +87,32 @@ def test_a_full_disk_gets_cache_and_faster_storage() -> None:
     assert storage.bottleneck == "storage"
     assert cache.before.value == pytest.approx(200)
     assert cache.after.low <= cache.after.value <= cache.after.high
+
+
+def test_no_faster_storage_where_it_has_reserve() -> None:
+    """Storage that gives ten times as much to as many readers is not what the loader waits for."""
+    truth = Truth(law="latency", latency_s=0.02)
+    slow, kind = measured(truth, 4), truth.storage().ceiling
+    assert kind is not None
+    for bytes_per_s, advised_too in ((40e6, True), (2e9, False)):
+        ceiling = replace(kind, phases=(replace(example_phase(4, bytes_per_s), cache="cold"),))
+        around = Surroundings(storage=Storage(ceiling=ceiling))
+        codes = {each.action.code for each in recommend(slow, run_experiments(slow), around).advice}
+        assert ("faster_storage" in codes) is advised_too
+
+
+def test_storage_gains_what_the_experiment_showed() -> None:
+    """All files in memory is the experiment of free storage, so both have one figure; faster storage gains no more."""
+    found = run_experiments(measured(SLOW_DISK, 4))
+    tried = replace(found.speedups["storage"], value=1.5, low=1.4, high=1.6)
+    found = replace(found, speedups={**found.speedups, "storage": tried})
+    place = Place(root="/data", size_bytes=1e9, memory_bytes=8e9)
+    around = Surroundings(storage=SLOW_DISK.storage(), place=place)
+    made = {each.action.code: each for each in recommend(measured(SLOW_DISK, 4), found, around).advice}
+    memory, faster = made["files_in_memory"], made["faster_storage"]
+    assert (memory.speedup, faster.speedup) == (1.5, 1.5)
+    ends = (memory.after.low, memory.after.value, memory.after.high)
+    assert ends == pytest.approx([each * memory.before.value for each in (1.4, 1.5, 1.6)])
 
 
 def test_data_beyond_memory_are_pinned_or_left_to_the_page_cache() -> None:
