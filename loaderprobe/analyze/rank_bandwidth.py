@@ -12,8 +12,6 @@ PLATEAU = 1.05
 TWO_DOUBLINGS = 4
 PROCESS = 1.1
 """As many readers in more ranks that gain this much were held up by their process, or their node."""
-LONG_ENOUGH_S = 1.0
-"""Of reading, to say of one rank that it is slow: a throttled disk grants its saved credit in the first 0.25 s."""
 UNFAIR = 0.8
 """Equal ranks on one throttled disk had 0.89 to 0.96 of the fastest; one behind a path of its own 0.58."""
 
@@ -26,7 +24,7 @@ def ranks_limit(phases: Sequence[RanksPhase]) -> RanksLimit:
     if any(each.cache in ("warm", "mixed") for each in phases):
         return RanksLimit(code="from_memory")
     if most.fairness < UNFAIR:
-        if not long_enough(most):
+        if not most.long_enough:
             return RanksLimit(code="too_short", facts={"seconds": most.slowest.seconds, "fairness": most.fairness})
         hosts = host_names([(each.node, each.host) for each in most.by_rank])
         host = slow_host([(name, each.bw_bytes) for name, each in zip(hosts, most.by_rank, strict=True)])
@@ -43,11 +41,6 @@ def ranks_limit(phases: Sequence[RanksPhase]) -> RanksLimit:
     if most.at_least:
         return RanksLimit(code="probe_busy", facts={"clients": most.clients})
     return _process(phases, most) or _shape(phases, most)
-
-
-def long_enough(phase: RanksPhase) -> bool:
-    """True where a rank that gets less than others did so for long enough to be called slow."""
-    return phase.slowest.seconds >= LONG_ENOUGH_S
 
 
 def _slow_host(found: SlowHost) -> RanksLimit:

@@ -14,6 +14,8 @@ RANK_BANDWIDTH_SCHEMA = "loaderprobe/rank-bandwidth"
 # History of the report, which is an interface:
 # 1  2026-11  first version
 RANK_BANDWIDTH_VERSION = 1
+LONG_ENOUGH_S = 1.0
+"""Of reading, to say of one rank that it is slow: a throttled disk grants its saved credit in the first 0.25 s."""
 
 RanksLimitCode = Literal[
     "from_memory", "probe_busy", "too_short", "slow_rank", "slow_host", "plateau", "process", "rising", "one_step"
@@ -86,6 +88,11 @@ class RanksPhase:
     def slowest(self) -> RankRead:
         """The rank that got least while all read."""
         return min(self.by_rank, key=lambda each: each.bw_bytes)
+
+    @property
+    def long_enough(self) -> bool:
+        """True where the slowest rank read for long enough to be called slow."""
+        return self.slowest.seconds >= LONG_ENOUGH_S
 
     @property
     def fairness(self) -> float:

@@ -32,7 +32,7 @@ def headline(found: RankBandwidthReport) -> str:
     in_step = f"{most.ranks} x the slowest is {megabytes_per_s(most.in_step_bw_bytes)} MB/s"
     if most.fairness >= NOTICED:
         return f"{sentence} All get alike: {in_step}."
-    if found.limit.code == "too_short":
+    if not most.long_enough:
         return f"{sentence} Ranks in step may get less: {in_step}."
     # Of a slow host the limit says more.
     who = "The slowest rank" if found.limit.code == "slow_host" else f"The slowest, rank {slow.rank} on {slow.host},"

@@ -45,6 +45,15 @@ def test_what_to_look_at_depends_on_the_nodes() -> None:
     assert "the path of its node" in ranks_limit_words(several.limit)
 
 
+def test_no_rank_is_named_after_a_moment() -> None:
+    """In 0.1 s ranks differ by chance."""
+    most = example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6)
+    short = replace(most, by_rank=tuple(replace(each, seconds=0.1) for each in most.by_rank))
+    found = example_rank_bandwidth(example_ranks(20e6), short)
+    assert "rank 3" not in f"{headline(found)} {ranks_limit_words(found.limit)}".lower()
+    assert "but in 100 ms of reading" in ranks_limit_words(found.limit)
+
+
 def test_rates_that_are_far_apart_stand_side_by_side() -> None:
     """What all get while all read is the claim; what they get until the last is done is said with it."""
     found = example_rank_bandwidth(example_ranks(*[5e6] * 4, last_done_bw_bytes=4e6))

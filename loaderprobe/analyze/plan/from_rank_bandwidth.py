@@ -8,7 +8,7 @@ from dataclasses import replace
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.quantities import scaled
 from loaderprobe.analyze.plan.workload import Workload
-from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended, long_enough
+from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
 from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity
@@ -49,7 +49,7 @@ def by_slowest(workload: Workload, found: RankBandwidthReport) -> Workload:
 
 def _uneven(most: RanksPhase) -> Sequence[Note]:
     """Accelerators in step wait for the slowest rank."""
-    if most.fairness >= UNFAIR or not long_enough(most):
+    if most.fairness >= UNFAIR or not most.long_enough:
         return ()
     slow = most.slowest
     facts: dict[str, float | str] = {
