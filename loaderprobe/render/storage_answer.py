@@ -30,9 +30,12 @@ def storage_answer(report: Report) -> str:
     cold = [row for row in rows if row.config.cache != "warm"]
     if not cold:
         return "All files were in memory, as asked: nothing follows for storage."
-    asked = [row for row in report.summary.configurations if row.config.cache != "warm"]
+    every = [row for row in report.summary.configurations if row.config.cache != "warm"]
+    on_cpu = cold[0].config.compute.kind == "cpu"
+    asked = [row for row in every if (row.config.compute.kind == "cpu") == on_cpu]
     several = any(row.config.ranks > 1 for row in asked)
-    on = f" {with_ranks(cold)}" if several else ""
+    # An accelerator that was asked for, and of which nothing is conclusive, is not answered for by a CPU.
+    on = (" on this CPU" if len(asked) < len(every) and on_cpu else "") + (f" {with_ranks(cold)}" if several else "")
     limited = [row for row in cold if "storage" in families(row)]
     said = _limiting(report, cold, limited, on) if limited else _not_limiting(report, cold, on)
     return said + (_not_known(asked, cold) if several else "")

@@ -126,7 +126,9 @@ def test_a_timeout_names_the_limit_that_it_ran_into(
     fails = Runner(clock, measure_fake, fails=(0, 1, 2))
 
     def late(order: Order, **options: Any) -> Measurement | RunFailure:
-        return replace(fails(order, **options), hint=RAISE_TIME_LIMIT)
+        failure = fails(order, **options)
+        assert isinstance(failure, RunFailure)
+        return replace(failure, hint=RAISE_TIME_LIMIT)
 
     sweep(run, clock=clock, on_progress=lambda _: None, run_one=late)
     found = [run.result(config.key) for config in run.record.spec.configs]

@@ -52,6 +52,14 @@ def test_storage_that_is_known_with_all_ranks_is_answered_once() -> None:
     assert limited.startswith("Storage limits 2 of 2 conclusive configurations with 1 and 2 ranks")
 
 
+def test_storage_that_only_a_cpu_answers_for_says_so() -> None:
+    """Beside an accelerator of which nothing is conclusive."""
+    rows = [row(compute="cpu", emulated=False), row("inconclusive", "inconclusive")]
+    assert "Storage is not the limit on this CPU: if" in " ".join(answers(example_report(rows)))
+    assert "limit on this CPU" not in " ".join(answers(example_report(rows[:1])))
+    assert "limit on this CPU" not in " ".join(answers(example_report([*rows[:1], row()])))
+
+
 def test_storage_that_limits_far_below_its_ceiling_limits_by_time() -> None:
     """Faster storage of the same latency would change nothing."""
     far = answers(example_report([row("storage", disk_read_bytes_per_s=3.12e6)]))[-1]
