@@ -87,7 +87,7 @@ def _lines(found: RankBandwidthReport, unit: str, scale: Callable[[RanksPhase], 
     ]
     if others:
         marks = alt.Chart(data(others)).mark_point(shape="diamond", size=90, strokeWidth=2, color=GREY, opacity=1)
-        layers += [marks.encode(x=x, y=y), *names(_texts(others), dx=-8, dy=4, align="right")]
+        layers += [marks.encode(x=x, y=y), *names(_texts(others), dx=-8, dy=14, align="right")]
     return svg(layers, unit, TALL)
 
 

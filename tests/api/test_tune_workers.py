@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import loaderprobe
 from loaderprobe.api.results import load_any
+from loaderprobe.api.user_loader import PATIENCE_S
 from loaderprobe.errors import BadValue, DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.records.tune_workers import WorkersSetting
 from tests.api import samples
@@ -209,6 +210,22 @@ def test_trouble_of_the_loader_or_the_step_is_the_error(paths: list[str]) -> Non
         loaderprobe.tune_workers(loader, _raising, budget_s=2.0)
     with pytest.raises(LoaderprobeError, match="the data set raised FileNotFoundError: sample 40 is gone"):
         loaderprobe.tune_workers(DataLoader(samples.Broken(), batch_size=4, num_workers=1), budget_s=2.0)
+
+
+def test_a_slow_visit_may_take_most_of_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine one round may take many times what was planned, and one is better than none."""
+    seen: list[float] = []
+
+    def measured(_: Any, __: Any, asked: Any, ___: Any) -> Any:
+        deadline = asked.deadline(asked.budget_s)
+        seen.append(deadline.patience_s - PATIENCE_S)
+        raise BadValue("enough")
+
+    monkeypatch.setattr("loaderprobe.api.tune_workers.measure_loader", measured)
+    loader = DataLoader(Plain(), batch_size=4, num_workers=1)
+    with pytest.raises(BadValue, match="enough"):
+        loaderprobe.tune_workers(loader, budget_s=90.0)
+    assert seen == [pytest.approx(0.8 * 90, abs=2)]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,14 @@ def test_both_lines_are_named_and_explained() -> None:
     assert "rank 3 on node0 with 4.00 MB/s, the median 6.80" in spread.text
 
 
+def test_lines_that_end_alike_share_one_name() -> None:
+    """Two would lie over each other, and over the name of the step of one process below."""
+    found = example_rank_bandwidth(example_ranks(20e6), example_ranks(30e6, 30e6), example_ranks(50e6, readers=8))
+    rates = words(rank_bandwidth_exhibits(found)["ladder"][0].figures[0][1])
+    assert rates.count("slowest") == rates.count("together, and 2 x slowest")
+    assert "together, and 2 x slowest" in rates
+
+
 def test_layouts_of_as_many_ranks_are_named() -> None:
     """Eight on one node beside one on each of eight."""
     found = example_rank_bandwidth(example_ranks(*[50e6] * 8), example_ranks(*[100e6] * 8, nodes=8))
