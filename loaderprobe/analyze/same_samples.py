@@ -11,21 +11,23 @@ from loaderprobe.records.verdict import Action, Advice, Interval
 SHARE = 0.5
 """Of what is read again where all ranks read the same. Shares that a distributed sampler makes equal overlap by less
 than a batch, and shards that two ranks read by a few."""
+BY_CHANCE = 3
+"""Files that all share at most, such as one of labels, where each rank goes through a part of its own."""
 
 
 def same_samples(ranks: Sequence[Drawn]) -> Note | None:
     """That ranks take the same samples; None where nothing shows it.
 
-    They do where most files that one opened another opened as well; where some are, and each sampler goes through the
-    whole data set, so that only chance lets ranks differ; and, where files are not known, where the first batch of all
-    has the same content.
+    They do where most files that one opened another opened as well; where more than a few are, and each sampler goes
+    through the whole data set, so that only chance lets ranks differ; and, where files are not known, where the first
+    batch of all has the same content.
     """
     size, files = len(ranks), [set(each.files) for each in ranks]
     read = sum(map(len, files))
     if all(files):
         again = read - len(set().union(*files))
         most = read * (1 - 1 / size)
-        if again >= SHARE * most or (again and all(each.whole for each in ranks)):
+        if again >= SHARE * most or (again > BY_CHANCE * (size - 1) and all(each.whole for each in ranks)):
             return Note(code="same_samples", facts={"ranks": size, "again": again, "files": read})
         return None
     first = {each.first for each in ranks}

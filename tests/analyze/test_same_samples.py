@@ -32,14 +32,16 @@ def test_ranks_that_open_the_same_files_are_seen(size: int) -> None:
 
 
 def test_a_shuffled_large_data_set_overlaps_by_chance() -> None:
-    """A few files in common are enough where each sampler goes through everything, and not otherwise."""
-    assert same_samples([rank(0, whole=True), rank(98, whole=True)]) is not None
-    assert same_samples([rank(0, whole=True), rank(98)]) is None
+    """Some files in common are enough where each sampler goes through everything, and not otherwise."""
+    assert same_samples([rank(0, whole=True), rank(96, whole=True)]) is not None
+    assert same_samples([rank(0, whole=True), rank(96)]) is None
 
 
 def test_a_data_set_of_each_rank_s_own_is_a_share() -> None:
-    """Such as a Subset, whose sampler goes through all of it."""
+    """Such as a Subset, whose sampler goes through all of it; also where all open a file of labels."""
     assert same_samples([rank(0, whole=True), rank(100, whole=True)]) is None
+    labels = 9999
+    assert same_samples([replace(ONE, files=(labels, *range(at, at + 50)), whole=True) for at in (0, 50)]) is None
 
 
 def test_without_files_the_first_batches_show_it() -> None:
