@@ -96,3 +96,13 @@ def test_the_table_and_the_chart_read_the_same(report: Report, rows: list[Config
         assert row.verdict
         assert read == megabytes_per_s(row.verdict.disk_read_bytes_per_s)
         assert read_words(report, row) == f"{read} of {most.removeprefix('>= ')}"
+
+
+def test_training_above_compute_alone_is_no_share_of_it() -> None:
+    """Noise: `0.398 of 0.315` would be no sense."""
+    verdict = example_row().verdict
+    assert verdict
+    rates = replace(verdict.rates_images_per_s, compute=0.315)
+    speed = Interval(value=0.398, low=0.3, high=0.5)
+    (panel,) = rate_panels(example_report([example_row(images_per_s=speed, rates_images_per_s=rates)]))
+    assert "0.398 images/s" in panel.figures[0].title

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from loaderprobe.records.devices import (
@@ -75,3 +77,10 @@ def test_several_may_be_fastest() -> None:
     """Then the other is slower, and the question is why not more."""
     text = said(placed(TWO, 5, "compute"))
     assert text.startswith("net: 2 GPUs are fastest, 5.0 s an epoch. One GPU takes 10 s, 0.5 times as fast.")
+
+
+def test_rounds_that_differ_wildly_are_not_compared() -> None:
+    """The range is said, not its middle."""
+    wild = Interval(value=4.8, low=0.0, high=21.0)
+    words = said(replace(placed(TWO, 5, "inconclusive"), epoch_s=wild), close=True)
+    assert "rounds differ too much to compare 2 GPUs and one GPU" in words and "do not differ" not in words
