@@ -12,7 +12,7 @@ from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.analyze.rank_feeds import rank_feeds, rank_feeds_in_step
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
-from loaderprobe.api.seats import comes
+from loaderprobe.api.seats import comes, ends_by_itself
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.seating import parse_layout, spread, taking_part
@@ -136,6 +136,7 @@ def read_in_seat(
             return reader.follow(where)
         return lead_ranks(crew, where, replace(asked, steps=_asked(reader, ranks, nodes, readers)), on_phase)
     finally:
+        ends_by_itself()
         # Rank 0 may hold the store, which must not go before the others have left.
         with suppress(LostRank):
             crew.most(0, leaving=True)

@@ -113,7 +113,7 @@ def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
         code = error.exit_code
         raise
     finally:
-        _ends_by_itself()
+        ends_by_itself()
         lead.end(code)
     return code
 
@@ -123,11 +123,11 @@ def follows(here: Launched) -> int:
     seat = comes(here)
     with forkserver() as server:
         code = seat.follow(server.start)
-    _ends_by_itself()
+    ends_by_itself()
     return code
 
 
-def _ends_by_itself() -> None:
+def ends_by_itself() -> None:
     """A launcher ends all processes once one has failed; this one is done, and has an exit code of its own."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
