@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Sequence
 
 from loaderprobe.errors import LoaderprobeError
@@ -10,6 +12,9 @@ from loaderprobe.system.process import signal_name
 _SHARED_MEMORY_HINT = (
     "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
 )
+_OUT_OF_MEMORY = "check dmesg for the out-of-memory killer"
+_KILLED_WORKER = re.compile(r"DataLoader worker \(pid (\d+)\) is killed by signal: ([^.]+)\.")
+"""What torch raises in the middle of anything, as soon as it hears of a worker's end."""
 
 
 def explain_error(error: BaseException) -> tuple[str, str]:
@@ -20,6 +25,8 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     text = str(error)
     if "No space left on device" in text or "unable to allocate shared memory" in text:
         return "a loader worker ran out of shared memory", _SHARED_MEMORY_HINT
+    if killed := _KILLED_WORKER.search(text):
+        return _of_worker(*killed.groups())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     last = lines[-1] if lines else type(error).__name__
     if text.startswith("Caught "):
@@ -29,11 +36,18 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     return reason, hint
 
 
+def _of_worker(pid: str, described: str) -> tuple[str, str]:
+    if described == signal.strsignal(signal.SIGBUS):
+        return f"a loader worker (pid {pid}) ran out of shared memory", _SHARED_MEMORY_HINT
+    name = next((each.name for each in signal.Signals if signal.strsignal(each) == described), described)
+    return f"a loader worker (pid {pid}) was killed by {name}", f"{_OUT_OF_MEMORY}; fewer workers need less memory"
+
+
 def explain_death(return_code: int, log: Sequence[str]) -> tuple[str, str, str | None]:
     """(reason, hint, signal) for a child that ended without a message."""
     if return_code < 0:
         name = signal_name(-return_code)
-        hint = "check dmesg for the out-of-memory killer" if name == "SIGKILL" else ""
+        hint = _OUT_OF_MEMORY if name == "SIGKILL" else ""
         return f"the measuring process was killed by {name}", hint, name
     last = next((line for line in reversed(log) if line.strip()), "no output")
     return f"the measuring process ended with code {return_code}: {last}", "", None

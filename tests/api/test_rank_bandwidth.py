@@ -94,8 +94,10 @@ def test_too_few_files_are_refused(tmp_path: Path) -> None:
 def test_what_rank_0_refuses_is_no_lost_rank_to_the_others(
     ranks: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They hear of it, and leave without an error of their own."""
+    """They hear of it, and leave without an error of their own; no launcher ends them before they have an exit code."""
     tmp_path.joinpath("one.jpg").write_bytes(b"x")
+    spared: list[bool] = []
+    monkeypatch.setattr(rank_bandwidth, "ends_by_itself", lambda: spared.append(True))
     node, crews = Node(host="a", seats=(0, 1), gpus=0), FakeCrew.of(2)
     monkeypatch.setattr(rank_bandwidth, "comes", lambda here: SimpleNamespace(nodes=(node,), prefix="p"))
     monkeypatch.setattr(gloo, "joined_at", lambda place, **_: SimpleNamespace(crew=crews[place.rank]))
@@ -109,3 +111,4 @@ def test_what_rank_0_refuses_is_no_lost_rank_to_the_others(
         with pytest.raises(BadValue, match=said):
             first.result()
         assert second.result() == BadValue.exit_code
+    assert spared == [True, True]

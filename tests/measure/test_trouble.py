@@ -17,6 +17,16 @@ from loaderprobe.measure.trouble import explain_death, explain_error
             "the data set raised in a worker: ValueError: bad label",
             "traceback",
         ),
+        (
+            RuntimeError("DataLoader worker (pid 77) is killed by signal: Killed. "),
+            "a loader worker (pid 77) was killed by SIGKILL",
+            "out-of-memory killer",
+        ),
+        (
+            RuntimeError("DataLoader worker (pid 77) is killed by signal: Bus error. It is possible that ..."),
+            "a loader worker (pid 77) ran out of shared memory",
+            "--shm-size",
+        ),
         (BadValue("x.jpg cannot be decoded", hint="remove it"), "x.jpg cannot be decoded", "remove it"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", ""),
     ],
