@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gc
 import json
@@ -43,6 +44,7 @@ ALONE = r"mark\.(alone|gpu)|PlantDisk|SlowDisk"
 """What scripts/test looks for in the files of tests that run alone."""
 
 LONGEST = (
+    "measure/test_child.py", "storage/test_planted_sweep.py",
     "cli/test_sweep.py", "libraries/test_files.py", "api/test_variants.py", "libraries/test_streams.py",
     "cli/test_run.py", "measure/test_forkserver.py", "cli/test_run_ranks.py", "api/test_wrappers.py",
     "cli/test_seats.py", "measure/test_rank_session.py", "compute/test_gradients.py", "test_installed.py",
@@ -75,6 +77,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.alone)
         if item.get_closest_marker("alone") and not re.search(ALONE, item.path.read_text()):
             raise pytest.UsageError(f"{item.nodeid}: scripts/test would not find it by {ALONE}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Of the tests that run after all others, some may run at once; not beside one that asks to be by itself."""
+    marker = item.get_closest_marker("alone")
+    if marker is None:
+        return (yield)
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if marker.kwargs.get("by_itself") else fcntl.LOCK_SH)
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -132,7 +145,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
     """256 generated images of 500x375 on the file system of the temporary directory."""
     root = tmp_path_factory.mktemp("photographs")
-    request = SetRequest(resolution=(500, 375), classes=4, seed=1, base_images=4)
+    request = SetRequest(resolution=(500, 375), classes=4, seed=1, base_images=12)
     made = generate(root, request, count=256, processes=2, progress=lambda *_: None)
     return generated_set(made, sample=256, seed=0)
 

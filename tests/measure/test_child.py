@@ -52,14 +52,14 @@ def test_cold_reads_of_workers_agree_with_the_files_consumed(two_workers: Measur
     assert share == pytest.approx(1.0, abs=0.05)
 
 
-@pytest.mark.alone  # one measurement with the test below
+@pytest.mark.alone(by_itself=True)  # one measurement with the test below
 def test_cold_reads_of_the_serial_loader_agree_with_the_files_consumed(serial: Measurement) -> None:
     """Bytes that the serial loader reads from storage are the sizes of the files, within 5 %."""
     share = cold_fraction(serial, _cold(serial))
     assert share == pytest.approx(1.0, abs=0.05)
 
 
-@pytest.mark.alone  # the device counts the reads of all processes
+@pytest.mark.alone(by_itself=True)  # the device counts the reads of all processes
 def test_cold_reads_agree_with_the_device(serial: Measurement) -> None:
     """What the device reports to have read is what was delivered, within 10 % (serial: nothing is read ahead).
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -13,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.files import FileSet
 from tests.conftest import Run
 from tests.planted.files import random_files
-from tests.planted.fixtures import PlantDisk
 from tests.planted.slow_disk import SlowDisk
 
 PROGRAM = ("-m", "loaderprobe")
@@ -34,7 +31,7 @@ print(result_json(judge_bandwidth(measured, {})))
 """The probe of a sweep, without the opens and stats of the command, which take longer than the reads."""
 
 
-def _run(disk: SlowDisk, *command: object) -> dict[str, Any]:
+def run_on(disk: SlowDisk, *command: object) -> dict[str, Any]:
     """What the command prints as JSON, run inside the disk's limit."""
     words = disk.command([sys.executable, *map(str, command)])
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
@@ -45,7 +42,7 @@ def _run(disk: SlowDisk, *command: object) -> dict[str, Any]:
 
 def test_a_throttled_disk_is_bandwidth_limited(token_bucket_disk: SlowDisk) -> None:
     """At 20 MB/s the ladder is flat, within a tenth of the limit, cold, and idle time is credit."""
-    found = _run(
+    found = run_on(
         token_bucket_disk, *PROGRAM, "bandwidth", token_bucket_disk.folder, "--readers", "1,8", "--seconds", 1, "--json"
     )
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "token_bucket"), found
@@ -58,13 +55,13 @@ def test_a_throttled_disk_is_bandwidth_limited(token_bucket_disk: SlowDisk) -> N
 
 def test_a_single_queue_is_a_single_server(single_server_disk: SlowDisk) -> None:
     """The ladder of a disk that loses idle time is flat as well; the pauses tell it from a token bucket."""
-    found = _run(single_server_disk, "-c", READS_ONLY, single_server_disk.folder)
+    found = run_on(single_server_disk, "-c", READS_ONLY, single_server_disk.folder)
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "single_server"), found
 
 
 def test_a_far_disk_is_latency_limited(latency_disk: SlowDisk) -> None:
     """At 10 ms a request the ladder rises with the readers, and nothing is claimed about what was cached."""
-    found = _run(latency_disk, "-c", READS_ONLY, latency_disk.folder)
+    found = run_on(latency_disk, "-c", READS_ONLY, latency_disk.folder)
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("latency", "latency"), found
     assert "Latency-limited" in found["limit"]["sentence"]
     ladder = [phase for phase in found["phases"] if phase["name"] == "files"]
@@ -86,29 +83,3 @@ def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:
         pytest.skip("reads are not counted here")
     assert [phase["cache"] for phase in found["phases"][:2]] == ["warm", "warm"]
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("memory", "unknown")
-
-
-def test_a_sweep_holds_the_disk_against_its_ceiling(
-    plant_disk: PlantDisk, photographs: FileSet, tmp_path: Path
-) -> None:
-    """Two workers on the slow disk: input, storage, at over 85 % of the ceiling; with warm files, not storage."""
-
-    def fill(folder: Path) -> None:
-        shutil.copytree(photographs.root, folder / "photographs")
-
-    # Slower than the others: storage is to bind clearly also on a machine whose cores are busy.
-    disk = plant_disk(kind="token_bucket", bytes_per_s=8e6, fill=fill)
-    if disk.members is None:
-        pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
-    summary = _run(
-        disk, *PROGRAM, "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--cache", "cold,warm",
-        "--compute", "emulated:mlperf-h100", "--batch-size", 8, "--rounds", 3, "--budget", 24, "--json",
-        "--out", tmp_path / "run",
-    )  # fmt: skip
-    cold, warm = summary["configurations"]
-    assert (cold["bound"]["side"], cold["bound"]["cause"]) == ("input", "storage"), cold["bound"]
-    assert cold["disk_ceiling_fraction"] > 0.85 and 0.95 < cold["read_amplification"] < 1.2
-    assert "of its ceiling at concurrency 2" in cold["bound"]["sentence"]
-    assert any(each["metric"] == "disk_ceiling_fraction" for each in cold["bound"]["evidence"])
-    assert warm["bound"]["cause"] != "storage" and warm["disk_ceiling_fraction"] is None
-    assert warm["unavailable"]["disk_ceiling_fraction"]["code"] == "warm_as_asked"
