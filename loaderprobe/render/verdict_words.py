@@ -13,11 +13,7 @@ from loaderprobe.records.verdict import Bound, ReasonCode
 from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.units import format_rate, join_words, significant
 
-FREE = {
-    "storage": "free storage",
-    "preprocessing": "free preprocessing",
-    "transport": "free transport",
-}
+FREE = {each: f"free {each}" for each in ("storage", "preprocessing", "transport")}
 NOUN = {
     "storage": "storage", "preprocessing": "preprocessing", "transport": "transport", "compute": "compute",
     "network": "the network", "lock": "a lock", "wait": "other waits", "cpu": "CPU cores",
