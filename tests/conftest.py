@@ -117,11 +117,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _drawn_once() -> Iterator[None]:
-    """A chart is drawn once for all tests that show the same: that takes a tenth of a second."""
+def _made_once() -> Iterator[None]:
+    """What many tests ask for alike is made once: a chart takes a tenth of a second, the command line a fiftieth."""
+    import typer.main
+    import typer.testing
     import vl_convert
 
-    draw, drawn = vl_convert.vegalite_to_svg, {}
+    draw, drawn, command_of = vl_convert.vegalite_to_svg, {}, functools.cache(typer.main.get_command)
 
     @functools.wraps(draw)
     def drawn_once(chart: Any) -> Any:
@@ -132,6 +134,8 @@ def _drawn_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vl_convert, "vegalite_to_svg", drawn_once)
+        patch.setattr(typer.main, "get_command", command_of)
+        patch.setattr(typer.testing, "_get_command", command_of)
         yield
 
 

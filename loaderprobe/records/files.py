@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal
@@ -27,6 +28,12 @@ class SkippedFile:
 
     path: str
     reason: str
+
+
+@lru_cache(maxsize=2)  # a measurement asks for the same files before every segment
+def _below(root: str, paths: tuple[str, ...]) -> tuple[Path, ...]:
+    folder = Path(root)
+    return tuple(folder / path for path in paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +103,10 @@ class FileSet:
 
     def absolute(self, first: int, count: int) -> list[Path]:
         """The files of `count` images from image `first` on, going round at the end of the set."""
-        root = Path(self.root)
-        return [root / self.paths[k % len(self.paths)] for k in range(first, first + count)]
+        below = _below(self.root, self.paths)
+        if first == 0 and count == len(below):
+            return list(below)
+        return [below[k % len(below)] for k in range(first, first + count)]
 
     def delivered_bytes(self, first: int, count: int) -> int:
         """The bytes of the files of `count` images from image `first` on."""

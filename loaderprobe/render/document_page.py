@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Table
@@ -31,11 +32,15 @@ def document_page(document: Document, exhibits: Mapping[str, Sequence[Exhibit]],
 
 def rendered(template: str, **given: Any) -> str:
     """A template of documents with what it is given."""
+    return str(_templates().get_template(template).render(**given))
+
+
+@cache
+def _templates() -> jinja2.Environment:
     from markupsafe import Markup
 
     # The only text that is not escaped: SVG, in which its makers escaped what came from outside.
-    found = templates(kind=lambda part: _KINDS[type(part)], inline=Markup)
-    return str(found.get_template(template).render(**given))
+    return templates(kind=lambda part: _KINDS[type(part)], inline=Markup)
 
 
 def templates(**everywhere: Any) -> jinja2.Environment:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render import (
@@ -32,6 +33,9 @@ from loaderprobe.render.note_words import note_words
 from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
+if TYPE_CHECKING:
+    import jinja2
+
 SECTIONS = (
     "first", "rates", "workers", "reads", "ranks", "epochs", "short_runs", "timelines", "plan", "evidence", "machine",
 )  # fmt: skip
@@ -45,12 +49,13 @@ def html_report(report: Report, plan: str = "") -> str:
     """
     from markupsafe import Markup
 
-    found = templates(
-        w=wording,
-        figures=figures,
-        units={"bytes": format_bytes, "duration": format_duration, "number": significant},
-    )
-    return found.get_template("report.html.jinja").render(_context(report), plan=Markup(plan))
+    return _templates().get_template("report.html.jinja").render(_context(report), plan=Markup(plan))
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    units = {"bytes": format_bytes, "duration": format_duration, "number": significant}
+    return templates(w=wording, figures=figures, units=units)
 
 
 def _context(report: Report) -> dict[str, Any]:

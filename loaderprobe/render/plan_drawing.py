@@ -133,23 +133,21 @@ def svg(layers: Sequence[Any], title: str, height: int) -> str:
     import vl_convert
     from altair.utils import schemapi
 
-    styled = (
-        alt.layer(*layers)
-        .properties(
-            width=WIDTH,
-            height=height,
-            title=alt.Title(visible(title), anchor="start", fontSize=13, fontWeight=600, color=INK, offset=10),
-            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
-            padding=4,
-            background="transparent",
-        )
-        .configure(font="sans-serif")
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=INK, titleColor=INK, labelFontSize=11, titleFontSize=11, titleFontWeight="normal",
-            gridColor=GRID, domainColor="#9AA0A6", tickColor="#9AA0A6",
-        )
+    axis = alt.AxisConfig(
+        labelColor=INK, titleColor=INK, labelFontSize=11, titleFontSize=11, titleFontWeight="normal",
+        gridColor=GRID, domainColor="#9AA0A6", tickColor="#9AA0A6",
     )  # fmt: skip
+    # Given at once: each of altair's methods copies the whole chart.
+    styled = alt.layer(
+        *layers,
+        width=WIDTH,
+        height=height,
+        title=alt.Title(visible(title), anchor="start", fontSize=13, fontWeight=600, color=INK, offset=10),
+        autosize=alt.AutoSizeParams(type="fit", contains="padding"),
+        padding=4,
+        background="transparent",
+        config=alt.Config(font="sans-serif", view=alt.ViewConfig(stroke=None), axis=axis),
+    )
     made: str = vl_convert.vegalite_to_svg(styled.to_dict(validate=schemapi.DEBUG_MODE))
     # Only a file of its own needs the namespaces.
     return re.sub(r' xmlns(:\w+)?="[^"]*"', "", made, count=2)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.misfit import prediction_error_of
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import (
     cold_fraction,
@@ -15,7 +16,6 @@ from loaderprobe.analyze.verdict.rates import (
     step_images,
     worker_cost,
 )
-from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found
 from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.verdict import estimate
@@ -161,3 +162,23 @@ class Parts:
 
 def _keeps_samples(measured: Without) -> bool:
     return measured.missing is not None and measured.missing.code == "samples_kept"
+
+
+def in_training(
+    measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
+) -> dict[str, dict[int, float]]:
+    """Speed-ups by round where resources were removed in training itself; empty where none was."""
+    found: dict[str, dict[int, float]] = {}
+    for name, mode in MODE_WITHOUT.items():
+        if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
+            continue  # files that were to be cold and were not show nothing of storage
+        rates = rates_by_round(measurement, mode, "training")
+        beside = {n: rate / end_to_end[n] for n, rate in rates.items() if n in end_to_end}
+        if beside and why_not_as_asked(measurement, mode) is None:
+            found[name] = beside
+    if not found:
+        return {}
+    rounds = set.union(*(set(each) for each in found.values()))
+    if base == "warm":
+        found["storage"] = dict.fromkeys(rounds, 1.0)
+    return found | {"compute": {n: loader[n] / end_to_end[n] for n in rounds if n in loader}}

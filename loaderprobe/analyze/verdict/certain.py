@@ -12,15 +12,14 @@ from dataclasses import replace
 
 from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.misfit import MOST_PREDICTION_ERROR, prediction_error_of
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import (
     INPUT_RESOURCES,
-    MOST_PREDICTION_ERROR,
     OPEN_LEAD,
     WORTH,
     Judgement,
     inconclusive,
-    prediction_error_of,
 )
 from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
 from loaderprobe.records.verdict import Evidence, How, Reason

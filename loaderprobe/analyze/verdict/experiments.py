@@ -34,6 +34,8 @@ class Experiments:
     overhead_s: float
     """Seconds a batch that the training thread works on receiving it."""
     batch_size: int
+    predicted_by_bytes: dict[int, float] = field(default_factory=dict)
+    """As `predicted`, were the loader limited by bytes: training reads other files than it did, smaller or larger."""
     missing: dict[str, Unavailable] = field(default_factory=dict)
     """Resource to the reason why its speed-up is not known."""
     at_most: frozenset[str] = frozenset()

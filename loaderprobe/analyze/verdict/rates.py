@@ -224,6 +224,14 @@ def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> floa
     return cost.read_bytes / delivered
 
 
+def bytes_over(some: Iterable[Segment], others: Iterable[Segment]) -> dict[int, float]:
+    """By round, the mean bytes of an image of some segments over that of others; only where both are known."""
+    first, second = (
+        {s.round: (s.delivered_bytes or 0) / (s.batch_size * s.steps) for s in each} for each in (some, others)
+    )
+    return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
+
+
 def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
     """Where a step goes on the training thread: waiting in `next()`, submitting the copy, the step, the rest.
 

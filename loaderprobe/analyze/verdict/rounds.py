@@ -11,18 +11,21 @@ import math
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
 from loaderprobe.analyze.verdict.certain import compute_is_certain
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.misfit import (
+    LEAST_PREDICTION_ERROR,
+    MOST_NOISE,
+    misfits_of,
+    noise_of,
+    prediction_error_of,
+)
 from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.analyze.verdict.rule import (
     CLEAR_LEAD,
-    LEAST_PREDICTION_ERROR,
-    MOST_NOISE,
     OPEN_LEAD,
     WORTH,
     beyond_noise,
     contenders,
     is_clear,
-    noise_of,
-    prediction_error_of,
 )
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
@@ -189,7 +192,7 @@ def _doubted_twice(found: Experiments) -> bool:
 
     Two rounds have no useful interval, by which a third would be measured first.
     """
-    logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
+    logs = misfits_of(found)
     nearest = min((abs(each) for each in logs), default=0.0)
     one_side = all(each > 0 for each in logs) or all(each < 0 for each in logs)
     return len(logs) == DOUBTED_ROUNDS and one_side and nearest > math.log1p(LEAST_PREDICTION_ERROR)

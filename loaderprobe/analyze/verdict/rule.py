@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.verdict.evidence import evidence_of, speedup_evidence, waiting_for_cores
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.misfit import MOST_NOISE, misfits_of, noise_of, prediction_error_of
 from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.verdict import Cause, Evidence, EvidenceCode, Reason, ReasonCode, Side
 from loaderprobe.stats import half_width, mean, median, standard_error
@@ -24,12 +25,6 @@ OPEN_LEAD = 1.5
 # Workers that wait this share of their time for a core do not gain from more workers.
 RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
-# The median drift of CPU speed within 15 s on an idle virtual machine was 8 %.
-LEAST_PREDICTION_ERROR = 0.1
-# Noise between rounds excuses no more than this.
-MOST_PREDICTION_ERROR = 0.25
-# Rounds that differ by more than this from the middle one tell nothing of a whole and its parts.
-MOST_NOISE = 0.5
 # With fewer rounds there is no telling noise from a speed-up, and a speed-up must be as large as an estimate's.
 LEAST_ROUNDS = 3
 # What keeps the device idle for less of its time is no cause.
@@ -205,23 +200,6 @@ def beyond_noise(found: Experiments, top: str) -> bool:
     return mean(logs) > 2 * standard_error(logs)
 
 
-def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
-    """(measured end-to-end rate over the predicted one minus 1, the most that noise explains).
-
-    Rounds are compared pair by pair, since both rates of a round saw the same machine.
-    """
-    logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
-    if not logs:
-        return None, LEAST_PREDICTION_ERROR
-    return math.expm1(median(logs)), max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, half_width(logs)))
-
-
-def noise_of(found: Experiments) -> float:
-    """By how much, at most, a round's training over its parts differs from that of the middle round."""
-    logs = [math.log(found.end_to_end[n] / found.predicted[n]) for n in found.predicted if n in found.end_to_end]
-    return max((abs(each - median(logs)) for each in logs), default=0.0)
-
-
 def _why_inconclusive(found: Experiments, prediction_error: float | None, tolerance: float) -> Reason | None:
     """Why no cause can be named; None when one can."""
     if prediction_error is None or not found.speedups:
@@ -229,7 +207,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     if found.met_warm:
         return _reason("files_were_warm", **found.met_warm.because)
     if abs(prediction_error) > tolerance and not found.in_training:
-        single = len(found.predicted) == 1
+        single = len(misfits_of(found)) == 1
         return _reason(
             "one_round_does_not_fit" if single else "outside_noise_band",
             predicted_share=1 + prediction_error,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.verdict import estimate
-from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, Parts, Without, possible_modes
+from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, Parts, Without, in_training, possible_modes
 from loaderprobe.analyze.verdict.among_ranks import AmongRanks, among_ranks
 from loaderprobe.analyze.verdict.certain import input_at_most
 from loaderprobe.analyze.verdict.disk import ceiling_phase
@@ -17,6 +17,7 @@ from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import (
     WorkerCost,
     attributed_cost,
+    bytes_over,
     cores_in_training,
     interval,
     parent_overhead_s,
@@ -25,10 +26,10 @@ from loaderprobe.analyze.verdict.rates import (
     step_images,
     worker_cost,
 )
-from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence, why_not_as_asked
+from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Segment
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
@@ -60,6 +61,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         ratios=ratios,
         end_to_end=seen.end_to_end,
         predicted=seen.predicted,
+        predicted_by_bytes=seen.predicted_by_bytes,
         free_input_speedup=seen.free_input_speedup,
         cost=seen.cost,
         overhead_s=seen.overhead_s,
@@ -96,6 +98,8 @@ class _Seen:
     """Of the loader's batches in all rounds."""
     costs: dict[int, WorkerCost | None]
     limits: estimate.Limits
+    larger: dict[int, float]
+    """How many times as many bytes the loader's images had, on average, as those of training."""
     overhead_s: float
     estimated: frozenset[str]
     """Of `loader` and `compute`."""
@@ -125,6 +129,7 @@ class _Seen:
             cost=cost,
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
+            larger=bytes_over(made, judged),
             overhead_s=overhead_s,
             estimated=frozenset(estimated),
         )
@@ -132,6 +137,11 @@ class _Seen:
     @property
     def predicted(self) -> dict[int, float]:
         return {n: self.loops[n].end_to_end(rate) for n, rate in self.loader.items() if n in self.loops}
+
+    @property
+    def predicted_by_bytes(self) -> dict[int, float]:
+        both = self.predicted.keys() & self.larger.keys()
+        return {n: self.loops[n].end_to_end(self.loader[n] * self.larger[n]) for n in sorted(both)}
 
     @property
     def most(self) -> float:
@@ -212,26 +222,6 @@ def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: floa
 def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None:
     """What workers waited for is known of all rounds together: one has too few samples."""
     return None if cost is None else replace(cost, waiting=waiting)
-
-
-def in_training(
-    measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
-) -> dict[str, dict[int, float]]:
-    """Speed-ups by round where resources were removed in training itself; empty where none was."""
-    found: dict[str, dict[int, float]] = {}
-    for name, mode in MODE_WITHOUT.items():
-        if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
-            continue  # files that were to be cold and were not show nothing of storage
-        rates = rates_by_round(measurement, mode, "training")
-        beside = {n: rate / end_to_end[n] for n, rate in rates.items() if n in end_to_end}
-        if beside and why_not_as_asked(measurement, mode) is None:
-            found[name] = beside
-    if not found:
-        return {}
-    rounds = set.union(*(set(each) for each in found.values()))
-    if base == "warm":
-        found["storage"] = dict.fromkeys(rounds, 1.0)
-    return found | {"compute": {n: loader[n] / end_to_end[n] for n in rounds if n in loader}}
 
 
 def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:

@@ -30,7 +30,7 @@ class HuffmanCode:
 def best_code(frequencies: NDArray[np.int64]) -> HuffmanCode:
     """A code for all symbols that occur (of 256), none longer than 16 bits and none all ones (T.81 K.2, C)."""
     sizes = _code_sizes([*map(int, frequencies), 1])
-    counts = _limited([sizes.count(bits) for bits in range(SYMBOLS + 2)])
+    counts = _limited(np.bincount(sizes, minlength=SYMBOLS + 2).tolist())
     # The symbol that does not exist took the code of all ones; it is one of the longest (Figure K.3, its end).
     longest = max(bits for bits in range(LONGEST + 1) if counts[bits])
     counts[longest] -= 1

@@ -1,0 +1,65 @@
+"""Training beside what its parts predict, where its files are smaller or larger than those of the loader alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.misfit import misfits_of
+from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.records.measurement import Measurement
+from tests.analyze.runs import Cost, alike, run
+
+ratios = st.floats(0.5, 2.0)
+
+
+def on_a_slow_disk(training: float, larger: float, *, compute: float = 1e5) -> Measurement:
+    """The loader alone at 68 images/s; the files of training are smaller than those it read then by `larger`."""
+    rounds = alike(baseline=68, warm=364, training=training)
+    found = run(rounds, Cost(cpu_s=0.004, blocked_s=0.025), compute=compute)
+    segments = [
+        replace(each, delivered_bytes=round((each.delivered_bytes or 0) / larger))
+        if each.activity == "training"
+        else each
+        for each in found.segments
+    ]
+    return replace(found, segments=tuple(segments))
+
+
+@pytest.mark.parametrize(
+    ("training", "larger", "cause"),
+    [
+        # 8 MB/s of files of 111.8 kB, and of 101.2 kB: measured on a token bucket, in segments of 6 and of 8 batches.
+        (78.8, 1.105, "storage"),
+        (78.8, 1.0, "inconclusive"),
+        # Larger files explain no faster training; nor do files that are a little smaller explain twice the rate.
+        (78.8, 0.905, "inconclusive"),
+        (136.0, 1.105, "inconclusive"),
+        # Nor is there a doubt where the loader is limited by something else, so that sizes do not matter.
+        (68.0, 1.2, "storage"),
+    ],
+)
+def test_sizes_of_files_explain_what_bytes_do(training: float, larger: float, cause: str) -> None:
+    """A loader that is limited by bytes makes more images of smaller files, and of no others."""
+    assert verdict(on_a_slow_disk(training, larger)).bound.cause == cause
+
+
+def test_sizes_explain_nothing_where_compute_is_the_limit() -> None:
+    """Its rate does not depend on the files."""
+    found = run_experiments(on_a_slow_disk(44.0, 1.2, compute=40.0))
+    assert misfits_of(found) == pytest.approx([math.log(44 / 40)] * 3, rel=1e-3)
+
+
+@given(training=ratios, larger=ratios)
+def test_no_misfit_grows_by_what_sizes_explain(training: float, larger: float) -> None:
+    """It keeps its sign, or is none; and it is less by the ratio of the sizes at most."""
+    before = misfits_of(run_experiments(on_a_slow_disk(68 * training, 1.0)))
+    after = misfits_of(run_experiments(on_a_slow_disk(68 * training, larger)))
+    for first, second in zip(before, after, strict=True):
+        assert abs(second) <= abs(first) + 1e-9 and first * second >= 0
+        assert abs(first - second) <= abs(math.log(larger)) + 1e-4
