@@ -36,6 +36,8 @@ class Experiments:
     batch_size: int
     predicted_by_bytes: dict[int, float] = field(default_factory=dict)
     """As `predicted`, were the loader limited by bytes: training reads other files than it did, smaller or larger."""
+    spread_of_steps: dict[int, float] = field(default_factory=dict)
+    """By round, half the 95 % interval of training over the loader alone, as the steps of both vary."""
     missing: dict[str, Unavailable] = field(default_factory=dict)
     """Resource to the reason why its speed-up is not known."""
     at_most: frozenset[str] = frozenset()

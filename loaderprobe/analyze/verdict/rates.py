@@ -152,16 +152,22 @@ def training_interval(rates: Mapping[int, float], segments: Sequence[Segment], w
     found = interval(list(rates.values()))
     if len(rates) >= LEAST_ROUNDS or len(segments) != len(rates):
         return found
-    within = found.value * mean([_spread_of_steps(segment, max(workers, 1)) for segment in segments])
+    within = found.value * mean([spread_of_steps(segment, max(workers, 1)) for segment in segments])
     half = max(within, max(rates.values()) - min(rates.values()))
     return replace(found, low=max(0.0, found.value - half), high=found.value + half)
 
 
-def _spread_of_steps(segment: Segment, period: int) -> float:
+def spread_of_steps(segment: Segment, period: int) -> float:
     """Half the 95 % interval of the mean time of `period` steps, as a share of it; 0 with fewer than three of them."""
     stamps = (*segment.begin_ns, segment.closed_ns)[::period]
     times = [(end - begin) / NS for begin, end in pairwise(stamps)]
     return half_width_in_time(times) / mean(times) if len(times) >= LEAST_ROUNDS and any(times) else 0.0
+
+
+def spread_of_both(some: Iterable[Segment], others: Iterable[Segment], workers: int) -> dict[int, float]:
+    """By round that both have, half the 95 % interval of the one rate over the other, as their steps vary."""
+    first, second = ({s.round: spread_of_steps(s, max(workers, 1)) for s in each} for each in (some, others))
+    return {number: math.hypot(first[number], second[number]) for number in first.keys() & second.keys()}
 
 
 def parent_overhead_s(segments: Iterable[Segment]) -> float:

@@ -23,6 +23,7 @@ from loaderprobe.analyze.verdict.rates import (
     parent_overhead_s,
     rates_by_round,
     segments_of,
+    spread_of_both,
     step_images,
     worker_cost,
 )
@@ -62,6 +63,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         end_to_end=seen.end_to_end,
         predicted=seen.predicted,
         predicted_by_bytes=seen.predicted_by_bytes,
+        spread_of_steps=seen.spread,
         free_input_speedup=seen.free_input_speedup,
         cost=seen.cost,
         overhead_s=seen.overhead_s,
@@ -100,6 +102,7 @@ class _Seen:
     limits: estimate.Limits
     larger: dict[int, float]
     """How many times as many bytes the loader's images had, on average, as those of training."""
+    spread: dict[int, float]
     overhead_s: float
     estimated: frozenset[str]
     """Of `loader` and `compute`."""
@@ -130,6 +133,7 @@ class _Seen:
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
             larger=bytes_over(made, judged),
+            spread=spread_of_both(made, judged, measurement.config.loader.workers),
             overhead_s=overhead_s,
             estimated=frozenset(estimated),
         )

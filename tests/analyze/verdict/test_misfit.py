@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.misfit import misfits_of
 from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, Segment
 from tests.analyze.runs import Cost, alike, run
 
 ratios = st.floats(0.5, 2.0)
@@ -47,6 +47,31 @@ def on_a_slow_disk(training: float, larger: float, *, compute: float = 1e5) -> M
 def test_sizes_of_files_explain_what_bytes_do(training: float, larger: float, cause: str) -> None:
     """A loader that is limited by bytes makes more images of smaller files, and of no others."""
     assert verdict(on_a_slow_disk(training, larger)).bound.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("rounds", "jitter", "code"),
+    [
+        # Steps of a disk that serves two workers in turns: in one round they are all that shows the noise.
+        (1, 0.9, "largest_speedup"),
+        (1, 0.0, "one_round_does_not_fit"),
+        # Three rounds show it themselves.
+        (3, 0.9, "outside_noise_band"),
+    ],
+)
+def test_in_one_round_the_steps_show_the_noise(rounds: int, jitter: float, code: str) -> None:
+    """Training at 117 % of its prediction: within what steps of unequal length explain, and outside of equal ones."""
+    found = run(alike(rounds, baseline=68, warm=364, training=80), Cost(cpu_s=0.004, blocked_s=0.025))
+    segments = tuple(unsteady(each, jitter) if each.activity == "training" else each for each in found.segments)
+    assert verdict(replace(found, segments=segments)).bound.reason.code == code
+
+
+def unsteady(segment: Segment, jitter: float) -> Segment:
+    """The same steps, of which every second pair begins late; the last one ends when it did."""
+    step_ns = segment.begin_ns[1] - segment.begin_ns[0]
+    late = [round(step_ns * jitter * (index // 2 % 2)) for index in range(segment.steps)]
+    begin = (0, *(at + by for at, by in zip(segment.begin_ns[1:], late[1:], strict=True)))
+    return replace(segment, begin_ns=begin, ready_ns=begin, copied_ns=begin, end_ns=begin)
 
 
 def test_sizes_explain_nothing_where_compute_is_the_limit() -> None:
