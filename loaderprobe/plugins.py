@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from loaderprobe.errors import BadValue, MissingPart
@@ -65,6 +66,13 @@ def resolve(kind: Kind, name: str) -> Any:
 def check_name(kind: Kind, name: str) -> None:
     """Raise BadValue for an unknown or ambiguous name, and for what names no class; nothing is imported."""
     _target(kind, name)
+
+
+def check_importable(kind: Kind, name: str) -> None:
+    """Raise what `resolve` would raise; what is built in is not imported where the packages that it needs are there."""
+    there = all(find_spec(package) for package in ("torch", "torchvision"))
+    if not (there and name in BUILT_IN[kind] and ":".join(_target(kind, name)) == BUILT_IN[kind][name]):
+        resolve(kind, name)
 
 
 def foreign_module(kind: Kind, name: str) -> str | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import gc
 import json
 import multiprocessing
-import re
 import signal
 import subprocess
 import sys
@@ -33,6 +31,7 @@ from loaderprobe.store import run_directory
 from loaderprobe.testing import example_config
 from tests.planted.fixtures import latency_disk, plant_disk, single_server_disk, token_bucket_disk
 from tests.skips import summary
+from tests.turns import Turns
 
 __all__ = ["latency_disk", "plant_disk", "single_server_disk", "token_bucket_disk"]  # fixtures
 
@@ -40,17 +39,15 @@ __all__ = ["latency_disk", "plant_disk", "single_server_disk", "token_bucket_dis
 multiprocessing.set_forkserver_preload(["torch"])
 
 HERE = Path(__file__).parent
-ALONE = r"mark\.(alone|gpu)|PlantDisk|SlowDisk"
-"""What scripts/test looks for in the files of tests that run alone."""
-
+TURNS = pytest.StashKey[Turns]()
 LONGEST = (
-    "measure/test_child.py", "storage/test_planted_sweep.py",
+    "storage/test_planted_sweep.py", "measure/test_device_reads.py", "storage/test_planted.py",
     "cli/test_sweep.py", "libraries/test_files.py", "api/test_variants.py", "libraries/test_streams.py",
     "cli/test_run.py", "measure/test_forkserver.py", "cli/test_run_ranks.py", "api/test_wrappers.py",
     "cli/test_seats.py", "measure/test_rank_session.py", "compute/test_gradients.py", "test_installed.py",
     "api/test_devices.py", "render/test_plan_page.py", "cli/test_bandwidth.py",
 )  # fmt: skip
-"""They begin first: a file that takes long, begun when all others have ended, would leave a core idle."""
+"""They begin first, those that are alone among the last: a file begun when all others have ended leaves a core idle."""
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
@@ -68,25 +65,30 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.relative_to(HERE).as_posix(), len(places)))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs: their files are the last."""
     for item in items:
         if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.alone)
-        if item.get_closest_marker("alone") and not re.search(ALONE, item.path.read_text()):
-            raise pytest.UsageError(f"{item.nodeid}: scripts/test would not find it by {ALONE}")
+    last = {item.path for item in items if item.get_closest_marker("alone")}
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (item.path in last, places.get(item.path.relative_to(HERE).as_posix(), len(places))))
+    config.stash[TURNS] = Turns()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Others need not wait for this process."""
+    if turns := session.config.stash.get(TURNS, None):
+        turns.end_others()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Of the tests that run after all others, some may run at once; not beside one that asks to be by itself."""
+    """Tests that are alone wait for all others, in all processes."""
     marker = item.get_closest_marker("alone")
     if marker is None:
         return (yield)
-    with Path(__file__).open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if marker.kwargs.get("by_itself") else fcntl.LOCK_SH)
+    with item.config.stash[TURNS].alone(by_itself=bool(marker.kwargs.get("by_itself"))):
         return (yield)
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ALONE
-
 ROOT = Path(__file__).parents[1]
 BENCHES = ROOT / "scripts" / "benches"
 
@@ -43,11 +41,6 @@ def test_every_script_that_is_named_is_there() -> None:
     for where, words in named:
         script, *bench = words.split()
         assert bench[0] in benches if bench else (ROOT / script).exists(), f"{where}: {words}"
-
-
-def test_tests_that_run_alone_are_found_by_what_stands_in_their_files() -> None:
-    """By the script as by pytest, which refuses one that would be left out."""
-    assert f"'{ALONE}'" in (ROOT / "scripts" / "test").read_text()
 
 
 def test_without_a_name_benches_are_listed() -> None:
@@ -104,29 +97,23 @@ def test_setup_refuses_what_it_does_not_have(arguments: list[str]) -> None:
     assert "scripts/setup dev" in done.stderr
 
 
-FAKE_PARTS = {
-    "scripts/setup": "exit 0",
-    "scripts/lint": "exit $LINT",
-    ".venv/bin/python": 'case "$*" in *"-m alone"*) exit $ALONE;; *) exit $TESTS;; esac',
-}
+FAKE_PARTS = {"scripts/setup": "exit 0", "scripts/lint": "exit $LINT", ".venv/bin/python": "exit $TESTS"}
 
 
-@pytest.mark.parametrize(
-    ("lint", "tests", "alone", "code"),
-    [(0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (0, 0, 5, 0), (0, 5, 5, 5)],
-)
-def test_a_failed_part_fails_the_whole(tmp_path: Path, lint: int, tests: int, alone: int, code: int) -> None:
-    """Of lint and both runs of pytest, where 5 says that no test was chosen: all three ran, whatever came before."""
+@pytest.mark.parametrize(("lint", "tests", "code"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 5, 5), (0, 5, 5)])
+def test_a_failed_part_fails_the_whole(tmp_path: Path, lint: int, tests: int, code: int) -> None:
+    """Of lint and pytest, where 5 says that no test was chosen: both ran, whatever came first."""
     for name, body in FAKE_PARTS.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> calls\n{body}\n")
         (tmp_path / name).chmod(0o755)
+    (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "scripts" / "test", tmp_path / "scripts")
-    environment = {**os.environ, "LINT": str(lint), "TESTS": str(tests), "ALONE": str(alone)}
+    environment = {**os.environ, "LINT": str(lint), "TESTS": str(tests)}
     done = subprocess.run([tmp_path / "scripts" / "test"], env=environment, check=False, capture_output=True)
     assert done.returncode == code
     calls = (tmp_path / "calls").read_text().split()
-    assert (calls.count("scripts/lint"), calls.count(".venv/bin/python")) == (1, 2)
+    assert (calls.count("scripts/lint"), calls.count(".venv/bin/python")) == (1, 1)
 
 
 def test_scripts_can_be_run() -> None:

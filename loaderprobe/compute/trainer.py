@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torchvision.models import resnet50
 
 from loaderprobe.compute.profile import thread_numbers
 from loaderprobe.errors import BadValue
@@ -40,6 +39,14 @@ def checked_model(name: str, make_model: MakeModel, classes: int = CLASSES) -> A
     return model
 
 
+def _published() -> MakeModel:
+    # Imported where it trains: another model, in each of several ranks, does without torchvision (2 s).
+    from torchvision.models import resnet50
+
+    made: MakeModel = resnet50
+    return made
+
+
 class Trainer:
     """A model, its optimizer and its loss on one device. Raises BadValue for a model that cannot train."""
 
@@ -56,7 +63,9 @@ class Trainer:
         """The ids of autograd's thread in profilers; empty before the first step."""
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
             _round_products(self.precision == "tf32")
-        model = checked_model(spec.model, make_model or resnet50).to(device, memory_format=self.memory_format).train()
+        model = (
+            checked_model(spec.model, make_model or _published()).to(device, memory_format=self.memory_format).train()
+        )
         self._parameters = list(model.parameters())
         wrapped = among_ranks(model)
         self._model: Any = torch.compile(wrapped) if spec.compile else wrapped

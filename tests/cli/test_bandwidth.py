@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,6 +24,7 @@ from loaderprobe.cli.app import app
 from tests.cli.invoke import invoke
 from tests.conftest import Run
 from tests.examples.bandwidth import example_bandwidth
+from tests.planted.files import random_files
 
 QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
 UNPRIVILEGED = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
@@ -214,3 +217,19 @@ def test_a_result_is_kept_of_several_ranks_only(tmp_path: Path) -> None:
     assert taken.exit_code == 5 and "is not empty" in taken.stderr
     both = invoke("bandwidth", tmp_path, "--ranks", "2", "--md", "--json")
     assert both.exit_code == 2 and "exclude each other" in both.stderr
+
+
+def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:
+    """Files that another process keeps mapped cannot be evicted: their rate is not passed off as the disk's."""
+    random_files(tmp_path, count=40)
+    with ExitStack() as held:
+        for path in tmp_path.glob("*/*.jpg"):
+            file = held.enter_context(path.open("rb"))
+            mapped = held.enter_context(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+            assert sum(mapped[:: mmap.PAGESIZE]) >= 0
+        done = loaderprobe("bandwidth", tmp_path, "--readers", "1,2", "--seconds", "0.1", "--json")
+    found = json.loads(done.stdout)
+    if found["location"]["kind"] != "block":
+        pytest.skip("reads are not counted here")
+    assert [phase["cache"] for phase in found["phases"][:2]] == ["warm", "warm"]
+    assert (found["limit"]["by"], found["kind"]["kind"]) == ("memory", "unknown")

@@ -20,6 +20,7 @@ from loaderprobe.api import sweep as verb
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from tests.cli.invoke import invoke
+from tests.planted.loaders import without_torch
 
 SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 14)
 REPORT_WITHOUT_TORCH = """
@@ -153,7 +154,10 @@ def start_hanging(tmp_path: Path, photographs: FileSet) -> tuple[subprocess.Pope
         sys.executable, "-m", "loaderprobe", "sweep", str(data), "--workers", "1", "--compute", "emulated:100",
         "--loader", "tests.planted.loaders:Hanging", "--out", str(tmp_path / "run"), *map(str, SMALL),
     ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(without_torch(tmp_path / "first"))},
+    )  # fmt: skip
     pipe = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
     assert select.select([pipe], [], [], 60)[0], "the child did not come up"
     assert os.read(pipe, 5) == b"alive"

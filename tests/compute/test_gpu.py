@@ -147,3 +147,15 @@ def test_jpeg_files_are_decoded_on_the_gpu() -> None:
     assert torch.allclose(images.mean((0, 2, 3)).cpu(), expected, atol=0.05)
     compute.step((images, labels))
     assert len(compute.finish()) == 1
+
+
+def test_cuda_steps_end_in_order_on_the_host_clock() -> None:
+    """Event times rise, and lie before the synchronisation that read them."""
+    clock = SystemClock()
+    device = CudaCompute(example_arguments(clock, compute="cuda"))
+    batch = device.copy((torch.randn(8, 3, 224, 224), torch.arange(8)))
+    for _ in range(5):
+        device.step(batch)
+    finished = device.finish()
+    assert list(finished) == sorted(finished)
+    assert finished[-1] <= clock.now_ns()

@@ -39,20 +39,6 @@ def test_without_a_gpu_the_error_says_what_still_works() -> None:
     assert "emulated:mlperf-h100" in caught.value.hint
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-def test_cuda_steps_end_in_order_on_the_host_clock() -> None:
-    """Event times rise, and lie before the synchronisation that read them."""
-    clock = SystemClock()
-    device = CudaCompute(example_arguments(clock, compute="cuda"))
-    batch = device.copy((torch.randn(8, 3, 224, 224), torch.arange(8)))
-    for _ in range(5):
-        device.step(batch)
-    finished = device.finish()
-    assert list(finished) == sorted(finished)
-    assert finished[-1] <= clock.now_ns()
-
-
 def test_bytes_are_normalised_on_the_device_as_floats_are_in_the_workers() -> None:
     """Training sees the same numbers, whichever way they were sent."""
     pixels = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)

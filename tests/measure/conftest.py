@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from loaderprobe.protocols import Compute, Files
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.system.device import locate
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
@@ -82,3 +84,12 @@ def measure_fake() -> Measure:
         return session.measurement((), ())
 
     return measure
+
+
+@pytest.fixture(scope="session")
+def on_disk(photographs: FileSet) -> FileSet:
+    """The photographs, where reads are counted."""
+    location = locate(Path(photographs.root))
+    if not location.counts_reads:
+        pytest.skip(f"the temporary directory is on {location.filesystem}, whose reads are not counted")
+    return photographs

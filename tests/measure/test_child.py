@@ -9,24 +9,9 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction, segments_of
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, RunFailure, Segment
-from loaderprobe.system.device import locate
+from loaderprobe.records.measurement import Measurement, RunFailure
 from tests.conftest import MeasureReal
 from tests.said import said
-
-
-def _cold(measurement: Measurement) -> list[Segment]:
-    """The segments on cold files, of the loader only and of training."""
-    return [segment for segment in measurement.segments if segment.mode == "baseline"]
-
-
-@pytest.fixture(scope="module")
-def on_disk(photographs: FileSet) -> FileSet:
-    """The photographs, where reads are counted."""
-    location = locate(Path(photographs.root))
-    if not location.counts_reads:
-        pytest.skip(f"the temporary directory is on {location.filesystem}, whose reads are not counted")
-    return photographs
 
 
 @pytest.fixture(scope="module")
@@ -37,38 +22,11 @@ def two_workers(photographs: FileSet, measure_real: MeasureReal) -> Measurement:
     return measurement
 
 
-@pytest.fixture(scope="module")
-def serial(on_disk: FileSet, measure_real: MeasureReal) -> Measurement:
-    """The serial loader on cold files, in three rounds."""
-    measurement = measure_real(on_disk, workers=0, rounds=3)
-    assert isinstance(measurement, Measurement)
-    return measurement
-
-
 @pytest.mark.usefixtures("on_disk")
 def test_cold_reads_of_workers_agree_with_the_files_consumed(two_workers: Measurement) -> None:
     """Bytes that the workers read from storage are the sizes of the files, within 5 %."""
-    share = cold_fraction(two_workers, _cold(two_workers))
+    share = cold_fraction(two_workers, [s for s in two_workers.segments if s.mode == "baseline"])
     assert share == pytest.approx(1.0, abs=0.05)
-
-
-@pytest.mark.alone(by_itself=True)  # one measurement with the test below
-def test_cold_reads_of_the_serial_loader_agree_with_the_files_consumed(serial: Measurement) -> None:
-    """Bytes that the serial loader reads from storage are the sizes of the files, within 5 %."""
-    share = cold_fraction(serial, _cold(serial))
-    assert share == pytest.approx(1.0, abs=0.05)
-
-
-@pytest.mark.alone(by_itself=True)  # the device counts the reads of all processes
-def test_cold_reads_agree_with_the_device(serial: Measurement) -> None:
-    """What the device reports to have read is what was delivered, within 10 % (serial: nothing is read ahead).
-
-    Others may use the disk meanwhile, which only adds: the quietest segment counts.
-    """
-    cold = _cold(serial)
-    if any(s.disk_bytes is None for s in cold):
-        pytest.skip("the device of the temporary directory is not visible")
-    assert min((s.disk_bytes or 0) / (s.delivered_bytes or 1) for s in cold) == pytest.approx(1.0, abs=0.10)
 
 
 def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal) -> None:

@@ -18,11 +18,13 @@ from loaderprobe.measure.runner import run_configuration
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.testing import example_config, example_files
+from tests.planted.loaders import without_torch
 
 
 def order(files: FileSet) -> Order:
     """A small configuration in a child of this process."""
-    config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200")
+    loader = {"loader": "tests.planted.loaders:Plain", "workers": 0}
+    config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200", **loader)
     return Order(config=config, files=files, budget_s=1.0, begin_ns=SystemClock().now_ns())
 
 
@@ -30,6 +32,18 @@ def run(fork_server: ForkServer, files: FileSet) -> Measurement | RunFailure:
     return run_configuration(
         order(files), clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None, start=fork_server.start
     )
+
+
+@pytest.fixture(scope="module")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Started where an `html.py` lies, and without torch."""
+    folder = tmp_path_factory.mktemp("current")
+    (folder / "html.py").write_text("raise ImportError('the wrong module')")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(without_torch(folder / "first"))
+        with forkserver() as started:
+            yield started
 
 
 def test_each_configuration_has_a_process_of_its_own(fork_server: ForkServer, photographs: FileSet) -> None:
@@ -53,36 +67,25 @@ def test_a_killed_child_is_told_by_its_signal(fork_server: ForkServer, tmp_path:
     child.stdout.close()
 
 
-@pytest.fixture(scope="module")
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    """Started where an `html.py` lies."""
-    folder = tmp_path_factory.mktemp("current")
-    (folder / "html.py").write_text("raise ImportError('the wrong module')")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        with forkserver() as started:
-            yield started
-
-
-def test_files_of_the_current_directory_shadow_nothing(own_server: ForkServer, photographs: FileSet) -> None:
+def test_files_of_the_current_directory_shadow_nothing(fork_server: ForkServer, photographs: FileSet) -> None:
     """A sweep started among other people's modules measures all the same."""
-    assert isinstance(run(own_server, photographs), Measurement)
+    assert isinstance(run(fork_server, photographs), Measurement)
 
 
 def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
-    own_server: ForkServer, photographs: FileSet
+    fork_server: ForkServer, photographs: FileSet
 ) -> None:
     """Its child has died with it and says so; the next child has a new forkserver."""
 
     def kill(_: Event) -> None:
-        own_server._process.kill()
+        fork_server._process.kill()
 
     failure = run_configuration(
-        order(photographs), clock=SystemClock(), time_limit_s=120.0, on_event=kill, start=own_server.start
+        order(photographs), clock=SystemClock(), time_limit_s=120.0, on_event=kill, start=fork_server.start
     )
     assert isinstance(failure, RunFailure)
     assert failure.signal == "SIGKILL"
-    assert isinstance(run(own_server, photographs), Measurement)
+    assert isinstance(run(fork_server, photographs), Measurement)
 
 
 def test_waiting_has_a_limit(fork_server: ForkServer, tmp_path: Path, photographs: FileSet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -52,17 +53,48 @@ class KilledWorker(Planted):
         yield from batches
 
 
-class Hanging(Planted):
-    """Opens the named pipe beside the data, which shows the test that it is running, and never answers."""
+class Plain:
+    """Batches of files as they are, read by the training thread; torch is not needed."""
 
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
-        super().__init__(config, files, scratch)
-        self._pipe = Path(files.root).parent / "alive"
+        self._paths, self._size, self._place = files.absolute(0, files.count), config.compute.batch_size, files.folder
+
+    def batches(self) -> Iterator[Any]:
+        """Round and round."""
+        paths = itertools.cycle(self._paths)
+        while True:
+            yield [path.read_bytes() for path in itertools.islice(paths, self._size)]
+
+    def workers(self) -> Sequence[int]:
+        """None."""
+        return []
+
+    def records(self) -> WorkerBatches:
+        """None."""
+        return WorkerBatches(
+            batch=(), worker=(), start_ns=(), wall_ns=(), cpu_ns=(), run_delay_ns=(), read_bytes=(), images=()
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: Any) -> None: ...
+
+
+class Hanging(Plain):
+    """Opens the named pipe beside the data, which shows the test that it is running, and never answers."""
 
     def batches(self) -> Iterator[Any]:
         """Nothing, for ever; the pipe closes when this process ends."""
-        with self._pipe.open("w") as pipe:
+        with (self._place.parent / "alive").open("w") as pipe:
             pipe.write("alive")
             pipe.flush()
             signal.pause()
         yield
+
+
+def without_torch(folder: Path) -> Path:
+    """A folder to search for modules first, so that nothing imports torch, which takes seconds."""
+    folder.mkdir()
+    (folder / "torch.py").write_text("raise ImportError('done without')\n")
+    return folder

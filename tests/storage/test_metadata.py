@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,9 +22,7 @@ from loaderprobe.storage.metadata import (
 )
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.device import locate
-from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakePageCache, example_location
-from tests.planted.slow_disk import SlowDisk
 from tests.said import said
 
 BLOCK = example_location("/data")
@@ -154,28 +150,3 @@ def test_a_probe_measures_them_only_when_asked_and_not_of_blocks(folder: Path) -
     assert {phase.operation for phase in _probe(folder).metadata} == {"open", "stat"}
     scratch = _probe(folder, scratch_bytes=1 << 20)
     assert scratch.metadata == () and "blocks" in {each.name: said(each.reason) for each in scratch.missing}["metadata"]
-
-
-def test_names_on_a_disk_just_mounted_are_cold(token_bucket_disk: SlowDisk) -> None:
-    """Mounting again forgets the names of one file system only: they then come from its device, by count."""
-    if token_bucket_disk.members is None:
-        pytest.skip("FUSE counts no reads")
-    (device,) = locate(token_bucket_disk.folder).devices
-    held = os.open(f"/dev/{device}", os.O_RDONLY)  # a loop device without a user would be freed
-
-    def mount_again() -> None:
-        subprocess.run(["umount", token_bucket_disk.folder], check=True)
-        subprocess.run(["mount", "-o", "noatime", f"/dev/{device}", token_bucket_disk.folder], check=True)
-
-    try:
-        request = ProbeRequest(
-            path=token_bucket_disk.folder, readers=(4,), seconds=0.3, metadata=True, drop_all=mount_again
-        )
-        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
-        again = replace(request, drop_all=None)
-        kept = probe_bandwidth(again, cache=LinuxPageCache(), on_phase=lambda *_: None)
-    finally:
-        os.close(held)
-    assert [phase.metadata for phase in measured.metadata] == ["cold", "cold"]
-    assert [phase.metadata for phase in kept.metadata] == ["warm", "warm"]
-    assert all(phase.storage_bytes == 0 for phase in kept.metadata)

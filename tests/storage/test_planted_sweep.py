@@ -19,7 +19,11 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     """Two workers on the slow disk: input, storage, at over 85 % of the ceiling; with warm files, not storage."""
 
     def fill(folder: Path) -> None:
-        shutil.copytree(photographs.root, folder / "photographs")
+        # As many as a segment takes: all are read before they are warm.
+        for path in photographs.absolute(0, 96):
+            place = folder / "photographs" / path.parent.name
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
 
     # Slower than the others: storage is to bind clearly also on a machine whose cores are busy.
     disk = plant_disk(kind="token_bucket", bytes_per_s=8e6, fill=fill)
@@ -27,7 +31,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     summary = run_on(
         disk, *PROGRAM, "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--cache", "cold,warm",
-        "--compute", "emulated:mlperf-h100", "--batch-size", 8, "--rounds", 3, "--budget", 24, "--json",
+        "--compute", "emulated:mlperf-h100", "--batch-size", 4, "--rounds", 2, "--budget", 30, "--json",
         "--out", tmp_path / "run",
     )  # fmt: skip
     cold, warm = summary["configurations"]
