@@ -41,7 +41,7 @@ multiprocessing.set_forkserver_preload(["torch"])
 HERE = Path(__file__).parent
 TURNS = pytest.StashKey[Turns]()
 LONGEST = (
-    "storage/test_planted_sweep.py", "measure/test_device_reads.py", "storage/test_planted.py",
+    "storage/test_planted_sweep.py", "api/test_first_epochs.py", "storage/test_planted.py", "planted/test_slow_disk.py",
     "cli/test_sweep.py", "libraries/test_files.py", "api/test_variants.py", "libraries/test_streams.py",
     "cli/test_run.py", "measure/test_forkserver.py", "cli/test_run_ranks.py", "api/test_wrappers.py",
     "cli/test_seats.py", "measure/test_rank_session.py", "compute/test_gradients.py", "test_installed.py",

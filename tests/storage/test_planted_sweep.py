@@ -12,7 +12,7 @@ from tests.planted.fixtures import PlantDisk
 from tests.storage.test_planted import PROGRAM, run_on
 
 
-@pytest.mark.alone(by_itself=True)  # its rates need a core
+@pytest.mark.alone
 def test_a_sweep_holds_the_disk_against_its_ceiling(
     plant_disk: PlantDisk, photographs: FileSet, tmp_path: Path
 ) -> None:
