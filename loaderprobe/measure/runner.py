@@ -108,8 +108,6 @@ def kill_group(child: Child) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-    if child.stdout:
-        child.stdout.close()
 
 
 def _follow(child: Child, clock: Clock, deadline_ns: int, on_event: Callable[[Event], None]) -> tuple[Event, bool]:
@@ -138,8 +136,8 @@ def _ended(child: Child, clock: Clock, deadline_ns: int) -> bool:
 
 
 def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
-    # The stream is closed under us when the child is being stopped.
-    with contextlib.suppress(ValueError):
+    # Who reads closes: a descriptor that is closed by another thread may belong to another file at the next read.
+    with stream:
         for line in stream:
             lines.put(line)
     lines.put(END_OF_OUTPUT)
