@@ -93,7 +93,8 @@ def test_root_of_a_user_namespace_sees_what_is_cached(files: list[Path]) -> None
     script = "tell(share=cache.resident([Path(name) for name in sys.argv[1:]]))"
     assert ask_kernel(script, *files, user_namespace=True) == {"share": 0.0}
     LinuxPageCache().warm(files)
-    assert ask_kernel(script, *files, user_namespace=True) == {"share": 1.0}
+    # As above, memory that is short may cost a warm page.
+    assert ask_kernel(script, *files, user_namespace=True)["share"] == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.usefixtures("lied_to")
