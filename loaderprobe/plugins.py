@@ -68,10 +68,13 @@ def check_name(kind: Kind, name: str) -> None:
     _target(kind, name)
 
 
-def check_importable(kind: Kind, name: str) -> None:
-    """Raise what `resolve` would raise; what is built in is not imported where the packages that it needs are there."""
-    there = all(find_spec(package) for package in ("torch", "torchvision"))
-    if not (there and name in BUILT_IN[kind] and ":".join(_target(kind, name)) == BUILT_IN[kind][name]):
+def check_installed(kind: Kind, name: str) -> None:
+    """Raise what `resolve` raises, except that what is built in is trusted, and not imported, where torch is installed.
+
+    A torch that is installed and broken is met by the process that imports it.
+    """
+    _target(kind, name)
+    if name not in BUILT_IN[kind] or not all(find_spec(package) for package in ("torch", "torchvision")):
         resolve(kind, name)
 
 

@@ -47,7 +47,9 @@ LONGEST = (
     "cli/test_seats.py", "measure/test_rank_session.py", "compute/test_gradients.py", "test_installed.py",
     "api/test_devices.py", "render/test_plan_page.py", "cli/test_bandwidth.py",
 )  # fmt: skip
-"""They begin first, those that are alone among the last: a file begun when all others have ended leaves a core idle."""
+"""They begin first, files of tests that are alone among the last.
+
+A long file that begins when all others have ended would leave a core idle."""
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
@@ -71,6 +73,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.alone)
     last = {item.path for item in items if item.get_closest_marker("alone")}
+    for item in items:
+        if item.path in last and not item.get_closest_marker("alone"):
+            item.add_marker(pytest.mark.alone)  # by then others may run that nothing should run beside
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (item.path in last, places.get(item.path.relative_to(HERE).as_posix(), len(places))))
     config.stash[TURNS] = Turns()

@@ -90,6 +90,23 @@ def test_names_become_classes() -> None:
     ]
 
 
+def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch is not installed; a plug-in is always imported."""
+
+    def imported(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named 'torchvision', which {name} imports")
+
+    monkeypatch.setattr(plugins, "import_module", imported)
+    plugins.check_installed("loader", "torch")
+    with pytest.raises(BadValue, match="no loader named 'dali'"):
+        plugins.check_installed("loader", "dali")
+    with pytest.raises(MissingPart, match=r"which tests\.planted\.loaders imports"):
+        plugins.check_installed("loader", "tests.planted.loaders:Plain")
+    monkeypatch.setattr(plugins, "find_spec", {"torch": "there"}.get)
+    with pytest.raises(MissingPart, match="No module named 'torchvision'"):
+        plugins.check_installed("loader", "torch")
+
+
 def test_unknown_and_missing_parts_differ() -> None:
     """The name is unknown: a bad value. It cannot be imported: a missing part."""
     with pytest.raises(BadValue, match="no loader named 'dali'"):

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 OTHERS, SINGLY = Path(__file__).parent, Path(__file__)
-"""What is locked: by all that is not alone, scripts/lint among it; and by those that are, shared or not."""
+"""`OTHERS` is held, shared, by all that is not alone, scripts/lint too. `SINGLY` is held by tests that are alone:
+exclusively by one that runs by itself, else shared."""
 
 
 class Turns:
@@ -26,6 +27,7 @@ class Turns:
     @contextmanager
     def alone(self, *, by_itself: bool) -> Iterator[None]:
         """While no process runs anything else; `by_itself`, while none runs anything at all."""
+        # No two can wait for each other: Linux gives up the shared lock before it waits for the exclusive one.
         fcntl.flock(self._others, fcntl.LOCK_EX)
         self.end_others()
         with SINGLY.open() as lock:

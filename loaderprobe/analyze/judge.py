@@ -14,7 +14,7 @@ from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
 from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.misfit import prediction_error_of
+from loaderprobe.analyze.verdict.misfit import prediction_error_of, predictions_of
 from loaderprobe.analyze.verdict.rank_rule import speedups_among, with_ranks
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, step_time, training_interval
 from loaderprobe.analyze.verdict.rule import Judgement, judge, with_gaps
@@ -57,7 +57,7 @@ def verdict(
         images_per_s=images_per_s,
         rates_images_per_s=rates,
         speedups=Speedups(**{field.name: speedups.get(field.name) for field in fields(Speedups)}),
-        predicted_images_per_s=median(list(found.predicted.values())) if found.predicted else None,
+        predicted_images_per_s=median(list(predictions_of(found).values())) if found.predicted else None,
         prediction_error=prediction_error_of(found)[0],
         input_wait_fraction=wait,
         accelerator_utilization=utilization,

@@ -9,7 +9,7 @@ from pathlib import Path
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.parts import Parts
-from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_importable, check_name, resolve
+from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_installed, check_name, resolve
 from loaderprobe.protocols import (
     Checked,
     Clock,
@@ -50,7 +50,7 @@ def check_parts(loader: LoaderSpec, compute: ComputeSpec) -> None:
     BadValue for a name that is not known, a class that misses its protocol, or an option that the device does not
     take; MissingPart for a plug-in that cannot be imported, or a device that is not there. No device is used.
     """
-    check_importable("loader", loader.name)
+    check_installed("loader", loader.name)
     _checked(_arguments(loader, compute, SystemClock()))
 
 

@@ -39,8 +39,8 @@ def checked_model(name: str, make_model: MakeModel, classes: int = CLASSES) -> A
     return model
 
 
-def _published() -> MakeModel:
-    # Imported where it trains: another model, in each of several ranks, does without torchvision (2 s).
+def _published_model() -> MakeModel:
+    # Ranks of `devices` with another model do without torchvision, which takes 2 s in each of them.
     from torchvision.models import resnet50
 
     made: MakeModel = resnet50
@@ -64,7 +64,9 @@ class Trainer:
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
             _round_products(self.precision == "tf32")
         model = (
-            checked_model(spec.model, make_model or _published()).to(device, memory_format=self.memory_format).train()
+            checked_model(spec.model, make_model or _published_model())
+            .to(device, memory_format=self.memory_format)
+            .train()
         )
         self._parameters = list(model.parameters())
         wrapped = among_ranks(model)

@@ -136,7 +136,7 @@ def _ended(child: Child, clock: Clock, deadline_ns: int) -> bool:
 
 
 def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
-    # Who reads closes: a descriptor that is closed by another thread may belong to another file at the next read.
+    # Who reads closes: were another thread to close it, its number could belong to another file at the next read.
     with stream:
         for line in stream:
             lines.put(line)

@@ -30,7 +30,7 @@ class SkippedFile:
     reason: str
 
 
-@lru_cache(maxsize=2)  # a measurement asks for the same files before every segment
+@lru_cache(maxsize=2)  # a measurement asks for all files before every segment
 def _below(root: str, paths: tuple[str, ...]) -> tuple[Path, ...]:
     folder = Path(root)
     return tuple(folder / path for path in paths)
@@ -103,10 +103,10 @@ class FileSet:
 
     def absolute(self, first: int, count: int) -> list[Path]:
         """The files of `count` images from image `first` on, going round at the end of the set."""
-        below = _below(self.root, self.paths)
-        if first == 0 and count == len(below):
-            return list(below)
-        return [below[k % len(below)] for k in range(first, first + count)]
+        if first == 0 and count == len(self.paths):
+            return list(_below(self.root, self.paths))
+        root = Path(self.root)
+        return [root / self.paths[k % len(self.paths)] for k in range(first, first + count)]
 
     def delivered_bytes(self, first: int, count: int) -> int:
         """The bytes of the files of `count` images from image `first` on."""

@@ -258,6 +258,7 @@ class Verdict:
     rates_images_per_s: Rates
     speedups: Speedups
     predicted_images_per_s: float | None
+    """From the parts; of what the sizes of files leave open, the nearest to training."""
     prediction_error: float | None
     """Measured end-to-end rate over the predicted one, minus 1."""
     input_wait_fraction: float

@@ -35,8 +35,8 @@ def run(fork_server: ForkServer, files: FileSet) -> Measurement | RunFailure:
 
 
 @pytest.fixture(scope="module")
-def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    """Started where an `html.py` lies, and without torch."""
+def server_without_torch(photographs: FileSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Started where an `html.py` lies. The photographs are made before: that takes torch."""
     folder = tmp_path_factory.mktemp("current")
     (folder / "html.py").write_text("raise ImportError('the wrong module')")
     with pytest.MonkeyPatch.context() as patch:
@@ -46,54 +46,58 @@ def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer
             yield started
 
 
-def test_each_configuration_has_a_process_of_its_own(fork_server: ForkServer, photographs: FileSet) -> None:
+def test_each_configuration_has_a_process_of_its_own(server_without_torch: ForkServer, photographs: FileSet) -> None:
     """One after the other is measured. Files that are not there end that child alone, with the reason; the next is
     born all the same."""
-    assert isinstance(run(fork_server, photographs), Measurement)
-    failure = run(fork_server, example_files(64))
+    assert isinstance(run(server_without_torch, photographs), Measurement)
+    failure = run(server_without_torch, example_files(64))
     assert isinstance(failure, RunFailure)
     assert failure.exit_code
     assert "/nowhere" in failure.reason
-    assert isinstance(run(fork_server, photographs), Measurement)
+    assert isinstance(run(server_without_torch, photographs), Measurement)
 
 
-def test_a_killed_child_is_told_by_its_signal(fork_server: ForkServer, tmp_path: Path) -> None:
+def test_a_killed_child_is_told_by_its_signal(server_without_torch: ForkServer, tmp_path: Path) -> None:
     """The forkserver waits for its children and passes on how they ended."""
     (tmp_path / "order.json").write_bytes(b"no order")
-    child = fork_server.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+    child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait(60) in (-signal.SIGKILL, 1)
     assert child.stdout is not None
     child.stdout.close()
 
 
-def test_files_of_the_current_directory_shadow_nothing(fork_server: ForkServer, photographs: FileSet) -> None:
+def test_files_of_the_current_directory_shadow_nothing(server_without_torch: ForkServer, photographs: FileSet) -> None:
     """A sweep started among other people's modules measures all the same."""
-    assert isinstance(run(fork_server, photographs), Measurement)
+    assert isinstance(run(server_without_torch, photographs), Measurement)
 
 
 def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
-    fork_server: ForkServer, photographs: FileSet
+    server_without_torch: ForkServer, photographs: FileSet
 ) -> None:
     """Its child has died with it and says so; the next child has a new forkserver."""
 
     def kill(_: Event) -> None:
-        fork_server._process.kill()
+        server_without_torch._process.kill()
 
     failure = run_configuration(
-        order(photographs), clock=SystemClock(), time_limit_s=120.0, on_event=kill, start=fork_server.start
+        order(photographs), clock=SystemClock(), time_limit_s=120.0, on_event=kill, start=server_without_torch.start
     )
     assert isinstance(failure, RunFailure)
     assert failure.signal == "SIGKILL"
-    assert isinstance(run(fork_server, photographs), Measurement)
+    assert isinstance(run(server_without_torch, photographs), Measurement)
 
 
-def test_waiting_has_a_limit(fork_server: ForkServer, tmp_path: Path, photographs: FileSet) -> None:
+def test_waiting_has_a_limit(server_without_torch: ForkServer, tmp_path: Path, photographs: FileSet) -> None:
     """A child that takes longer than it may is reported as such, and can still be ended."""
     hung = run_configuration(
-        order(photographs), clock=SystemClock(), time_limit_s=0.0, on_event=lambda _: None, start=fork_server.start
+        order(photographs),
+        clock=SystemClock(),
+        time_limit_s=0.0,
+        on_event=lambda _: None,
+        start=server_without_torch.start,
     )
     assert isinstance(hung, RunFailure)
     assert "not finished after 0 s" in hung.reason
-    children = subprocess.run(["pgrep", "-P", str(fork_server._process.pid)], capture_output=True, check=False)
+    children = subprocess.run(["pgrep", "-P", str(server_without_torch._process.pid)], capture_output=True, check=False)
     assert children.stdout == b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,6 +85,23 @@ def test_a_hung_child_is_ended_with_all_its_processes() -> None:
     assert isinstance(failure, RunFailure)
     assert "not finished after 0 s" in failure.reason
     assert "--time-limit" in failure.hint
+
+
+@pytest.mark.parametrize("script", ["", "signal.pause()"])
+def test_what_a_child_said_is_closed_by_the_thread_that_reads_it(script: str) -> None:
+    """Of one that ends, and of one that is ended at its time limit."""
+    started: list[Child] = []
+
+    def start(*paths: Path) -> Child:
+        started.append(by_command(lambda *_: [sys.executable, "-c", f"import signal\n{script}"])(*paths))
+        return started[0]
+
+    limit_s = 0.0 if script else 60.0
+    run_configuration(order(), clock=SystemClock(), time_limit_s=limit_s, on_event=lambda _: None, start=start)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(10)
+    assert started[0].stdout is not None and started[0].stdout.closed
 
 
 def test_a_timeout_that_the_budget_set_names_the_budget() -> None:

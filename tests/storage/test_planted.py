@@ -42,17 +42,8 @@ def run_on(disk: SlowDisk, *command: object) -> dict[str, Any]:
 
 def test_a_throttled_disk_is_bandwidth_limited(token_bucket_disk: SlowDisk) -> None:
     """At 20 MB/s the ladder is flat, within a tenth of the limit, cold, and idle time is credit."""
-    found = run_on(
-        token_bucket_disk,
-        *PROGRAM,
-        "bandwidth",
-        token_bucket_disk.folder,
-        "--readers",
-        "1,8",
-        "--seconds",
-        0.5,
-        "--json",
-    )
+    options = ("--readers", "1,8", "--seconds", 0.5, "--json")
+    found = run_on(token_bucket_disk, *PROGRAM, "bandwidth", token_bucket_disk.folder, *options)
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "token_bucket"), found
     assert "Bandwidth-limited" in found["limit"]["sentence"]
     phases = [phase for phase in found["phases"] if phase["name"] in ("files", "direct")]

@@ -35,7 +35,7 @@ class Experiments:
     """Seconds a batch that the training thread works on receiving it."""
     batch_size: int
     predicted_by_bytes: dict[int, float] = field(default_factory=dict)
-    """As `predicted`, were the loader limited by bytes: training reads other files than it did, smaller or larger."""
+    """As `predicted`, were the loader's rate inversely proportional to the bytes of an image."""
     spread_of_steps: dict[int, float] = field(default_factory=dict)
     """By round, half the 95 % interval of training over the loader alone, as the steps of both vary."""
     missing: dict[str, Unavailable] = field(default_factory=dict)

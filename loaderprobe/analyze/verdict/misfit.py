@@ -15,18 +15,23 @@ MOST_PREDICTION_ERROR = 0.25
 MOST_NOISE = 0.5
 
 
-def misfits_of(found: Experiments) -> list[float]:
-    """By round, the logarithm of training over its prediction, less what the sizes of its files explain.
+def predictions_of(found: Experiments) -> dict[int, float]:
+    """Images/s of training by round, from its parts: of what the sizes of files leave open, the nearest to training.
 
-    A round of few batches reads files that are a tenth larger in one segment than in the next. A loader that is
-    limited by bytes then makes fewer images of them, one that is not does not: what lies between is no misfit.
+    A segment of few batches reads files that are a tenth larger than those of the next. A loader that is limited by
+    bytes then makes fewer images of them, and one that is not does not: the prediction lies between the two.
     """
-    misfits = []
-    for number in (n for n in found.predicted if n in found.end_to_end):
-        rates = found.predicted[number], found.predicted_by_bytes.get(number, found.predicted[number])
-        low, high = sorted(math.log(found.end_to_end[number] / rate) for rate in rates)
-        misfits.append(low if low > 0 else min(high, 0.0))
-    return misfits
+    nearest = {}
+    for number, rate in found.predicted.items():
+        low, high = sorted((rate, found.predicted_by_bytes.get(number, rate)))
+        nearest[number] = min(max(found.end_to_end.get(number, rate), low), high)
+    return nearest
+
+
+def misfits_of(found: Experiments) -> dict[int, float]:
+    """The logarithm of training over its prediction, of the rounds that have both."""
+    predicted = predictions_of(found)
+    return {n: math.log(found.end_to_end[n] / rate) for n, rate in predicted.items() if n in found.end_to_end}
 
 
 def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
@@ -35,14 +40,15 @@ def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
     Rounds are compared pair by pair, since both rates of a round saw the same machine. In a single round the steps show
     the noise: eight batches from a disk may end a tenth early or late.
     """
-    logs = misfits_of(found)
-    if not logs:
+    misfits = misfits_of(found)
+    if not misfits:
         return None, LEAST_PREDICTION_ERROR
-    noise = half_width(logs) if len(logs) > 1 else max(found.spread_of_steps.values(), default=0.0)
+    logs = list(misfits.values())
+    noise = half_width(logs) if len(logs) > 1 else found.spread_of_steps.get(next(iter(misfits)), 0.0)
     return math.expm1(median(logs)), max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, noise))
 
 
 def noise_of(found: Experiments) -> float:
     """By how much, at most, a round's training over its parts differs from that of the middle round."""
-    logs = misfits_of(found)
+    logs = list(misfits_of(found).values())
     return max((abs(each - median(logs)) for each in logs), default=0.0)

@@ -164,9 +164,9 @@ def spread_of_steps(segment: Segment, period: int) -> float:
     return half_width_in_time(times) / mean(times) if len(times) >= LEAST_ROUNDS and any(times) else 0.0
 
 
-def spread_of_both(some: Iterable[Segment], others: Iterable[Segment], workers: int) -> dict[int, float]:
+def spread_of_both(loader: Iterable[Segment], training: Iterable[Segment], workers: int) -> dict[int, float]:
     """By round that both have, half the 95 % interval of the one rate over the other, as their steps vary."""
-    first, second = ({s.round: spread_of_steps(s, max(workers, 1)) for s in each} for each in (some, others))
+    first, second = ({s.round: spread_of_steps(s, max(workers, 1)) for s in each} for each in (loader, training))
     return {number: math.hypot(first[number], second[number]) for number in first.keys() & second.keys()}
 
 
@@ -230,10 +230,10 @@ def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> floa
     return cost.read_bytes / delivered
 
 
-def bytes_over(some: Iterable[Segment], others: Iterable[Segment]) -> dict[int, float]:
-    """By round, the mean bytes of an image of some segments over that of others; only where both are known."""
+def bytes_over(loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
+    """By round, the mean bytes of an image of the one over that of the other; only where both are known."""
     first, second = (
-        {s.round: (s.delivered_bytes or 0) / (s.batch_size * s.steps) for s in each} for each in (some, others)
+        {s.round: (s.delivered_bytes or 0) / (s.batch_size * s.steps) for s in each} for each in (loader, training)
     )
     return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
 

@@ -192,7 +192,7 @@ def _doubted_twice(found: Experiments) -> bool:
 
     Two rounds have no useful interval, by which a third would be measured first.
     """
-    logs = misfits_of(found)
+    logs = list(misfits_of(found).values())
     nearest = min((abs(each) for each in logs), default=0.0)
     one_side = all(each > 0 for each in logs) or all(each < 0 for each in logs)
     return len(logs) == DOUBTED_ROUNDS and one_side and nearest > math.log1p(LEAST_PREDICTION_ERROR)

@@ -100,7 +100,7 @@ class _Seen:
     """Of the loader's batches in all rounds."""
     costs: dict[int, WorkerCost | None]
     limits: estimate.Limits
-    larger: dict[int, float]
+    bytes_over_training: dict[int, float]
     """How many times as many bytes the loader's images had, on average, as those of training."""
     spread: dict[int, float]
     overhead_s: float
@@ -132,8 +132,8 @@ class _Seen:
             cost=cost,
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
-            larger=bytes_over(made, judged),
-            spread=spread_of_both(made, judged, measurement.config.loader.workers),
+            bytes_over_training=bytes_over(made, judged),
+            spread=spread_of_both(loader_only, judged, measurement.config.loader.workers),
             overhead_s=overhead_s,
             estimated=frozenset(estimated),
         )
@@ -144,8 +144,8 @@ class _Seen:
 
     @property
     def predicted_by_bytes(self) -> dict[int, float]:
-        both = self.predicted.keys() & self.larger.keys()
-        return {n: self.loops[n].end_to_end(self.loader[n] * self.larger[n]) for n in sorted(both)}
+        both = self.predicted.keys() & self.bytes_over_training.keys()
+        return {n: self.loops[n].end_to_end(self.loader[n] * self.bytes_over_training[n]) for n in sorted(both)}
 
     @property
     def most(self) -> float:

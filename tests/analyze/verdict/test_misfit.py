@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.misfit import misfits_of
+from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.measurement import Measurement, Segment
 from tests.analyze.runs import Cost, alike, run
@@ -66,6 +67,15 @@ def test_in_one_round_the_steps_show_the_noise(rounds: int, jitter: float, code:
     assert verdict(replace(found, segments=segments)).bound.reason.code == code
 
 
+def test_steps_that_explain_a_misfit_save_no_round() -> None:
+    """The same is measured next: training again, and the loader without what may be the cause."""
+    steady = run(alike(1, baseline=68, training=80), Cost(cpu_s=0.004, blocked_s=0.025))
+    segments = tuple(unsteady(each, 0.9) if each.activity == "training" else each for each in steady.segments)
+    asked = next_round(replace(steady, segments=segments), thorough=False)
+    assert asked == next_round(steady, thorough=False)
+    assert {("baseline", "training"), ("warm", "loader_only")} <= set(asked)
+
+
 def unsteady(segment: Segment, jitter: float) -> Segment:
     """The same steps, of which every second pair begins late; the last one ends when it did."""
     step_ns = segment.begin_ns[1] - segment.begin_ns[0]
@@ -77,7 +87,7 @@ def unsteady(segment: Segment, jitter: float) -> Segment:
 def test_sizes_explain_nothing_where_compute_is_the_limit() -> None:
     """Its rate does not depend on the files."""
     found = run_experiments(on_a_slow_disk(44.0, 1.2, compute=40.0))
-    assert misfits_of(found) == pytest.approx([math.log(44 / 40)] * 3, rel=1e-3)
+    assert list(misfits_of(found).values()) == pytest.approx([math.log(44 / 40)] * 3, rel=1e-3)
 
 
 @given(training=ratios, larger=ratios)
@@ -85,6 +95,6 @@ def test_no_misfit_grows_by_what_sizes_explain(training: float, larger: float) -
     """It keeps its sign, or is none; and it is less by the ratio of the sizes at most."""
     before = misfits_of(run_experiments(on_a_slow_disk(68 * training, 1.0)))
     after = misfits_of(run_experiments(on_a_slow_disk(68 * training, larger)))
-    for first, second in zip(before, after, strict=True):
+    for first, second in zip(before.values(), after.values(), strict=True):
         assert abs(second) <= abs(first) + 1e-9 and first * second >= 0
         assert abs(first - second) <= abs(math.log(larger)) + 1e-4
