@@ -160,7 +160,7 @@ def report(rows: Sequence[Row], everything: bool) -> bool:
 
 def options() -> argparse.Namespace:
     found = parser_of_kept(__doc__)
-    found.add_argument("--only", default="", help="blocks whose name contains this: serial, n2, heavy, 500x375 ...")
+    found.add_argument("--only", default="", help="blocks whose name contains this: n0, n2, heavy, 500x375 ...")
     found.add_argument("--rounds", type=int, default=3, help="of the truth")
     found.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     return found.parse_args()
