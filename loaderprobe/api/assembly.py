@@ -48,7 +48,8 @@ def check_parts(loader: LoaderSpec, compute: ComputeSpec) -> None:
     """Raise now what would otherwise fail every configuration with this loader and this compute.
 
     BadValue for a name that is not known, a class that misses its protocol, or an option that the device does not
-    take; MissingPart for a plug-in that cannot be imported, or a device that is not there. No device is used.
+    take; MissingPart for a plug-in that cannot be imported, for torch where it is not installed, or for a device that
+    is not there. No device is used, and a built-in loader is not imported: a torch that is broken fails later.
     """
     check_installed("loader", loader.name)
     _checked(_arguments(loader, compute, SystemClock()))

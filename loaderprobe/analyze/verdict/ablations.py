@@ -1,4 +1,7 @@
-"""The loader without one resource after the other: by experiment, else by what batches cost their workers."""
+"""The loader without one resource after the other: by experiment, else by what batches cost their workers.
+
+Where resources were removed in training itself, what training gained by that.
+"""
 
 from __future__ import annotations
 
