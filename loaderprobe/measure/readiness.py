@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from loaderprobe.measure.learning import evicts_ahead
 from loaderprobe.measure.pace import Pace
-from loaderprobe.protocols import Clock, Files, Loader, PageCache, Renewing, Switched
+from loaderprobe.protocols import Clock, Evicting, Files, Loader, PageCache, Renewing, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Access, Mode
@@ -86,12 +87,15 @@ class Readiness:
 
     def untimed(self, mode: Mode, to_flush: int) -> int:
         """Batches to drop after a cold start: in shards and databases the kernel reads ahead."""
-        return to_flush if self.access == "parts" and mode != "warm" and not self._base_is_warm else 0
+        streams = self.access == "parts" and not self._evicts_ahead
+        return to_flush if streams and mode != "warm" and not self._base_is_warm else 0
 
     def limit(self, pace: Pace, mode: Mode, untimed: int) -> Pace:
         """The pace limited so that cold segments read each file once; `untimed` batches come before the timed ones."""
         if self._base_is_warm or mode == "warm" or self.access == "none":
             return pace
+        if self.access == "parts" and self._evicts_ahead:
+            return pace  # cold however often the pool comes round
         least = max(pace.multiple, MIN_COLD_BATCHES)
         if self.access == "fresh":
             left = self.loader.new_left() if isinstance(self.loader, Renewing) else 0
@@ -125,7 +129,9 @@ class Readiness:
         """
         if self.access == "none":
             return
-        if mode != "warm" and not self._base_is_warm:
+        cold = mode != "warm" and not self._base_is_warm
+        self._evict_ahead(cold=cold)
+        if cold:
             self._make_cold(taken)
         elif self.access == "parts":
             self._warm_parts(read_bytes)
@@ -151,6 +157,16 @@ class Readiness:
         if isinstance(self.loader, Switched):
             self.loader.switch("baseline")
         self.take(self.pool)
+
+    @property
+    def _evicts_ahead(self) -> bool:
+        """True where no sample is to be served by what was read for another."""
+        known = isinstance(self.files, PartFiles) and isinstance(self.loader, Evicting)
+        return known and evicts_ahead(self.files, self.loader)
+
+    def _evict_ahead(self, *, cold: bool) -> None:
+        if self._evicts_ahead and isinstance(self.files, PartFiles) and isinstance(self.loader, Evicting):
+            self.loader.evict_ahead(self.files.paths if cold else ())
 
     def _make_cold(self, taken: int) -> None:
         if self.access == "fresh":

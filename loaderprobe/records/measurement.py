@@ -26,8 +26,8 @@ Activity = Literal["loader_only", "training", "alone"]
 trained on. alone: a rank takes batches without waiting for the others, for a time that is the same on all."""
 
 
-COLD_AT_LEAST = 0.9
-"""Share of the bytes delivered that must have come from storage for reads to count as cold."""
+COLD_AT_LEAST = 0.8
+"""Share of the bytes delivered that must have come from storage for reads to count as cold: less is partly warm."""
 LEAST_BYTES = 512
 """Of storage an image, below which a data set does not read its samples from there."""
 WARM_AT_MOST = 0.05
@@ -222,6 +222,9 @@ class Measurement:
     access: Access = "files"
     first_lap: FirstLap | None = None
     """Of a loader of one's own."""
+    sample_bytes: float | None = None
+    """Of the files of a sample, where those of a batch are not known: what read calls return for it or, of mapped
+    files, their size over the samples in them. None where neither is known."""
     waits: WaitSamples | None = None
     """What workers were seen waiting for; without it, `missing` has the reason under `waits`."""
     images: bool = True

@@ -220,14 +220,34 @@ def cores_in_training(measurement: Measurement, segments: Iterable[Segment]) -> 
 
 
 def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
-    """Bytes read from storage over bytes delivered; None where reads are not accounted."""
+    """Bytes read from storage over bytes delivered; None where reads are not accounted, or no size is known."""
     cost = worker_cost(measurement.worker_batches, segments)
     # A file that is drawn twice comes from storage once.
-    distinct = (s.delivered_bytes if s.distinct_bytes is None else s.distinct_bytes for s in segments)
+    known = measurement.access == "files"
+    distinct = (
+        s.distinct_bytes if known and s.distinct_bytes is not None else delivered_bytes(measurement, s)
+        for s in segments
+    )
     delivered = sum(each or 0 for each in distinct)
     if cost is None or not delivered or not measurement.storage_counts_reads:
         return None
     return cost.read_bytes / delivered
+
+
+def delivered_bytes(measurement: Measurement, segment: Segment) -> float | None:
+    """Bytes of the samples of a segment: of their files or, where those are not known, of as many usual samples."""
+    if measurement.access == "files":
+        return segment.delivered_bytes
+    if measurement.sample_bytes is None or segment.first_batch < 0:
+        return None
+    return measurement.sample_bytes * segment.batch_size * segment.steps
+
+
+def bytes_per_image(measurement: Measurement, segments: Iterable[Segment]) -> float | None:
+    """Bytes of the files of an image; None where none is known."""
+    known = [(size, s) for s in segments if (size := delivered_bytes(measurement, s)) is not None]
+    images = sum(s.batch_size * s.steps for _, s in known)
+    return sum(size for size, _ in known) / images if images else None
 
 
 def bytes_over(loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
