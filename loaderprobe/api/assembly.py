@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from loaderprobe.analyze.verdict.rounds import deciding
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.parts import Parts
@@ -102,5 +103,6 @@ def join_parts(
         cores_available=cores_available(),
         read_devices=lambda: read_sectors(location.devices),
         next_round=next_round,
+        deciding=deciding,
         waits=waits,
     )

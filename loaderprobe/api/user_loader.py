@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.api.assembly import join_parts
@@ -42,6 +44,8 @@ OVERRUN_S = 10.0
 # A batch that does not come at all, with workers.
 PATIENCE_S = 60.0
 ENDED = Note(code="script_ended")
+# A budget that is said is a multiple of this.
+BUDGET_STEP_S = 5
 BROKEN_OFF = Note(code="broken_off")
 HIDDEN = StorageLocation(
     path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=(Note(code="files_unknown"),)
@@ -173,7 +177,8 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
                     hint="give more time (--budget, in Python budget_s), or use smaller batches (--batch-size)",
                 ) from error
             measured = session.measurement((), ())
-            measured = asked.joined(replace(measured, notes=(*measured.notes, *own.notes(), *notes)))
+            own_notes = (*_with_budget(measured, session, asked), *own.notes(), *notes)
+            measured = asked.joined(replace(measured, notes=own_notes))
     # When the script ends, nothing can be started any more.
     wanted = wanted and ENDED not in measured.notes
     if wanted:
@@ -184,6 +189,27 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
         ceiling=ceiling_of(measured, learned.files, cache) if wanted else None,
         keeps_samples=learned.keeps_samples,
     )
+
+
+def _with_budget(measured: Measurement, session: Session, asked: Asked) -> tuple[Note, ...]:
+    """The session's notes; where the budget ended it while the verdict is open, with the one that it would take.
+
+    Learning and the storage alone take their shares of a larger budget, too.
+    """
+    if session.more_s is None or not session.budget_s or asked.budget_s is None or not _is_open(measured):
+        return measured.notes
+    needed_s = asked.budget_s * (1 + session.more_s / session.budget_s)
+    whole_s = float(math.ceil(needed_s / BUDGET_STEP_S) * BUDGET_STEP_S)
+    facts = {"budget_s": whole_s, "rounds": float(measured.config.rounds)}
+    ended = ("no_time", "cut_short")
+    return tuple(replace(note, facts=facts) if note.code in ended else note for note in measured.notes)
+
+
+def _is_open(measured: Measurement) -> bool:
+    try:
+        return verdict(measured).bound.cause in ("inconclusive", "either")
+    except BadValue:
+        return True  # no complete round
 
 
 def _threads(own: Any, loader: Any) -> list[tuple[int, int]]:

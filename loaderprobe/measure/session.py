@@ -48,6 +48,8 @@ class Session:
     """Batches for steps without the loader; if empty, the first batch."""
     turn: Pace | None = None
     """The pace of the one round that is asked for; None for as many as the verdict needs."""
+    more_s: float | None = field(init=False, default=None)
+    """Seconds that `budget_s` lacked for as many whole rounds as are asked for; None where it ended nothing."""
     _batches: Iterator[Any] = field(init=False)
     _durations: Durations = field(init=False)
     _pace: Pace = field(init=False)
@@ -162,10 +164,22 @@ class Session:
         begun = self.recorder.earlier or any(each.activity != "alone" for each in segments)
         if self.budget_s is None or not plan or not begun:
             return plan
-        fitting = self._durations.fitting(plan, self.budget_s - self._spent_s() - self._window_s())
+        left_s = self.budget_s - self._spent_s() - self._window_s()
+        done = len({each.round for each in segments}) + self._rounds_before()
+        twice = 1 + (done + 1 < self.config.rounds)
+        fitting = self._durations.fitting(plan, left_s, shorter=self._shorter(plan), times=twice)
         if len(fitting) < len(plan):
             self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
+            rounds_s = max(1, self.config.rounds - done) * self._durations.of_round(plan)
+            self.more_s = max(0.0, rounds_s - left_s)
         return fitting
+
+    def _shorter(self, plan: list[Part]) -> list[Part]:
+        """The part of a round that decides; all ranks measure all of it."""
+        if self.config.ranks > 1 or self.turn:
+            return []
+        asked = tuple((each.mode, each.activity) for each in plan)
+        return [Part(*each) for each in self.parts.deciding(self.measurement((), ()), asked)]
 
     def _window_s(self) -> float:
         return seconds_wanted(self.parts.compute, self.config, self.recorder.segments, self._to_flush)

@@ -13,8 +13,8 @@ _LOOKS_COLD = "its reads look cold, but no storage is behind them"
 _STAYS = "changes there during the diagnosis stay"
 _NOT_SHARED = "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times"
 _TEXTS: dict[NoteCode, str] = {
-    "no_time": "there was no time left for another round",
-    "cut_short": "there was no time left for all of the last round",
+    "no_time": "there was no time left for another round{more}",
+    "cut_short": "there was no time left for all of the last round{more}",
     "all_batches_made": "every batch of the data set was made once, so there was no further round",
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
     "measured_again": "segments in which the script did something else than training were measured again",
@@ -142,6 +142,9 @@ def note_words(note: Note) -> str:
             facts |= {"get": "gets" if idle == 1 else "get", "with_data": f"{busy:g} worker{'' if busy == 1 else 's'}"}
         case "wrapper_left_out":
             facts["why"] = _WHY_LEFT_OUT[str(note.facts["because"])].format(**facts)
+        case "no_time" | "cut_short":
+            enough = "; a budget of {budget_s} s would allow {rounds} rounds".format
+            facts["more"] = enough(**facts) if "budget_s" in facts else ""
         case "storage_alone":
             facts["readers"] = counted(int(note.facts["readers"]), "reader")
         case "files_hidden":
