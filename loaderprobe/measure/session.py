@@ -137,7 +137,7 @@ class Session:
             storage_counts_reads=parts.location.counts_reads,
             storage_kind=parts.location.kind,
             series=series,
-            missing=missing,
+            missing=(*missing, *parts.disturbance.missing()),
         )
 
     def _plan(self, number: int) -> list[Part]:
@@ -224,6 +224,7 @@ class Session:
         if activity == "training":
             train(self._batches, self.parts.compute, self.parts.clock, self._agreed(FIRST_STEP), instead)
             self.taken += 1
+        self.parts.disturbance.begin()
         disk_before = self.parts.read_devices()
         first = self.taken
         if activity == "training":
@@ -240,6 +241,7 @@ class Session:
         compute, clock = self.parts.compute, self.parts.clock
         self._ready.rest(self.taken, clock)
         train_resident(self._resident[:1], compute, clock, self._agreed(FIRST_STEP))
+        self.parts.disturbance.begin()
         steps = train_resident(self._resident, compute, clock, self._agreed(self._resident_pace()))
         return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=None)
 
@@ -296,6 +298,7 @@ class Session:
         disk_before: int | None,
     ) -> Segment:  # fmt: skip
         """`first_batch` is -1 where no batch was taken."""
+        others = self.parts.disturbance.end()
         disk_after = self.parts.read_devices() if disk_before is not None else None
         known = first_batch >= 0
         delivered, distinct = self._ready.delivered(first_batch, len(steps.begin_ns)) if known else (None, None)
@@ -310,4 +313,5 @@ class Session:
             distinct_bytes=distinct,
             disk_bytes=disk_after - disk_before if disk_after is not None and disk_before is not None else None,
             resident_before=resident,
+            others=others,
         )

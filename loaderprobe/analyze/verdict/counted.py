@@ -17,12 +17,11 @@ COLDER = 1.25
 
 def counted(measurement: Measurement) -> Measurement:
     """The measurement without what the loader did in a slow first round, where later rounds did all of that again."""
-    first = min((each.round for each in measurement.segments), default=0)
-    own = [each for each in measurement.segments if each.round == first and each.mode != "resident"]
-    again = {_kind(each) for each in measurement.segments if each.round != first}
+    own = [each for each in measurement.segments if not each.round and each.mode != "resident"]
+    again = {_kind(each) for each in measurement.segments if each.round}
     if measurement.by_rank or not own or not all(_kind(each) in again for each in own):
         return measurement
-    if not any(_slow(measurement, first, activity) for activity in ("loader_only", "training")):
+    if not any(_slow(measurement, activity) for activity in ("loader_only", "training")):
         return measurement
     dropped = {id(each) for each in own}
     return replace(measurement, segments=tuple(each for each in measurement.segments if id(each) not in dropped))
@@ -32,16 +31,16 @@ def _kind(segment: Segment) -> tuple[str, str, int | None]:
     return segment.mode, segment.activity, segment.without
 
 
-def _slow(measurement: Measurement, first: int, activity: Activity) -> bool:
-    """True when the first round is slower than each later one, though it read no more from storage."""
+def _slow(measurement: Measurement, activity: Activity) -> bool:
+    """True when the first round is slower than each later one, which are alike, though it read no more from storage."""
     rates = rates_by_round(measurement, base_mode(measurement), activity)
-    later = [rate for number, rate in rates.items() if number != first]
-    if first not in rates or not later or SLOW_START * rates[first] >= min(later):
+    later = [rate for number, rate in rates.items() if number]
+    if 0 not in rates or not later or max(SLOW_START * rates[0], max(later) / SLOW_START) >= min(later):
         return False
     if measurement.access == "none" and not measurement.storage_counts_reads:
         return False  # files as found may have been cold once
     read = _read_by_round(measurement, activity)
-    return read.get(first, 0.0) <= COLDER * min((each for number, each in read.items() if number != first), default=0.0)
+    return read.get(0, 0.0) <= COLDER * min((each for number, each in read.items() if number), default=0.0)
 
 
 def _read_by_round(measurement: Measurement, activity: Activity) -> dict[int, float]:
