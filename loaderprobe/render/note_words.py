@@ -133,18 +133,19 @@ _LOOP_CACHE = {
 }
 
 
+_MORE_TIME = "; a budget of {budget_s} s would allow {rounds} rounds"
+
+
 def note_words(note: Note) -> str:
     """A clause without a full stop: `the rate had not settled`."""
     facts = {name: fact(name, value) for name, value in note.facts.items()}
+    facts["more"] = _MORE_TIME.format(**facts) if "budget_s" in facts else ""
     match note.code:
         case "workers_without_data":
             idle, busy = note.facts["idle"], note.facts["busy"]
             facts |= {"get": "gets" if idle == 1 else "get", "with_data": f"{busy:g} worker{'' if busy == 1 else 's'}"}
         case "wrapper_left_out":
             facts["why"] = _WHY_LEFT_OUT[str(note.facts["because"])].format(**facts)
-        case "no_time" | "cut_short":
-            enough = "; a budget of {budget_s} s would allow {rounds} rounds".format
-            facts["more"] = enough(**facts) if "budget_s" in facts else ""
         case "storage_alone":
             facts["readers"] = counted(int(note.facts["readers"]), "reader")
         case "files_hidden":

@@ -246,14 +246,17 @@ def _device_idle(facts: Facts) -> str:
 
 
 def _lead_within_spread(facts: Facts) -> str:
-    spread = f"the largest speed-up leads by {facts.number('lead')}x, within the spread between rounds ({facts.share('spread')})"
-    return f"{spread}. If one were free, they are {_factors(facts)}"
+    lead, spread = facts.number("lead"), facts.share("spread")
+    within = f"the largest speed-up leads by {lead}x, within the spread between rounds ({spread})"
+    return f"{within}. If one were free, they are {_factors(facts)}"
 
 
 def _slower_without(facts: Facts) -> str:
     what = "the loader" if facts.alone or facts.text("activity") == "loader_only" else "training"
     share = facts.share("rate_share")
-    return f"without {NOUN[facts.text('resource')]} {what} ran at {share} of its rate; something else disturbed the rounds"
+    return (
+        f"without {NOUN[facts.text('resource')]} {what} ran at {share} of its rate; something else disturbed the rounds"
+    )
 
 
 def _speedups_alike(facts: Facts) -> str:
@@ -317,4 +320,8 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
         f"{facts.sample}s/s, too wide for a verdict"
     ),
     "lead_within_spread": _lead_within_spread,
+    "rounds_disturbed": lambda facts: (
+        f"{_speedup_if(facts)} ({facts.number('speedup')}) is from {facts.number('rounds')} rounds, and other "
+        "processes disturbed each of them"
+    ),
 }

@@ -36,6 +36,8 @@ class Experiments:
     batch_size: int
     rate: Interval | None = None
     """Images/s of what is judged, with its interval."""
+    fair: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Resource that was removed to (segments without it that others did not disturb, all of them)."""
     predicted_by_bytes: dict[int, float] = field(default_factory=dict)
     """As `predicted`, were the loader's rate inversely proportional to the bytes of an image."""
     spread_of_steps: dict[int, float] = field(default_factory=dict)

@@ -238,9 +238,7 @@ def bytes_over(loader: Iterable[Segment], training: Iterable[Segment]) -> dict[i
     return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
 
 
-def read_over(
-    records: WorkerBatches, loader: Iterable[Segment], training: Iterable[Segment]
-) -> dict[int, float]:
+def read_over(records: WorkerBatches, loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
     """The same of the bytes that an image took from storage, for loaders whose samples have no file of their own."""
     first, second = ({s.round: worker_cost(records, [s]) for s in each} for each in (loader, training))
     found = {}

@@ -10,7 +10,7 @@ import math
 
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
 from loaderprobe.analyze.verdict.certain import compute_is_certain
-from loaderprobe.analyze.verdict.counted import counted
+from loaderprobe.analyze.verdict.counted import counted, fair
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import (
     LEAST_PREDICTION_ERROR,
@@ -22,12 +22,14 @@ from loaderprobe.analyze.verdict.misfit import (
 from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.analyze.verdict.rule import (
     CLEAR_LEAD,
+    FAR_LEAD,
     OPEN_LEAD,
     WORTH,
     beyond_noise,
     contenders,
     contradiction,
     is_clear,
+    lead_of,
 )
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
@@ -58,7 +60,8 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     found = run_experiments(measurement)
     disturbed = contradiction(found, contenders(found)) is not None
     doubted = _doubt_of_the_whole(found) >= 1 or _doubted_twice(found)
-    again = doubted or disturbed
+    unfair = _rests_on_unfair(measurement, found)
+    again = doubted or disturbed or unfair
     modes = _in_training(measurement, found) if doubted or found.in_training else ()
     if not thorough and ((_settled(found) and not disturbed) or compute_is_certain(found)):
         return ()
@@ -105,6 +108,16 @@ def _far_behind(found: Experiments, top: str, other: str) -> bool:
     return speedup is not None and found.speedups[top].value >= OPEN_LEAD * speedup.value
 
 
+def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
+    """True where others disturbed so many rounds that a lead which is not far rests on them."""
+    names = contenders(found)
+    if names and lead_of(found, names[0]) >= FAR_LEAD:
+        return False
+    ran = {(each.mode, each.activity) for each in measurement.segments if each.without is None}
+    least = min(LEAST_ROUNDS, measurement.config.rounds)
+    return any(fair(measurement, *each) < min(least, _times(measurement, *each)) for each in ran)
+
+
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
     """The modes to train in where the parts do not predict training; transport only where it may matter."""
     transport = found.speedups.get("transport")
@@ -117,7 +130,8 @@ def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tup
     """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
     least = min(LEAST_ROUNDS, measurement.config.rounds)
     done = min(_times(measurement, mode, "training") for mode in modes)
-    clear = not (_ambiguous(found) or contradiction(found, contenders(found)))
+    doubt = contradiction(found, contenders(found)) or _rests_on_unfair(measurement, found)
+    clear = not (_ambiguous(found) or doubt)
     if done >= MOST_TIMES * least or (done >= least and clear):
         return ()
     return (*_screening(measurement), *((mode, "training") for mode in modes))

@@ -22,6 +22,8 @@ WORTH = 1.05
 CLEAR_LEAD = 1.15
 # An estimate may be off by more than the noise: a firm word that rests on one needs this lead.
 OPEN_LEAD = 1.5
+# A neighbour that takes one of two cores halves a rate: a lead of more than that it cannot make. Assumed for any other.
+FAR_LEAD = 2.25
 # Workers that wait this share of their time for a core do not gain from more workers.
 RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
@@ -66,7 +68,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
     if len(names) > 1:
         reason = _why_alike(found, names)
         return Judgement(side=side_of(names), cause="either", reason=reason, candidates=names, evidence=evidence)
-    reason = _why_not_firm(found, top)
+    reason = _why_not_firm(found, top) or _why_unfair(found, top)
     if reason:
         return inconclusive(found, reason, evidence)
     cpu_evidence = _cpu_limit(found, workers, cores_available)
@@ -147,6 +149,14 @@ def _why_not_firm(found: Experiments, top: str) -> Reason | None:
     return None
 
 
+def _why_unfair(found: Experiments, top: str) -> Reason | None:
+    """Why a lead that others may have made is not believed: none of its rounds was free of them, and it is not far."""
+    fair = found.fair.get(top)
+    if fair is None or fair[0] or lead_of(found, top) >= FAR_LEAD:
+        return None
+    return _reason("rounds_disturbed", rounds=float(fair[1]), **_speedup(found, top))
+
+
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Judgement:
     """No cause; but the side, where the loader starves training and compute does not hold it up.
 
@@ -219,7 +229,7 @@ def contradiction(found: Experiments, names: Sequence[str]) -> Reason | None:
     A load that slows segments by a factor may have slowed those as asked and those without the next resource: only a
     lead of more than its square is no work of it. `names` is empty for a balanced verdict, which has no lead.
     """
-    lead = _lead(found, names[0]) if names else 1.0
+    lead = lead_of(found, names[0]) if names else 1.0
     slower = slowed(found)
     if slower is not None and lead < slower[1] ** 2:
         activity = "training" if found.in_training else "loader_only"
@@ -230,7 +240,7 @@ def contradiction(found: Experiments, names: Sequence[str]) -> Reason | None:
     return None
 
 
-def _lead(found: Experiments, top: str) -> float:
+def lead_of(found: Experiments, top: str) -> float:
     """By what factor a speed-up leads the next, or 1 where that is more."""
     others = [speedup.value for name, speedup in found.speedups.items() if name != top]
     return found.speedups[top].value / max(1.0, *others, 1.0)

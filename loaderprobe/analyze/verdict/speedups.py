@@ -10,7 +10,7 @@ from loaderprobe.analyze.verdict import estimate
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, Parts, Without, in_training, possible_modes
 from loaderprobe.analyze.verdict.among_ranks import AmongRanks, among_ranks
 from loaderprobe.analyze.verdict.certain import input_at_most
-from loaderprobe.analyze.verdict.counted import counted
+from loaderprobe.analyze.verdict.counted import counted, fair
 from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.from_training import compute_rates, loader_rates
@@ -33,7 +33,7 @@ from loaderprobe.analyze.verdict.rates import (
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Segment
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
@@ -67,6 +67,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         ratios=ratios,
         end_to_end=seen.end_to_end,
         rate=training_interval(seen.end_to_end, judged, measurement.config.loader.workers) if judged else None,
+        fair=_fair(measurement, in_training=bool(trained)),
         predicted=seen.predicted,
         predicted_by_bytes=seen.predicted_by_bytes,
         spread_of_steps=seen.spread,
@@ -168,6 +169,14 @@ class _Seen:
     def loader_over_training(self) -> float | None:
         both = sorted(self.loader.keys() & self.end_to_end.keys())
         return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
+
+
+def _fair(measurement: Measurement, *, in_training: bool) -> dict[str, tuple[int, int]]:
+    activity: Activity = "training" if in_training else "loader_only"
+    kinds: dict[str, tuple[Mode, Activity]] = {name: (mode, activity) for name, mode in MODE_WITHOUT.items()}
+    kinds["compute"] = base_mode(measurement), judged_activity(measurement)
+    ran = {name: len(segments_of(measurement, *kind)) for name, kind in kinds.items()}
+    return {name: (fair(measurement, *kinds[name]), times) for name, times in ran.items() if times}
 
 
 def _read_over(measurement: Measurement, made: Sequence[Segment], judged: Sequence[Segment]) -> dict[int, float]:
