@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from loaderprobe.api.ceilings import CEILING_S, ceiling_of
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.further import enough_said
 from loaderprobe.measure.learning import Learned, Learning
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.recorder import Recorder
@@ -44,8 +44,6 @@ OVERRUN_S = 10.0
 # A batch that does not come at all, with workers.
 PATIENCE_S = 60.0
 ENDED = Note(code="script_ended")
-# A budget that is said is a multiple of this.
-BUDGET_STEP_S = 5
 BROKEN_OFF = Note(code="broken_off")
 HIDDEN = StorageLocation(
     path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=(Note(code="files_unknown"),)
@@ -192,17 +190,12 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
 
 
 def _with_budget(measured: Measurement, session: Session, asked: Asked) -> tuple[Note, ...]:
-    """The session's notes; where the budget ended it while the verdict is open, with the one that it would take.
-
-    Learning and the storage alone take their shares of a larger budget, too.
-    """
+    """The session's notes; where the budget ended it while the verdict is open, with the budget that it would take."""
     if session.more_s is None or not session.budget_s or asked.budget_s is None or not _is_open(measured):
         return measured.notes
-    needed_s = asked.budget_s * (1 + session.more_s / session.budget_s)
-    whole_s = float(math.ceil(needed_s / BUDGET_STEP_S) * BUDGET_STEP_S)
-    facts = {"budget_s": whole_s, "rounds": float(measured.config.rounds)}
-    ended = ("no_time", "cut_short")
-    return tuple(replace(note, facts=facts) if note.code in ended else note for note in measured.notes)
+    # Learning and the storage alone take their shares of a larger budget, too.
+    enough_s = asked.budget_s * (1 + session.more_s / session.budget_s)
+    return enough_said(measured.notes, enough_s, session.enough_rounds)
 
 
 def _is_open(measured: Measurement) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
@@ -16,6 +17,9 @@ from loaderprobe.stats import mean
 
 NO_TIME = Note(code="no_time")
 CUT_SHORT = Note(code="cut_short")
+TOO_SHORT = (NO_TIME.code, CUT_SHORT.code)
+# A budget that is said is a multiple of this.
+BUDGET_STEP_S = 5
 
 
 class Part(NamedTuple):
@@ -101,6 +105,12 @@ class Durations:
             yield [each for each in rest if each not in trained]
 
 
+def enough_said(notes: Iterable[Note], budget_s: float, rounds: int) -> tuple[Note, ...]:
+    """The same notes; those that time was too short say that such a budget would allow so many rounds."""
+    facts = {"budget_s": float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S), "rounds": float(rounds)}
+    return tuple(replace(note, facts=facts) if note.code in TOO_SHORT else note for note in notes)
+
+
 def _timed_s(segment: Segment) -> float:
     return (segment.closed_ns - segment.begin_ns[0]) / 1e9
 
@@ -128,7 +138,7 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
         waits=_both_waits(earlier.waits, later.waits),
         by_rank=tuple(map(_both_seen, earlier.by_rank, later.by_rank)),
         timeline=earlier.timeline or later.timeline,
-        notes=each_once((*(n for n in earlier.notes if n.code not in ("no_time", "cut_short")), *later.notes)),
+        notes=each_once((*(n for n in earlier.notes if n.code not in TOO_SHORT), *later.notes)),
         wall_s=earlier.wall_s + later.wall_s,
     )
 

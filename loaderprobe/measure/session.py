@@ -49,7 +49,8 @@ class Session:
     turn: Pace | None = None
     """The pace of the one round that is asked for; None for as many as the verdict needs."""
     more_s: float | None = field(init=False, default=None)
-    """Seconds that `budget_s` lacked for as many whole rounds as are asked for; None where it ended nothing."""
+    """Seconds that `budget_s` lacked for `enough_rounds` whole ones; None where it ended nothing."""
+    enough_rounds: int = field(init=False, default=0)
     _batches: Iterator[Any] = field(init=False)
     _durations: Durations = field(init=False)
     _pace: Pace = field(init=False)
@@ -170,13 +171,13 @@ class Session:
         fitting = self._durations.fitting(plan, left_s, shorter=self._shorter(plan), times=twice)
         if len(fitting) < len(plan):
             self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
-            rounds_s = max(1, self.config.rounds - done) * self._durations.of_round(plan)
-            self.more_s = max(0.0, rounds_s - left_s)
+            self.enough_rounds = max(self.config.rounds, done + 1)
+            self.more_s = max(0.0, (self.enough_rounds - done) * self._durations.of_round(plan) - left_s)
         return fitting
 
     def _shorter(self, plan: list[Part]) -> list[Part]:
         """The part of a round that decides; all ranks measure all of it."""
-        if self.config.ranks > 1 or self.turn:
+        if self.config.ranks > 1 or self.turn or self.thorough:
             return []
         asked = tuple((each.mode, each.activity) for each in plan)
         return [Part(*each) for each in self.parts.deciding(self.measurement((), ()), asked)]

@@ -6,6 +6,7 @@ Nothing is left out of what is stored.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from loaderprobe.analyze.verdict.disturbance import is_disturbed, like
@@ -31,9 +32,9 @@ def counted(measurement: Measurement) -> Measurement:
     return _without_disturbed(_without_slow_start(measurement))
 
 
-def fair(measurement: Measurement, mode: Mode, activity: Activity) -> int:
-    """How many segments of a kind others did not disturb, nor that which they are compared with."""
-    return sum(_kind(each) == (mode, activity, None) for each in _fair(measurement))
+def fair(measurement: Measurement) -> Mapping[tuple[Mode, Activity], int]:
+    """How many segments of a mode others did not disturb, nor those which they are compared with."""
+    return Counter((each.mode, each.activity) for each in _fair(measurement) if each.without is None)
 
 
 def _without_disturbed(measurement: Measurement) -> Measurement:

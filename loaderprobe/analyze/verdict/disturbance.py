@@ -70,10 +70,11 @@ def _by_cpu(measurement: Measurement, segment: Segment) -> bool:
 
 
 def _by_reads(measurement: Measurement, segment: Segment) -> bool:
-    reads, seconds = other_reads(measurement, segment), segment_seconds(segment)
-    if reads is None or not segment.disk_bytes or not seconds:
+    seconds = segment_seconds(segment)
+    if not segment.disk_bytes or segment.disk_bytes <= LEAST_READS * seconds:
         return False
-    return reads > max(LEAST_READS, READS_FROM * segment.disk_bytes / seconds)
+    reads = other_reads(measurement, segment)
+    return reads is not None and reads > max(LEAST_READS, READS_FROM * segment.disk_bytes / seconds)
 
 
 def disturbed(measurement: Measurement) -> tuple[Segment, ...]:

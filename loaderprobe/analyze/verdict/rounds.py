@@ -114,8 +114,8 @@ def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
     if names and lead_of(found, names[0]) >= FAR_LEAD:
         return False
     ran = {(each.mode, each.activity) for each in measurement.segments if each.without is None}
-    least = min(LEAST_ROUNDS, measurement.config.rounds)
-    return any(fair(measurement, *each) < min(least, _times(measurement, *each)) for each in ran)
+    least, undisturbed = min(LEAST_ROUNDS, measurement.config.rounds), fair(measurement)
+    return any(undisturbed.get(each, 0) < min(least, _times(measurement, *each)) for each in ran)
 
 
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:

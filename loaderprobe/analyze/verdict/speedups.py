@@ -176,7 +176,8 @@ def _fair(measurement: Measurement, *, in_training: bool) -> dict[str, tuple[int
     kinds: dict[str, tuple[Mode, Activity]] = {name: (mode, activity) for name, mode in MODE_WITHOUT.items()}
     kinds["compute"] = base_mode(measurement), judged_activity(measurement)
     ran = {name: len(segments_of(measurement, *kind)) for name, kind in kinds.items()}
-    return {name: (fair(measurement, *kinds[name]), times) for name, times in ran.items() if times}
+    undisturbed = fair(measurement)
+    return {name: (undisturbed.get(kinds[name], 0), times) for name, times in ran.items() if times}
 
 
 def _read_over(measurement: Measurement, made: Sequence[Segment], judged: Sequence[Segment]) -> dict[int, float]:
