@@ -166,7 +166,7 @@ class Session:
         if self.budget_s is None or not plan or not begun:
             return plan
         left_s = self.budget_s - self._spent_s() - self._window_s()
-        done = len({each.round for each in segments}) + self._rounds_before()
+        done = len({each.round for each in segments}) + self.recorder.rounds_before
         twice = 1 + (done + 1 < self.config.rounds)
         fitting = self._durations.fitting(plan, left_s, shorter=self._shorter(plan), times=twice)
         if len(fitting) < len(plan):
