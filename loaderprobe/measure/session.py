@@ -167,7 +167,8 @@ class Session:
             return plan
         left_s = self.budget_s - self._spent_s() - self._window_s()
         done = len({each.round for each in segments}) + self.recorder.rounds_before
-        twice = 1 + (done + 1 < self.config.rounds)
+        # What only ranks have is in every round.
+        twice = 1 + (done + 1 < self.config.rounds and self.config.ranks == 1)
         fitting = self._durations.fitting(plan, left_s, shorter=self._shorter(plan), times=twice)
         if len(fitting) < len(plan):
             self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
