@@ -10,6 +10,7 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.counters import gpu_figures, why_missing, why_no_counters
 from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
 from loaderprobe.analyze.verdict.certain import with_certainty
+from loaderprobe.analyze.verdict.counted import counted
 from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.estimate import UNBOUNDED
 from loaderprobe.analyze.verdict.evidence import evidence_of
@@ -41,6 +42,7 @@ def verdict(
     `reading` is its profiler window, where `read_window` was called before. Raises BadValue when the
     measurement holds no end-to-end segment.
     """
+    measurement = counted(measurement)
     found = run_experiments(measurement, ceiling)
     if not found.end_to_end or not found.loader:
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")

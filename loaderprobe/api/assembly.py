@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from loaderprobe.analyze.verdict.rounds import deciding
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.parts import Parts
@@ -30,6 +31,7 @@ from loaderprobe.records.options import refuse_options
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import read_sectors
+from loaderprobe.system.others import OthersMeter
 
 
 def check_names(loader: LoaderSpec, compute: ComputeSpec) -> None:
@@ -90,9 +92,12 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
 
 def join_parts(
     loader: Loader, compute: Compute, clock: Clock, cache: PageCache, location: StorageLocation,
-    waits: Callable[[], WaitSamples | Missing], next_round: NextRound = standard_rounds,
+    waits: Callable[[], WaitSamples | Missing], next_round: NextRound = standard_rounds, own: Sequence[int] = (),
 ) -> Parts:  # fmt: skip
-    """The parts of a session on this machine; `waits` are the samples so far of what workers wait for."""
+    """The parts of a session on this machine; `waits` are the samples so far of what workers wait for.
+
+    `own` are processes that belong to the measurement with all that they start, beside this one.
+    """
     return Parts(
         loader=loader,
         compute=compute,
@@ -102,5 +107,7 @@ def join_parts(
         cores_available=cores_available(),
         read_devices=lambda: read_sectors(location.devices),
         next_round=next_round,
+        deciding=deciding,
         waits=waits,
+        disturbance=OthersMeter(own),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.api.assembly import join_parts
@@ -16,6 +17,7 @@ from loaderprobe.api.ceilings import CEILING_S, ceiling_of
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.further import enough_said
 from loaderprobe.measure.learning import Learned, Learning
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.recorder import Recorder
@@ -173,7 +175,8 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
                     hint="give more time (--budget, in Python budget_s), or use smaller batches (--batch-size)",
                 ) from error
             measured = session.measurement((), ())
-            measured = asked.joined(replace(measured, notes=(*measured.notes, *own.notes(), *notes)))
+            own_notes = (*_with_budget(measured, session, asked), *own.notes(), *notes)
+            measured = asked.joined(replace(measured, notes=own_notes))
     # When the script ends, nothing can be started any more.
     wanted = wanted and ENDED not in measured.notes
     if wanted:
@@ -184,6 +187,22 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
         ceiling=ceiling_of(measured, learned.files, cache) if wanted else None,
         keeps_samples=learned.keeps_samples,
     )
+
+
+def _with_budget(measured: Measurement, session: Session, asked: Asked) -> tuple[Note, ...]:
+    """The session's notes; where the budget ended it while the verdict is open, with the budget that it would take."""
+    if session.more_s is None or not session.budget_s or asked.budget_s is None or not _is_open(measured):
+        return measured.notes
+    # Learning and the storage alone take their shares of a larger budget, too.
+    enough_s = asked.budget_s * (1 + session.more_s / session.budget_s)
+    return enough_said(measured.notes, enough_s, session.enough_rounds)
+
+
+def _is_open(measured: Measurement) -> bool:
+    try:
+        return verdict(measured).bound.cause in ("inconclusive", "either")
+    except BadValue:
+        return True  # no complete round
 
 
 def _threads(own: Any, loader: Any) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
@@ -16,6 +17,9 @@ from loaderprobe.stats import mean
 
 NO_TIME = Note(code="no_time")
 CUT_SHORT = Note(code="cut_short")
+TOO_SHORT = (NO_TIME.code, CUT_SHORT.code)
+# A budget that is said is a multiple of this.
+BUDGET_STEP_S = 5
 
 
 class Part(NamedTuple):
@@ -67,16 +71,24 @@ class Durations:
         """The same of as little of a round as can still be compared."""
         return min(map(self.of_round, self._smaller([Part(*each) for each in plan])))
 
-    def fitting(self, plan: Sequence[Part], left_s: float) -> list[Part]:
+    def fitting(
+        self, plan: Sequence[Part], left_s: float, *, shorter: Sequence[Part] = (), times: int = 1
+    ) -> list[Part]:
         """As much of a round as fits into `left_s` seconds and can still be compared; empty when nothing does.
 
         What only ranks have is left out first, then compute alone, which hardly changes from round to round. Then
         training is, where the round also has the loader without a resource, which is compared with the loader as it is.
+        `shorter` is the part of the round that decides. Where all of it fits fewer than `times` times, but less of it
+        does, that is measured so often: a single round shows no noise.
         """
-        for each in self._smaller(plan):
-            if self.of_round(each) <= left_s:
+        whole, least = self._smaller(plan), self._smaller(shorter) if shorter else iter(())
+        smaller = [*whole, *least]
+        trains = any(each.activity == "training" and each != COMPUTE_ALONE for each in shorter or plan)
+        for each in smaller if times > 1 else ():
+            untrained = trains and not any(part.activity == "training" and part != COMPUTE_ALONE for part in each)
+            if not untrained and times * self.of_round(each) <= left_s:
                 return each
-        return []
+        return next((each for each in smaller if self.of_round(each) <= left_s), [])
 
     def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
         rest = list(plan)
@@ -91,6 +103,12 @@ class Durations:
         compared = sum(each.activity == "loader_only" for each in rest) > 1
         if compared and len(trained) == 1 and trained[0] in self._took_s:
             yield [each for each in rest if each not in trained]
+
+
+def enough_said(notes: Iterable[Note], budget_s: float, rounds: int) -> tuple[Note, ...]:
+    """The same notes; those that time was too short say that such a budget would allow so many rounds."""
+    facts = {"budget_s": float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S), "rounds": float(rounds)}
+    return tuple(replace(note, facts=facts) if note.code in TOO_SHORT else note for note in notes)
 
 
 def _timed_s(segment: Segment) -> float:
@@ -120,7 +138,7 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
         waits=_both_waits(earlier.waits, later.waits),
         by_rank=tuple(map(_both_seen, earlier.by_rank, later.by_rank)),
         timeline=earlier.timeline or later.timeline,
-        notes=each_once((*(n for n in earlier.notes if n not in (NO_TIME, CUT_SHORT)), *later.notes)),
+        notes=each_once((*(n for n in earlier.notes if n.code not in TOO_SHORT), *later.notes)),
         wall_s=earlier.wall_s + later.wall_s,
     )
 

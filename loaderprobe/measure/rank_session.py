@@ -124,6 +124,7 @@ class RankSession(InStep):
         compute, clock = _ExchangeAlone(self.parts.compute), self.parts.clock
         self._ready.rest(self.taken, clock)
         train_resident([None], compute, clock, self._agreed(FIRST_STEP))
+        self.parts.disturbance.begin()
         steps = train_resident([None], compute, clock, self._agreed(self._resident_pace()))
         return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=None)
 
@@ -134,6 +135,7 @@ class RankSession(InStep):
         self.meeting.meet()
         for _ in range(self._lead_in):
             self.meeting.meet()
+        self.parts.disturbance.begin()
         disk_before = self.parts.read_devices()
         steps = load_in_step(repeat(None), self.parts.clock, PaceInStep.of(pace, self.meeting.ends))
         return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=disk_before)

@@ -48,6 +48,9 @@ class Session:
     """Batches for steps without the loader; if empty, the first batch."""
     turn: Pace | None = None
     """The pace of the one round that is asked for; None for as many as the verdict needs."""
+    more_s: float | None = field(init=False, default=None)
+    """Seconds that `budget_s` lacked for `enough_rounds` whole ones; None where it ended nothing."""
+    enough_rounds: int = field(init=False, default=0)
     _batches: Iterator[Any] = field(init=False)
     _durations: Durations = field(init=False)
     _pace: Pace = field(init=False)
@@ -135,7 +138,7 @@ class Session:
             storage_counts_reads=parts.location.counts_reads,
             storage_kind=parts.location.kind,
             series=series,
-            missing=missing,
+            missing=(*missing, *parts.disturbance.missing()),
         )
 
     def _plan(self, number: int) -> list[Part]:
@@ -162,10 +165,23 @@ class Session:
         begun = self.recorder.earlier or any(each.activity != "alone" for each in segments)
         if self.budget_s is None or not plan or not begun:
             return plan
-        fitting = self._durations.fitting(plan, self.budget_s - self._spent_s() - self._window_s())
+        left_s = self.budget_s - self._spent_s() - self._window_s()
+        done = len({each.round for each in segments}) + self.recorder.rounds_before
+        # What only ranks have is in every round.
+        twice = 1 + (done + 1 < self.config.rounds and self.config.ranks == 1)
+        fitting = self._durations.fitting(plan, left_s, shorter=self._shorter(plan), times=twice)
         if len(fitting) < len(plan):
             self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
+            self.enough_rounds = max(self.config.rounds, done + 1)
+            self.more_s = max(0.0, (self.enough_rounds - done) * self._durations.of_round(plan) - left_s)
         return fitting
+
+    def _shorter(self, plan: list[Part]) -> list[Part]:
+        """The part of a round that decides; all ranks measure all of it."""
+        if self.config.ranks > 1 or self.turn or self.thorough:
+            return []
+        asked = tuple((each.mode, each.activity) for each in plan)
+        return [Part(*each) for each in self.parts.deciding(self.measurement((), ()), asked)]
 
     def _window_s(self) -> float:
         return seconds_wanted(self.parts.compute, self.config, self.recorder.segments, self._to_flush)
@@ -210,6 +226,7 @@ class Session:
         if activity == "training":
             train(self._batches, self.parts.compute, self.parts.clock, self._agreed(FIRST_STEP), instead)
             self.taken += 1
+        self.parts.disturbance.begin()
         disk_before = self.parts.read_devices()
         first = self.taken
         if activity == "training":
@@ -226,6 +243,7 @@ class Session:
         compute, clock = self.parts.compute, self.parts.clock
         self._ready.rest(self.taken, clock)
         train_resident(self._resident[:1], compute, clock, self._agreed(FIRST_STEP))
+        self.parts.disturbance.begin()
         steps = train_resident(self._resident, compute, clock, self._agreed(self._resident_pace()))
         return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=None)
 
@@ -282,6 +300,7 @@ class Session:
         disk_before: int | None,
     ) -> Segment:  # fmt: skip
         """`first_batch` is -1 where no batch was taken."""
+        others = self.parts.disturbance.end()
         disk_after = self.parts.read_devices() if disk_before is not None else None
         known = first_batch >= 0
         delivered, distinct = self._ready.delivered(first_batch, len(steps.begin_ns)) if known else (None, None)
@@ -296,4 +315,5 @@ class Session:
             distinct_bytes=distinct,
             disk_bytes=disk_after - disk_before if disk_after is not None and disk_before is not None else None,
             resident_before=resident,
+            others=others,
         )

@@ -59,6 +59,39 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """What other processes did to the machine while a segment was timed, between one reading before and one after it.
+
+    Own are the measuring process, its ancestors and all that it started, of several ranks those of all on the host.
+    CPU time is counted in ticks of 10 ms (`SC_CLK_TCK`), of a core by sampling: a few ticks a core are noise.
+    """
+
+    span_ns: int
+    """Between the two readings."""
+    cores: int
+    """That the times are of: those of the machine, or fewer where processes may run on fewer."""
+    cpu_ns: int
+    """User and system time of the cores (/proc/stat) less that of own processes (/proc/PID/stat). What the kernel
+    does in threads of its own is in it; in a container, what the whole host does, unless lxcfs shows it its own."""
+    own_cpu_ns: int
+    """The same of own processes: workers, threads of libraries and what has ended meanwhile among them."""
+    steal_ns: int
+    """That a hypervisor gave other machines while this one had work (/proc/stat); 0 where it does not say."""
+    run_delay_ns: int | None = None
+    """The training thread ready to run, but waiting for a core (/proc/thread-self/schedstat), for own processes too."""
+    cpu_pressure_us: int | None = None
+    """That some thread of the machine waited for a core (/proc/pressure), for own processes too; None, as the next
+    two, where the kernel does not count it."""
+    io_pressure_us: int | None = None
+    memory_pressure_us: int | None = None
+
+    def __post_init__(self) -> None:
+        optional = ("run_delay_ns", "cpu_pressure_us", "io_pressure_us", "memory_pressure_us")
+        least = {"span_ns": 1, "cores": 1, "cpu_ns": 0, "own_cpu_ns": 0, "steal_ns": 0, **dict.fromkeys(optional, 0)}
+        check_at_least("other processes", self, least)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """One stretch of one mode, after its flush: per-step times in order.
 
@@ -100,6 +133,8 @@ class Segment:
     """Share of the segment's files in the page cache before it began; None when it may not be known."""
     without: int | None = None
     """The rank that took no input, in step with those that did; None where all did."""
+    others: Others | None = None
+    """What other processes did meanwhile, of several ranks on the host of rank 0; None where that was not read."""
 
     def __post_init__(self) -> None:
         what = f"segment {self.mode} {self.activity} of round {self.round}"

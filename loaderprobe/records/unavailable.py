@@ -24,6 +24,7 @@ CounterCode = Literal[
     "no_process_listed", "mig_instance", "mig_split", "no_gpm", "gpm", "gpm_no_number", "sampler_stopped",
     "disks_not_listed", "no_workers", "worker_stat_unreadable", "worker_io_refused", "workers_not_sampled",
     "waits_not_started", "waits_not_startable", "waits_not_ready", "waits_ended", "no_proc", "processes_hidden",
+    "machine_uncounted",
     "no_syscall_file", "ptrace_scope", "trace_refused", "calls_unknown", "window_not_asked", "window_without_steps",
     "window_without_time", "window_too_long", "window_failed", "window_without_gpu", "window_emulated",
     "window_own_step", "window_other_device", "window_of_ranks",

@@ -47,8 +47,12 @@ ReasonCode = Literal[
     "estimate_not_measured",
     "estimate_too_small",
     "within_noise",
+    "slower_without",
+    "interval_too_wide",
+    "lead_within_spread",
+    "rounds_disturbed",
 ]
-"""Why a verdict is what it is. The last nine are of verdicts without a cause."""
+"""Why a verdict is what it is. Those from `no_complete_round` on are of verdicts without one cause."""
 AblationCode = Literal["in_training", "measured", "no_complete_round", "cannot_matter", "not_possible", "not_needed"]
 """Which resources were made free in a measurement, and why no more."""
 ActionCode = Literal[

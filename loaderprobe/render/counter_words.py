@@ -30,6 +30,7 @@ COUNTERS: dict[UnavailableCode, str] = {
     "waits_not_ready": f"{_WAITS_PROCESS} was not ready after {{limit_s}} s",
     "waits_ended": f"{_WAITS_PROCESS} ended: {{how}}",
     "no_proc": "there is no /proc here",
+    "machine_uncounted": "/proc/stat counts no CPU time here, as in some sandboxes",
     "processes_hidden": "/proc does not show processes here",
     "no_syscall_file": "this kernel has no /proc/PID/syscall",
     "ptrace_scope": f"{_NO_SYSCALL}: kernel.yama.ptrace_scope is {{scope}}",

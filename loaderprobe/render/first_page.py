@@ -35,6 +35,7 @@ ESTIMATED_NOTE = " est.: estimated, not measured."
 PREFETCH_NOTE = " 8 x 4: 8 workers, prefetch factor 4."
 WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
+    "slower_without", "interval_too_wide", "lead_within_spread", "rounds_disturbed",
 )  # fmt: skip
 """Reasons for which more rounds may be the remedy."""
 TOO_NOISY = ", too noisy"

@@ -13,8 +13,8 @@ _LOOKS_COLD = "its reads look cold, but no storage is behind them"
 _STAYS = "changes there during the diagnosis stay"
 _NOT_SHARED = "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times"
 _TEXTS: dict[NoteCode, str] = {
-    "no_time": "there was no time left for another round",
-    "cut_short": "there was no time left for all of the last round",
+    "no_time": "there was no time left for another round{more}",
+    "cut_short": "there was no time left for all of the last round{more}",
     "all_batches_made": "every batch of the data set was made once, so there was no further round",
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
     "measured_again": "segments in which the script did something else than training were measured again",
@@ -133,9 +133,13 @@ _LOOP_CACHE = {
 }
 
 
+_MORE_TIME = "; a budget of {budget_s} s would allow {rounds} rounds"
+
+
 def note_words(note: Note) -> str:
     """A clause without a full stop: `the rate had not settled`."""
     facts = {name: fact(name, value) for name, value in note.facts.items()}
+    facts["more"] = _MORE_TIME.format(**facts) if "budget_s" in facts else ""
     match note.code:
         case "workers_without_data":
             idle, busy = note.facts["idle"], note.facts["busy"]

@@ -245,12 +245,30 @@ def _device_idle(facts: Facts) -> str:
     )
 
 
+def _lead_within_spread(facts: Facts) -> str:
+    lead, spread = facts.number("lead"), facts.share("spread")
+    within = f"the largest speed-up leads by {lead}x, within the spread between rounds ({spread})"
+    return f"{within}. If one were free, they are {_factors(facts)}"
+
+
+def _slower_without(facts: Facts) -> str:
+    what = "the loader" if facts.alone or facts.text("activity") == "loader_only" else "training"
+    share = facts.share("rate_share")
+    return (
+        f"without {NOUN[facts.text('resource')]} {what} ran at {share} of its rate; something else disturbed the rounds"
+    )
+
+
 def _speedups_alike(facts: Facts) -> str:
+    return f"the speed-ups if one were free are too close to tell apart. They are {_factors(facts)}"
+
+
+def _factors(facts: Facts) -> str:
     factors = [
         f"{facts.number(f'{name}_speedup')}x{_ESTIMATED[facts.how(f'{name}_how')]}"
         for name in facts.bounds[0].candidates
     ]
-    return f"the speed-ups if one were free are too close to tell apart. They are {join_words(factors)}"
+    return join_words(factors)
 
 
 def _no_speedup(facts: Facts) -> str:
@@ -295,5 +313,15 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     ),
     "within_noise": lambda facts: (
         f"{_speedup_if(facts)} ({facts.number('speedup')}) is within the spread between rounds"
+    ),
+    "slower_without": _slower_without,
+    "interval_too_wide": lambda facts: (
+        f"the rate is only known to lie between {facts.number('low_per_s')} and {facts.number('high_per_s')} "
+        f"{facts.sample}s/s, too wide for a verdict"
+    ),
+    "lead_within_spread": _lead_within_spread,
+    "rounds_disturbed": lambda facts: (
+        f"{_speedup_if(facts)} ({facts.number('speedup')}) is from {facts.number('rounds')} rounds, and other "
+        "processes disturbed each of them"
     ),
 }

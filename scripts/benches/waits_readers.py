@@ -18,7 +18,7 @@ from scripts.benches.waits_formats import (
     Zarr,
     webdataset_of,
 )
-from scripts.benches.waits_remote import S3, HttpRequests, S3Narrow
+from scripts.benches.waits_remote import S3, HttpRequests, S3Narrow, SlowHttp
 from scripts.benches.waits_samples import (
     AheadFiles,
     CachedFiles,
@@ -71,6 +71,7 @@ READERS = {
     "webdataset": Reader(webdataset_of, "shards", "webdataset", iterable=True),
     "text": Reader(Texts, "tokens"),
     "http": Reader(HttpRequests, library="requests", remote=True),
+    "httpfar": Reader(SlowHttp, library="requests", remote=True),
     "s3": Reader(S3, remote=True),
     "s3narrow": Reader(S3Narrow, remote=True),
 }

@@ -119,6 +119,12 @@ class HttpRequests(Remote):
         return answer.content
 
 
+class SlowHttp(HttpRequests):
+    """The same, from far away."""
+
+    how = "40ms"
+
+
 class S3(Remote):
     """As a client of an object store does it, with its headers; latency."""
 

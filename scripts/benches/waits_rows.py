@@ -103,6 +103,9 @@ bucket16 cached     2
 bucket16 python     2 sleep=20
 bucket16 lmdb       2 sleep=150
 bucket16 tar        2 sleep=150
+bucket16 hdf5       2 sleep=20
+bucket16 sqlite     2 sleep=20
+bucket16 sqlite     2 conv=16
 bucket16 python     0 burn=6
 bucket6  native     0
 bucket6  memmap     2
@@ -134,6 +137,9 @@ fast     http       1
 fast     http       2
 fast     http       4
 fast     http       2 burn=60
+fast     httpfar    2
+fast     httpfar    2 sleep=50
+fast     httpfar    2 conv=16
 fast     s3         2
 fast     s3         0
 fast     s3         2 sleep=150

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.verdict.rounds import next_round
+from loaderprobe.analyze.verdict.rounds import deciding, next_round
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure import pace
 from loaderprobe.measure.parts import Parts
@@ -45,6 +45,7 @@ def scripted_parts(
         cores_available=64.0,
         read_devices=lambda: None,
         next_round=next_round,
+        deciding=deciding,
     )
 
 

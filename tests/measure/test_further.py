@@ -13,11 +13,12 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.api.sweep import is_open
-from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, joined
+from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, enough_said, joined
 from loaderprobe.measure.order import Order
 from loaderprobe.measure.sweep import Progress, sweep
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
+from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import reported
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.store.codec import decode, encode
@@ -190,6 +191,29 @@ def test_a_round_that_does_not_fit_is_measured_in_part() -> None:
     assert durations.fitting(in_training, 5.0) == []
 
 
+def test_fewer_modes_are_measured_twice_rather_than_all_once() -> None:
+    """What decides, if it fits twice where all of it does not; training stays, whose prediction one round may miss."""
+    durations = Durations(usual_s=2.0)
+    screening = [Part("baseline", "loader_only"), Part("baseline", "training")]
+    for each in screening:
+        durations.add(each, 2.0)
+    plan = [*screening, Part("warm", "loader_only"), Part("cached_samples", "loader_only")]
+    decides = plan[:3]
+    assert durations.fitting(plan, 16.0, shorter=decides, times=2) == plan
+    assert durations.fitting(plan, 15.0, shorter=decides, times=2) == decides
+    assert durations.fitting(plan, 11.0, shorter=decides, times=2) == plan, "one round in any case: all of it"
+    assert durations.fitting(plan, 15.0, shorter=decides) == plan, "the last round needs to fit once"
+    assert durations.fitting(plan, 4.0, shorter=decides) == [plan[0], plan[2]]
+    assert durations.fitting(plan, 3.0, shorter=decides, times=2) == []
+
+
+def test_the_budget_that_would_do_is_said_in_seconds() -> None:
+    """In full steps of five; further rounds take the note away, and others stay."""
+    other = Note(code="all_batches_made")
+    said = enough_said((CUT_SHORT, other), 31.0, 3)
+    assert said == (replace(CUT_SHORT, facts={"budget_s": 35.0, "rounds": 3.0}), other)
+
+
 def test_a_part_of_a_round_is_noted(measure_fake: Measure) -> None:
     """The note says that the last round is not whole; further rounds take it away."""
     clock, cache = FakeClock(), FakePageCache()
@@ -198,5 +222,8 @@ def test_a_part_of_a_round_is_noted(measure_fake: Measure) -> None:
     session.run()
     found = session.measurement((), ())
     assert CUT_SHORT in found.notes
+    assert session.more_s is not None and session.more_s > 0, "for two more rounds"
     assert {each.activity for each in found.segments if each.round == 1} == {"loader_only"}
-    assert CUT_SHORT not in joined(found, replace(found, notes=())).notes
+    said = replace(found, notes=enough_said(found.notes, 60.0, 3))
+    for earlier in (found, said):
+        assert not joined(earlier, replace(found, notes=())).notes

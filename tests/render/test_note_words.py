@@ -46,6 +46,8 @@ def test_every_code_has_words(code: NoteCode) -> None:
         (_note("cache_unknown"), "unknown: loader is on FUSE"),
         (_note("not_published"), "not published: bandwidth and opens at this size"),
         (_note("probe_busy"), "kept 15.5 of 16 cores busy"),
+        (_note("no_time", budget_s=60.0, rounds=3.0), "for another round; a budget of 60 s would allow 3 rounds"),
+        (_note("cut_short"), "there was no time left for all of the last round"),
         (_note("short_reading"), "only 0.25 s of reading"),
         (_note("ranks_together"), "2 ranks, measured together"),
         (_note("ranks_together", ranks=16.0, hosts=2.0), "16 ranks on 2 hosts, measured together"),

@@ -73,6 +73,11 @@ EVERY = [
     bound("inconclusive", "estimate_not_measured", **SPEEDUP),
     bound("inconclusive", "estimate_too_small", **SPEEDUP),
     bound("inconclusive", "within_noise", **SPEEDUP),
+    bound("inconclusive", "slower_without", resource="storage", rate_share=0.61, activity="loader_only"),
+    bound("inconclusive", "slower_without", resource="preprocessing", rate_share=0.61, activity="training"),
+    bound("inconclusive", "interval_too_wide", low_per_s=0.0, high_per_s=160.0),
+    bound("inconclusive", "rounds_disturbed", rounds=3.0, **SPEEDUP),
+    bound("either", "lead_within_spread", ("storage", "preprocessing"), **ALIKE, lead=1.6, spread=0.9),
 ]  # fmt: skip
 
 

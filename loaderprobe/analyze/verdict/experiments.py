@@ -9,7 +9,7 @@ from loaderprobe.analyze.verdict.rates import WorkerCost
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.verdict import Evidence, How, Speedup
+from loaderprobe.records.verdict import Evidence, How, Interval, Speedup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,10 @@ class Experiments:
     overhead_s: float
     """Seconds a batch that the training thread works on receiving it."""
     batch_size: int
+    rate: Interval | None = None
+    """Images/s of what is judged, with its interval."""
+    fair: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Resource that was removed to (segments without it that others did not disturb, all of them)."""
     predicted_by_bytes: dict[int, float] = field(default_factory=dict)
     """As `predicted`, were the loader's rate inversely proportional to the bytes of an image."""
     spread_of_steps: dict[int, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How far training is from what its parts predict, round by round."""
+"""What rounds contradict: training off what its parts predict, and a loader that is slower with less to do."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ LEAST_PREDICTION_ERROR = 0.1
 MOST_PREDICTION_ERROR = 0.25
 # Rounds that differ by more than this from the middle one tell nothing of a whole and its parts.
 MOST_NOISE = 0.5
+# Fewer have no useful spread.
+LEAST_ROUNDS = 3
 
 
 def predictions_of(found: Experiments) -> dict[int, float]:
@@ -52,3 +54,27 @@ def noise_of(found: Experiments) -> float:
     """By how much, at most, a round's training over its parts differs from that of the middle round."""
     logs = list(misfits_of(found).values())
     return max((abs(each - median(logs)) for each in logs), default=0.0)
+
+
+def slowed(found: Experiments) -> tuple[str, float] | None:
+    """The resource without which the loader (or training) was slowest, and by what factor; None within the noise band.
+
+    Nothing gets slower by having less to do. Something else did: another process, or a device that recovers.
+    """
+    factors: dict[str, float] = {}
+    for name in found.without.keys() | (found.ratios.keys() - {"compute"} if found.in_training else set()):
+        logs = _logs_without(found, name)
+        noise = half_width(logs) if len(logs) >= LEAST_ROUNDS else MOST_PREDICTION_ERROR
+        band = max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, noise))
+        if logs and median(logs) < -math.log1p(band):
+            factors[name] = math.exp(-median(logs))
+    worst = max(factors, key=lambda name: factors[name], default=None)
+    return None if worst is None else (worst, factors[worst])
+
+
+def _logs_without(found: Experiments, name: str) -> list[float]:
+    """Of each round, the logarithm of the rate without a resource over that as asked. An estimate is never below 1."""
+    if found.in_training:
+        return [math.log(ratio) for ratio in found.ratios.get(name, {}).values() if ratio > 0]
+    rates = found.without[name]
+    return [math.log(rate / found.loader[n]) for n, rate in rates.items() if n in found.loader and rate > 0]

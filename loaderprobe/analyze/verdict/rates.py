@@ -258,6 +258,17 @@ def bytes_over(loader: Iterable[Segment], training: Iterable[Segment]) -> dict[i
     return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
 
 
+def read_over(records: WorkerBatches, loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
+    """The same of the bytes that an image took from storage, for loaders whose samples have no file of their own."""
+    first, second = ({s.round: worker_cost(records, [s]) for s in each} for each in (loader, training))
+    found = {}
+    for number, cost in first.items():
+        other = second.get(number)
+        if cost is not None and other is not None and cost.read_bytes and other.read_bytes:
+            found[number] = (cost.read_bytes / cost.images) / (other.read_bytes / other.images)
+    return found
+
+
 def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
     """Where a step goes on the training thread: waiting in `next()`, submitting the copy, the step, the rest.
 

@@ -10,6 +10,7 @@ import math
 
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
 from loaderprobe.analyze.verdict.certain import compute_is_certain
+from loaderprobe.analyze.verdict.counted import counted, fair
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import (
     LEAST_PREDICTION_ERROR,
@@ -21,11 +22,14 @@ from loaderprobe.analyze.verdict.misfit import (
 from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.analyze.verdict.rule import (
     CLEAR_LEAD,
+    FAR_LEAD,
     OPEN_LEAD,
     WORTH,
     beyond_noise,
     contenders,
+    contradiction,
     is_clear,
+    lead_of,
 )
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
@@ -46,7 +50,7 @@ Round = tuple[tuple[Mode, Activity], ...]
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     """The segments of the next round, in no order; none when more would tell nothing new."""
-    rounds = measurement.config.rounds
+    measurement, rounds = counted(measurement), measurement.config.rounds
     # Idle workers of one rank wait for those of another: what they would do by themselves is not to be estimated.
     thorough = thorough or measurement.config.ranks > 1
     possible, screening = possible_modes(measurement), _screening(measurement)
@@ -54,9 +58,12 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     if not trained:
         return (*screening, *_loader_only(possible if thorough else ()))
     found = run_experiments(measurement)
-    again = _doubt_of_the_whole(found) >= 1 or _doubted_twice(found)
-    modes = _in_training(measurement, found) if again or found.in_training else ()
-    if not thorough and (_settled(found) or compute_is_certain(found)):
+    disturbed = contradiction(found, contenders(found)) is not None
+    doubted = _doubt_of_the_whole(found) >= 1 or _doubted_twice(found)
+    unfair = _rests_on_unfair(measurement, found)
+    again = doubted or disturbed or unfair
+    modes = _in_training(measurement, found) if doubted or found.in_training else ()
+    if not thorough and ((_settled(found) and not disturbed) or compute_is_certain(found)):
         return ()
     if modes and (found.in_training or trained >= min(DOUBTED_ROUNDS, rounds)):
         return _rounds_of_training(measurement, found, modes)
@@ -77,6 +84,40 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     return (*beside, *_loader_only(tuple(mode for mode in possible if mode in wanted)))
 
 
+def deciding(measurement: Measurement, plan: Round) -> Round:
+    """What of the next round can decide the verdict, where there is no time for all of it.
+
+    Where the only round so far does not fit, that is the screening again: a first round may have been slow. Else it is
+    training, or the loader, as asked and without what may lead. What an estimate leaves far behind is left out.
+    """
+    base, found = base_mode(measurement), run_experiments(measurement)
+    trained = tuple(each for each in plan if each[1] == "training" and each[0] != "resident")
+    without = {each[0] for each in plan} - {base, "resident"}
+    if not without or not found.speedups:
+        return plan
+    if len(trained) < 2 and len(misfits_of(found)) == 1 and _doubt_of_the_whole(found) >= 1:
+        return tuple(each for each in plan if each[0] == base)
+    top = max(found.speedups, key=lambda name: found.speedups[name].value)
+    leading = {MODE_WITHOUT[name] for name in MODE_WITHOUT if name == top or not _far_behind(found, top, name)}
+    return tuple(each for each in plan if each[0] == base or each[0] in leading)
+
+
+def _far_behind(found: Experiments, top: str, other: str) -> bool:
+    """True when one speed-up is behind another by what makes an estimate firm."""
+    speedup = found.speedups.get(other)
+    return speedup is not None and found.speedups[top].value >= OPEN_LEAD * speedup.value
+
+
+def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
+    """True where others disturbed so many rounds that a lead which is not far rests on them."""
+    names = contenders(found)
+    if names and lead_of(found, names[0]) >= FAR_LEAD:
+        return False
+    ran = {(each.mode, each.activity) for each in measurement.segments if each.without is None}
+    least, undisturbed = min(LEAST_ROUNDS, measurement.config.rounds), fair(measurement)
+    return any(undisturbed.get(each, 0) < min(least, _times(measurement, *each)) for each in ran)
+
+
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
     """The modes to train in where the parts do not predict training; transport only where it may matter."""
     transport = found.speedups.get("transport")
@@ -89,13 +130,16 @@ def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tup
     """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
     least = min(LEAST_ROUNDS, measurement.config.rounds)
     done = min(_times(measurement, mode, "training") for mode in modes)
-    if done >= MOST_TIMES * least or (done >= least and not _ambiguous(found)):
+    doubt = contradiction(found, contenders(found)) or _rests_on_unfair(measurement, found)
+    clear = not (_ambiguous(found) or doubt)
+    if done >= MOST_TIMES * least or (done >= least and clear):
         return ()
     return (*_screening(measurement), *((mode, "training") for mode in modes))
 
 
 def ablations(measurement: Measurement) -> Ablations:
     """Which resources were made free in this measurement, and why no more."""
+    measurement = counted(measurement)
     found = run_experiments(measurement)
     measured = {name: times for name, mode in MODE_WITHOUT.items() if (times := _times(measurement, mode))}
     measured.pop("storage" if found.base == "warm" else "", None)

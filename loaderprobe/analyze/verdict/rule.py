@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.verdict.evidence import evidence_of, speedup_evidence, waiting_for_cores
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.misfit import MOST_NOISE, misfits_of, noise_of, prediction_error_of
+from loaderprobe.analyze.verdict.misfit import MOST_NOISE, misfits_of, noise_of, prediction_error_of, slowed
 from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.verdict import Cause, Evidence, EvidenceCode, Reason, ReasonCode, Side
 from loaderprobe.stats import half_width, mean, median, standard_error
@@ -22,6 +22,8 @@ WORTH = 1.05
 CLEAR_LEAD = 1.15
 # An estimate may be off by more than the noise: a firm word that rests on one needs this lead.
 OPEN_LEAD = 1.5
+# A neighbour that takes one of two cores halves a rate: a lead of more than that it cannot make. Assumed for any other.
+FAR_LEAD = 2.25
 # Workers that wait this share of their time for a core do not gain from more workers.
 RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
@@ -56,14 +58,17 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
     if reason:
         return inconclusive(found, reason, evidence)
     names = contenders(found)
+    reason = contradiction(found, names)
+    if reason:
+        return inconclusive(found, reason, evidence)
     if not names:
         reason = _reason("no_speedup", least_speedup=WORTH)
         return Judgement(side="balanced", cause="balanced", reason=reason, evidence=evidence)
     top = names[0]
     if len(names) > 1:
-        reason = _reason("speedups_alike", **_alike(found, names))
+        reason = _why_alike(found, names)
         return Judgement(side=side_of(names), cause="either", reason=reason, candidates=names, evidence=evidence)
-    reason = _why_not_firm(found, top)
+    reason = _why_not_firm(found, top) or _why_unfair(found, top)
     if reason:
         return inconclusive(found, reason, evidence)
     cpu_evidence = _cpu_limit(found, workers, cores_available)
@@ -103,6 +108,16 @@ def _alike(found: Experiments, names: tuple[str, ...]) -> dict[str, float | str]
     return facts
 
 
+def _why_alike(found: Experiments, names: tuple[str, ...]) -> Reason:
+    """Speed-ups within 15 % of each other; or the first leads by more, but by less than the rounds differ."""
+    facts = _alike(found, names)
+    leads = _leads(found, names[0], names[1])
+    if len(leads) > 1 and mean(leads) > math.log(_least_lead(found, names[0], names[1])):
+        lead, spread = math.exp(mean(leads)), math.expm1(_spread(leads))
+        return _reason("lead_within_spread", **facts, lead=lead, spread=spread)
+    return _reason("speedups_alike", **facts)
+
+
 def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
     """The share of their time that workers wait for a network, a lock or otherwise, and for whom or what."""
     if resource not in ("network", "lock", "wait") or found.cost is None or found.waiting is None:
@@ -132,6 +147,14 @@ def _why_not_firm(found: Experiments, top: str) -> Reason | None:
     if not beyond_noise(found, top):
         return _reason("within_noise", **_speedup(found, top))
     return None
+
+
+def _why_unfair(found: Experiments, top: str) -> Reason | None:
+    """Why a lead that others may have made is not believed: none of its rounds was free of them, and it is not far."""
+    fair = found.fair.get(top)
+    if fair is None or fair[0] or lead_of(found, top) >= FAR_LEAD:
+        return None
+    return _reason("rounds_disturbed", rounds=float(fair[1]), **_speedup(found, top))
 
 
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Judgement:
@@ -195,9 +218,32 @@ def contenders(found: Experiments) -> tuple[str, ...]:
 def beyond_noise(found: Experiments, top: str) -> bool:
     """True when a speed-up is outside the noise band of the rounds."""
     logs = [math.log(max(1e-9, ratio)) for ratio in found.ratios[top].values()]
-    if len(logs) < LEAST_ROUNDS:
-        return found.speedups[top].value >= OPEN_LEAD
-    return mean(logs) > 2 * standard_error(logs)
+    if len(logs) < LEAST_ROUNDS and found.speedups[top].value < OPEN_LEAD:
+        return False
+    return mean(logs) > _spread(logs)
+
+
+def contradiction(found: Experiments, names: Sequence[str]) -> Reason | None:
+    """Why the rounds cannot be believed, where the lead of the first of `names` does not outweigh it; None if it does.
+
+    A load that slows segments by a factor may have slowed those as asked and those without the next resource: only a
+    lead of more than its square is no work of it. `names` is empty for a balanced verdict, which has no lead.
+    """
+    lead = lead_of(found, names[0]) if names else 1.0
+    slower = slowed(found)
+    if slower is not None and lead < slower[1] ** 2:
+        activity = "training" if found.in_training else "loader_only"
+        return _reason("slower_without", resource=slower[0], rate_share=1 / slower[1], activity=activity)
+    rate = found.rate
+    if rate is not None and rate.too_wide and lead < (rate.high / rate.value) ** 2:
+        return _reason("interval_too_wide", low_per_s=rate.low, high_per_s=rate.high)
+    return None
+
+
+def lead_of(found: Experiments, top: str) -> float:
+    """By what factor a speed-up leads the next, or 1 where that is more."""
+    others = [speedup.value for name, speedup in found.speedups.items() if name != top]
+    return found.speedups[top].value / max(1.0, *others, 1.0)
 
 
 def _why_inconclusive(found: Experiments, prediction_error: float | None, tolerance: float) -> Reason | None:
@@ -238,11 +284,25 @@ def is_clear(found: Experiments, top: str, second: str) -> bool:
     _, most = found.ranges.get(second, (0.0, found.speedups[second].value))
     if least < CLEAR_LEAD * max(1.0, most):
         return False
+    leads = _leads(found, top, second)
+    return bool(leads) and mean(leads) > max(math.log(_least_lead(found, top, second)), _spread(leads))
+
+
+def _least_lead(found: Experiments, top: str, second: str) -> float:
+    """The factor that one speed-up must lead another by."""
     estimated = "estimated" in (found.speedups[top].how, found.speedups[second].how)
-    least = math.log(OPEN_LEAD if estimated else CLEAR_LEAD)
-    rounds = found.ratios[top].keys() & ratios.keys()
-    leads = [math.log(max(1.0, found.ratios[top][n]) / max(1.0, ratios[n])) for n in sorted(rounds)]
-    return bool(leads) and mean(leads) > max(least, 2 * standard_error(leads))
+    return OPEN_LEAD if estimated else CLEAR_LEAD
+
+
+def _leads(found: Experiments, top: str, second: str) -> list[float]:
+    """Of each round that has both, the logarithm of one speed-up over the other."""
+    first, other = found.ratios[top], found.ratios[second]
+    return [math.log(max(1.0, first[n]) / max(1.0, other[n])) for n in sorted(first.keys() & other.keys())]
+
+
+def _spread(logs: Sequence[float]) -> float:
+    """The spread between rounds: two standard errors of their mean, or their standard deviation where that is more."""
+    return standard_error(logs) * max(2.0, math.sqrt(len(logs)))
 
 
 def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tuple[Evidence, ...]:

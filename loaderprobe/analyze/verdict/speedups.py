@@ -10,6 +10,7 @@ from loaderprobe.analyze.verdict import estimate
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, Parts, Without, in_training, possible_modes
 from loaderprobe.analyze.verdict.among_ranks import AmongRanks, among_ranks
 from loaderprobe.analyze.verdict.certain import input_at_most
+from loaderprobe.analyze.verdict.counted import counted, fair
 from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.from_training import compute_rates, loader_rates
@@ -22,15 +23,17 @@ from loaderprobe.analyze.verdict.rates import (
     interval,
     parent_overhead_s,
     rates_by_round,
+    read_over,
     segments_of,
     spread_of_both,
     step_images,
+    training_interval,
     worker_cost,
 )
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Segment
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
@@ -38,7 +41,9 @@ from loaderprobe.stats import median
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
+    measurement = counted(measurement)
     base, seen = base_mode(measurement), _Seen.of(measurement, ceiling)
+    judged = segments_of(measurement, base, judged_activity(measurement))
     waiting = seen.cost.waiting if seen.cost else None
     parts = Parts(measurement=measurement, loader=seen.loader, costs=seen.costs, limits=seen.limits)
     taken = parts.all()
@@ -61,6 +66,8 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         speedups={name: _interval_speedup(list(found.values()), how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
         end_to_end=seen.end_to_end,
+        rate=training_interval(seen.end_to_end, judged, measurement.config.loader.workers) if judged else None,
+        fair=_fair(measurement, in_training=bool(trained)),
         predicted=seen.predicted,
         predicted_by_bytes=seen.predicted_by_bytes,
         spread_of_steps=seen.spread,
@@ -77,7 +84,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         loader_over_training=seen.loader_over_training,
         estimated_parts=seen.estimated,
         input_at_most=input_at_most(measurement, base),
-        training_cores=cores_in_training(measurement, segments_of(measurement, base, judged_activity(measurement))),
+        training_cores=cores_in_training(measurement, judged),
         waiting=waiting,
         ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
         met_warm=_met_warm(measurement, taken),
@@ -132,7 +139,7 @@ class _Seen:
             cost=cost,
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
-            bytes_over_training=bytes_over(made, judged),
+            bytes_over_training=bytes_over(made, judged) or _read_over(measurement, made, judged),
             spread=spread_of_both(loader_only, judged, measurement.config.loader.workers),
             overhead_s=overhead_s,
             estimated=frozenset(estimated),
@@ -162,6 +169,21 @@ class _Seen:
     def loader_over_training(self) -> float | None:
         both = sorted(self.loader.keys() & self.end_to_end.keys())
         return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
+
+
+def _fair(measurement: Measurement, *, in_training: bool) -> dict[str, tuple[int, int]]:
+    activity: Activity = "training" if in_training else "loader_only"
+    kinds: dict[str, tuple[Mode, Activity]] = {name: (mode, activity) for name, mode in MODE_WITHOUT.items()}
+    kinds["compute"] = base_mode(measurement), judged_activity(measurement)
+    ran = {name: len(segments_of(measurement, *kind)) for name, kind in kinds.items()}
+    undisturbed = fair(measurement)
+    return {name: (undisturbed.get(kinds[name], 0), times) for name, times in ran.items() if times}
+
+
+def _read_over(measurement: Measurement, made: Sequence[Segment], judged: Sequence[Segment]) -> dict[int, float]:
+    """Where files are read in parts: read-ahead gives one segment more than it uses, and another less."""
+    counted = measurement.access != "files" and measurement.storage_counts_reads
+    return read_over(measurement.worker_batches, made, judged) if counted else {}
 
 
 def _all_ratios(

@@ -1,0 +1,231 @@
+"""What other processes take of the machine: all CPU time, less that of own processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loaderprobe.records.measurement import Missing, Others
+from loaderprobe.records.unavailable import Unavailable
+
+PROC = Path("/proc")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+TICK_NS = 1_000_000_000 // TICKS_PER_S
+MOST_BYTES = 65536
+# Places in /proc/PID/stat after the brackets: ppid, utime, stime, cutime, cstime, starttime.
+_PARENT, _USER, _SYSTEM, _USER_REAPED, _SYSTEM_REAPED, _START = 1, 11, 12, 13, 14, 19
+# Places in /proc/stat after the name: user, nice, system, idle, iowait, irq, softirq, steal. Interrupts are left out:
+# they serve own reads as much as anything else.
+_BUSY, _STEAL = (0, 1, 2), 7
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    parent: int
+    start: int
+    own: int
+    """Ticks of all its threads, those that ended among them."""
+    reaped: int
+    """Ticks of its children that ended and that it waited for, and of theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    now_ns: int
+    busy: int
+    steal: int
+    tree: dict[int, _Process]
+    """The own processes but for ancestors."""
+    above: dict[int, _Process]
+    """The ancestors; of their other children nothing counts as own."""
+    run_delay_ns: int | None
+    pressure_us: dict[str, int]
+
+
+class OthersMeter:
+    """Reads what other processes did between `begin` and `end`, in the thread that calls both.
+
+    `roots` are processes that count as own with all that they start: this one always, and those of other ranks here.
+    One reading takes COST_HERE.
+    """
+
+    def __init__(self, roots: Sequence[int] = (), proc: Path = PROC) -> None:
+        self._proc, self._roots = str(proc), tuple(dict.fromkeys((os.getpid(), *roots)))
+        self._known: dict[int, int] = {}
+        self._before: _Reading | None = None
+        self._cores = self._own_cores()
+
+    def begin(self) -> None:
+        """A timed part begins."""
+        self._before = self._read()
+
+    def end(self) -> Others | None:
+        """It has ended: what others did meanwhile; None where the machine does not say."""
+        before, after = self._before, self._read()
+        if before is None or after is None or after.now_ns <= before.now_ns:
+            return None
+        pressure = {
+            f"{name}_pressure_us": max(0, after.pressure_us[name] - total)
+            for name, total in before.pressure_us.items()
+            if name in after.pressure_us
+        }
+        own = _used(before, after)
+        delays = before.run_delay_ns, after.run_delay_ns
+        return Others(
+            span_ns=after.now_ns - before.now_ns,
+            cores=len(self._cores) or os.cpu_count() or 1,
+            cpu_ns=max(0, after.busy - before.busy - own) * TICK_NS,
+            own_cpu_ns=max(0, own) * TICK_NS,
+            steal_ns=max(0, after.steal - before.steal) * TICK_NS,
+            run_delay_ns=None if delays[0] is None or delays[1] is None else max(0, delays[1] - delays[0]),
+            **pressure,
+        )
+
+    def missing(self) -> Sequence[Missing]:
+        """Why there is nothing to read, if so."""
+        if self._machine() is not None:
+            return ()
+        there = Path(self._proc, "stat").is_file()
+        return (Missing(name="others", reason=Unavailable(code="machine_uncounted" if there else "no_proc")),)
+
+    def _own_cores(self) -> frozenset[int]:
+        """Those that own processes may run on; empty for all: a container or taskset then has fewer than the machine.
+
+        Of the topmost ancestor in sight that may run on fewer, since a rank may be bound to some of them.
+        """
+        everywhere = os.cpu_count() or 1
+        found: frozenset[int] = frozenset(os.sched_getaffinity(0))
+        for pid in self._ancestors():
+            try:
+                allowed = frozenset(os.sched_getaffinity(pid))
+            except OSError:
+                break
+            if not found <= allowed or len(allowed) >= everywhere:
+                break
+            found = allowed
+        return found if len(found) < everywhere else frozenset()
+
+    def _read(self) -> _Reading | None:
+        machine = self._machine()
+        if machine is None:
+            return None
+        tree = self._tree()
+        above = {pid: each for pid in self._ancestors() if pid not in tree and (each := self._process(pid))}
+        return _Reading(
+            now_ns=time.monotonic_ns(),
+            busy=machine[0],
+            steal=machine[1],
+            tree=tree,
+            above=above,
+            run_delay_ns=self._run_delay_ns(),
+            pressure_us=dict(self._pressure()),
+        )
+
+    def _machine(self) -> tuple[int, int] | None:
+        """(busy, stolen) ticks of the cores since boot; None where nothing counts them, as in some sandboxes."""
+        text = self._text("stat")
+        if text is None:
+            return None
+        wanted = {f"cpu{core}" for core in self._cores} or {"cpu"}
+        rows = [line.split()[1:] for line in text.splitlines() if line.partition(" ")[0] in wanted]
+        busy = sum(int(row[place]) for row in rows for place in _BUSY)
+        steal = sum(int(row[_STEAL]) for row in rows if len(row) > _STEAL)
+        return (busy, steal) if busy else None
+
+    def _tree(self) -> dict[int, _Process]:
+        """The roots and all below them, and those seen before whose parent has ended."""
+        found: dict[int, _Process] = {}
+        pending = list(self._roots)
+        orphans = [pid for pid in self._known if pid not in pending]
+        while pending or orphans:
+            kept = not pending
+            pid = orphans.pop() if kept else pending.pop()
+            each = None if pid in found else self._process(pid)
+            # A number that was given again is another process.
+            if each is None or (kept and each.start != self._known[pid]):
+                continue
+            found[pid] = each
+            pending += self._children(pid)
+        self._known = {pid: each.start for pid, each in found.items()}
+        return found
+
+    def _children(self, pid: int) -> Iterator[int]:
+        """Also those that have ended and were not waited for."""
+        try:
+            threads = os.listdir(f"{self._proc}/{pid}/task")  # noqa: PTH208  # as below
+        except OSError:
+            return
+        for thread in threads:
+            yield from map(int, (self._text(f"{pid}/task/{thread}/children") or "").split())
+
+    def _ancestors(self) -> Iterator[int]:
+        pid = os.getpid()
+        while (each := self._process(pid)) and each.parent > 1:
+            pid = each.parent
+            yield pid
+
+    def _process(self, pid: int) -> _Process | None:
+        """None when it has ended."""
+        # The command's name, in brackets, may hold anything; the fields after it are numbers.
+        row = (self._text(f"{pid}/stat") or "").rpartition(")")[2].split()
+        if len(row) <= _START:
+            return None
+        return _Process(
+            parent=int(row[_PARENT]),
+            start=int(row[_START]),
+            own=int(row[_USER]) + int(row[_SYSTEM]),
+            reaped=int(row[_USER_REAPED]) + int(row[_SYSTEM_REAPED]),
+        )
+
+    def _run_delay_ns(self) -> int | None:
+        row = [int(each) for each in (self._text("thread-self/schedstat") or "").split()]
+        # This thread has run, so all zeros mean that the kernel does not count.
+        return row[1] if len(row) > 1 and any(row) else None
+
+    def _pressure(self) -> Iterator[tuple[str, int]]:
+        """Of each kind the us since boot in which some thread waited for it; nothing where it is not counted."""
+        for name in ("cpu", "io", "memory"):
+            # some avg10=0.00 avg60=0.00 avg300=0.00 total=0
+            total = (self._text(f"pressure/{name}") or "").partition("\n")[0].rpartition("total=")[2]
+            if total:
+                yield name, int(total)
+
+    def _text(self, name: str) -> str | None:
+        """Of a file of /proc; None where it is not there. A reading opens many, for which Path is too slow."""
+        try:
+            file = os.open(f"{self._proc}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            parts = []
+            while part := os.read(file, MOST_BYTES):
+                parts.append(part)
+            return b"".join(parts).decode(errors="replace")
+        except OSError:
+            return None  # it has ended, or this kernel was built without it
+        finally:
+            os.close(file)
+
+
+def _used(before: _Reading, after: _Reading) -> int:
+    """Ticks of own processes between the two.
+
+    What a child used passes to the parent that waits for it, so the sums of all give the difference; where no parent
+    waits for one that ends, it would leave the sum, and those that are still there give at least so much.
+    """
+    whole = sum(each.own + each.reaped for each in after.tree.values())
+    whole -= sum(each.own + each.reaped for each in before.tree.values())
+    above = {pid: each for pid, each in after.above.items() if _same(before.above.get(pid), each)}
+    return max(whole, _since(before.tree, after.tree)) + _since(before.above, above)
+
+
+def _since(before: dict[int, _Process], after: dict[int, _Process]) -> int:
+    known = (each if _same(each := before.get(pid), now) else None for pid, now in after.items())
+    return sum(now.own - (was.own if was else 0) for was, now in zip(known, after.values(), strict=True))
+
+
+def _same(one: _Process | None, other: _Process) -> bool:
+    return one is not None and one.start == other.start
