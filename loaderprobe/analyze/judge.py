@@ -17,7 +17,13 @@ from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import prediction_error_of, predictions_of
 from loaderprobe.analyze.verdict.rank_rule import speedups_among, with_ranks
-from loaderprobe.analyze.verdict.rates import bytes_per_image, segment_seconds, segments_of, step_time, training_interval
+from loaderprobe.analyze.verdict.rates import (
+    bytes_per_image,
+    segment_seconds,
+    segments_of,
+    step_time,
+    training_interval,
+)
 from loaderprobe.analyze.verdict.rule import Judgement, judge, with_gaps
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import files_were

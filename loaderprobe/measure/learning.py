@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from loaderprobe.batches import copied, holds_images, size_bytes
-from loaderprobe.protocols import Evicting, Loader, PageCache, Renewing
+from loaderprobe.protocols import Loader, PageCache, Renewing
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.first_lap import LEAST_SAVED_S, TIME_AGAIN, FirstLap
 from loaderprobe.records.measurement import LEAST_BYTES, Access, WorkerBatches
@@ -32,8 +32,6 @@ READ_AGAIN = 0.5
 # Of a lap. Less may be the pages of a module that was imported meanwhile: one of 4096 bytes was seen in a lap of 8
 # small files that were in memory.
 LEAST_LAP_BYTES = 64 << 10
-# Evicted ahead of each sample are few large files, of which a sample is a part: what is read ahead ends with its file.
-MOST_EVICTED_AHEAD = 256
 # Of the bytes from storage: where read calls return less, the files are mapped.
 CALLED_AT_LEAST = 0.05
 # Times the usual batch.
@@ -111,7 +109,6 @@ class Learning:
         files = self.loader.files(max(1, self.loader.records().images[0]))
         self._evict(files, taken)
         last = self._again(taken, pool)
-        self._evict_ahead(files, begin=False)
         lap = first_lap(
             self.loader.records(),
             self.loader.called_bytes(),
@@ -156,14 +153,8 @@ class Learning:
         """Evict the known files."""
         if isinstance(files, UnknownFiles):
             return
-        self._evict_ahead(files, begin=True)
         self.loader.release(taken)
         self.cache.evict(files.absolute(0, files.count) if isinstance(files, BatchFiles) else files.paths)
-
-    def _evict_ahead(self, files: LoaderFiles, *, begin: bool) -> None:
-        """What is read ahead of one batch must not look like a batch that is kept."""
-        if isinstance(self.loader, Evicting) and evicts_ahead(files, self.loader):
-            self.loader.evict_ahead(files.paths if begin and isinstance(files, PartFiles) else ())
 
     def _again(self, evicted_at: int, pool: int) -> int:
         """Take the pool once more, as far as time allows; returns the number of batches taken so far."""
@@ -211,11 +202,6 @@ def _usual(files: LoaderFiles) -> Access:
     return "files" if isinstance(files, BatchFiles) else "parts"
 
 
-def evicts_ahead(files: LoaderFiles, loader: Evicting) -> bool:
-    """True for few large files of which samples are drawn in random order: no read-ahead is to serve another sample."""
-    return isinstance(files, PartFiles) and len(files.file_bytes) <= MOST_EVICTED_AHEAD and loader.evicts()
-
-
 def read_since(records: WorkerBatches, first: int) -> float | None:
     """Bytes from storage a sample, of the batches from number `first` on; None without such batches."""
     rows = [row for row, number in enumerate(records.batch) if number >= first]
@@ -228,6 +214,8 @@ def bytes_of_sample(files: LoaderFiles, lap: FirstLap | None, samples: int | Non
     if isinstance(files, BatchFiles) or lap is None or not lap.images:
         return None
     from_storage = max(lap.read_bytes, lap.again_read_bytes)
+    if from_storage < LEAST_BYTES * lap.images:
+        return None  # what read calls return may come over sockets and pipes
     if lap.called_bytes >= max(LEAST_BYTES * lap.images, CALLED_AT_LEAST * from_storage):
         return lap.called_bytes / lap.images
     if isinstance(files, PartFiles) and samples:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from loaderprobe.measure.learning import evicts_ahead
 from loaderprobe.measure.pace import Pace
 from loaderprobe.protocols import Clock, Evicting, Files, Loader, PageCache, Renewing, Switched
 from loaderprobe.records.config import RunConfig
@@ -21,6 +20,8 @@ MIN_COLD_BATCHES = 3
 # Warm more than the fastest rate of the cores would consume: that rate is estimated from the images so far, and other
 # images (smaller, or of another quality) may be faster.
 WARM_MARGIN = 2.0
+# Evicted ahead of each sample are few large files, of which a sample is a part: what is read ahead ends with its file.
+MOST_EVICTED_AHEAD = 256
 # Seconds between checks while waiting for workers to finish the requested batches.
 MOST_REST_NS = 10 * 10**9
 REST_S = 0.002
@@ -161,8 +162,8 @@ class Readiness:
     @property
     def _evicts_ahead(self) -> bool:
         """True where no sample is to be served by what was read for another."""
-        known = isinstance(self.files, PartFiles) and isinstance(self.loader, Evicting)
-        return known and evicts_ahead(self.files, self.loader)
+        few = isinstance(self.files, PartFiles) and len(self.files.file_bytes) <= MOST_EVICTED_AHEAD
+        return few and isinstance(self.loader, Evicting) and self.loader.evicts()
 
     def _evict_ahead(self, *, cold: bool) -> None:
         if self._evicts_ahead and isinstance(self.files, PartFiles) and isinstance(self.loader, Evicting):

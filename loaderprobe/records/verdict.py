@@ -40,6 +40,7 @@ ReasonCode = Literal[
     "no_speedup",
     "no_complete_round",
     "files_were_warm",
+    "above_ceiling",
     "one_round_does_not_fit",
     "outside_noise_band",
     "rounds_differ",

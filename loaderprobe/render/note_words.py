@@ -39,6 +39,15 @@ _TEXTS: dict[NoteCode, str] = {
         "the whole data set (about {size_bytes}) fits in memory: after the first epoch its files may be warm, where "
         "the loader alone delivers {warm_per_s} {unit}"
     ),
+    "read_ahead": (
+        "for each {sample_bytes} of samples the storage reads {read_bytes}, {amplification} times as much, because the "
+        "kernel reads ahead. No sample was served by what was read for another: so a set larger than memory is read"
+    ),
+    "small_set": (
+        "the whole data set (about {size_bytes}) can stay in memory, and the storage delivers it in about {within_s}: "
+        "in the first epoch the loader alone delivers {low_per_s} to {high_per_s} {unit} (estimated), limited by "
+        "storage; in later ones {later_per_s} ({how}), without it"
+    ),
     "ranks_together": (
         "{ranks} ranks{on}, measured together: rates are those of all of them, which train in step. Times of workers "
         "are those of the slowest rank. The exchange of gradients counts as compute"

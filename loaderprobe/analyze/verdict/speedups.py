@@ -19,6 +19,7 @@ from loaderprobe.analyze.verdict.rates import (
     WorkerCost,
     attributed_cost,
     bytes_over,
+    bytes_per_image,
     cores_in_training,
     interval,
     parent_overhead_s,
@@ -37,6 +38,9 @@ from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
+
+# A ceiling is measured for 1.5 s, and the credit of a token bucket is spent within it: no cold rate is above this.
+MOST_OF_CEILING = 1.15
 
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
@@ -88,6 +92,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         waiting=waiting,
         ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
         met_warm=_met_warm(measurement, taken),
+        above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
         by_waiting=by_waiting(measurement),
         evidence=waiting_evidence(measurement),
         among=among,
@@ -233,6 +238,19 @@ def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> Unavail
     if measurement.config.cache == "warm" or measurement.storage_kind == "memory":
         return None
     return taken["storage"].missing if files_were(measurement) in ("warm", "partly warm") else None
+
+
+def _above_ceiling(
+    measurement: Measurement, judged: Sequence[Segment], rates: Sequence[Mapping[int, float]],
+    ceiling: StorageCeiling | None,
+) -> tuple[float, float] | None:  # fmt: skip
+    """Cold files cannot come faster than the storage delivers: then memory served a part of them."""
+    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    size = bytes_per_image(measurement, judged)
+    fastest = max((median(list(each.values())) for each in rates if each), default=0.0)
+    if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
+        return None
+    return (fastest * size, phase.bw_bytes) if fastest * size > MOST_OF_CEILING * phase.bw_bytes else None
 
 
 def judged_activity(measurement: Measurement) -> Activity:

@@ -75,8 +75,10 @@ def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Unavailable | Non
     if measurement.access != "none" or mode == "warm":
         return None
     share = cold_fraction(measurement, _of(measurement, mode))
-    if share is None or share >= COLD_AT_LEAST:
-        return None
+    return None if share is None or share >= COLD_AT_LEAST else _from_storage(share)
+
+
+def _from_storage(share: float) -> Unavailable:
     return Unavailable(code="bytes_from_storage", facts={"share": share, "files": "cold"})
 
 
@@ -159,8 +161,8 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Unavailable | Non
         return _why_not_by_waiting(measurement, mode) if "warm" in measurement.modes else None
     share = cold_fraction(measurement, segments)
     if share is not None:
-        # What is read ahead counts: only where it serves this segment from an earlier one is the share below 1.
-        return None if share >= COLD_AT_LEAST else Unavailable(code="bytes_from_storage", facts={"share": share, "files": "cold"})
+        # What is read ahead counts: the share is below 1 only where what was read before serves these batches.
+        return None if share >= COLD_AT_LEAST else _from_storage(share)
     lap = measurement.first_lap
     if lap is None or not lap.images:
         return None
