@@ -133,7 +133,12 @@ class _Seen:
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
             bytes_over_training=bytes_over(made, judged),
-            spread=spread_of_both(loader_only, judged, measurement.config.loader.workers),
+            spread=spread_of_both(
+                loader_only,
+                judged,
+                measurement.config.loader.workers,
+                synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
+            ),
             overhead_s=overhead_s,
             estimated=frozenset(estimated),
         )
