@@ -17,13 +17,7 @@ from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import prediction_error_of, predictions_of
 from loaderprobe.analyze.verdict.rank_rule import speedups_among, with_ranks
-from loaderprobe.analyze.verdict.rates import (
-    bytes_per_image,
-    segment_seconds,
-    segments_of,
-    step_time,
-    training_interval,
-)
+from loaderprobe.analyze.verdict.rates import bytes_per_image, rate_interval, segment_seconds, segments_of, step_time
 from loaderprobe.analyze.verdict.rule import Judgement, judge, with_gaps
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import files_were
@@ -54,7 +48,7 @@ def verdict(
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
     trained = segments_of(measurement, found.base, judged_activity(measurement))
     rates = _rates(found, measurement.cores_available)
-    images_per_s = training_interval(found.end_to_end, trained, measurement.config.loader.workers)
+    images_per_s = rate_interval(measurement, trained)
     disk = disk_use(measurement, trained, ceiling, images_per_s.value)
     reading = reading or read_window(measurement)
     wait = _wait_fraction(trained, found.overhead_s)

@@ -16,7 +16,7 @@ from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.same_samples import own_shares
 from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.epochs import Epochs, epochs
-from loaderprobe.analyze.verdict.rates import interval, rates_by_round, segments_of
+from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.documented import Documented
@@ -257,7 +257,7 @@ def conclude(
 
 def _alone(measured: Measurement) -> Interval:
     """The loader without a step, over the rounds."""
-    return interval(list(rates_by_round(measured, base_mode(measured), "loader_only").values()))
+    return rate_interval(measured, segments_of(measured, base_mode(measured), "loader_only"))
 
 
 def _advice(

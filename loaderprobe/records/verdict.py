@@ -96,7 +96,7 @@ Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """The median of the rounds, with its 95 % interval from their spread."""
+    """The median of the rounds, with the interval that a long run lies in 95 times of 100."""
 
     value: float
     low: float

@@ -19,7 +19,7 @@ from loaderprobe.analyze.verdict.misfit import (
     noise_of,
     prediction_error_of,
 )
-from loaderprobe.analyze.verdict.rates import segments_of
+from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.rule import (
     CLEAR_LEAD,
     FAR_LEAD,
@@ -31,7 +31,7 @@ from loaderprobe.analyze.verdict.rule import (
     is_clear,
     lead_of,
 )
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.records.verdict import Ablations
@@ -44,12 +44,28 @@ DOUBTED_ROUNDS = 2
 SETTLED_LEAD = 5.0
 # What is still ambiguous then gets so many times the rounds, and after that stays what it is.
 MOST_TIMES = 2
+# Half the interval of a rate, as a share of it, from which on time that the verdict does not need goes into the rate.
+WIDE = 0.1
 
 Round = tuple[tuple[Mode, Activity], ...]
 
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
-    """The segments of the next round, in no order; none when more would tell nothing new."""
+    """The segments of the next round, in no order; none when more would tell nothing new, and the rate is known."""
+    return _for_the_verdict(measurement, thorough=thorough) or _for_the_rate(measurement)
+
+
+def _for_the_rate(measurement: Measurement) -> Round:
+    """Another round of what is judged, where its interval is wide: rounds differ, so longer ones would not help."""
+    judged = base_mode(measurement), judged_activity(measurement)
+    found = segments_of(measurement, *judged)
+    if not found or len(found) >= MOST_TIMES * measurement.config.rounds:
+        return ()
+    rate = rate_interval(measurement, found)
+    return (judged,) if rate.high - rate.value > WIDE * rate.value else ()
+
+
+def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     measurement, rounds = counted(measurement), measurement.config.rounds
     # Idle workers of one rank wait for those of another: what they would do by themselves is not to be estimated.
     thorough = thorough or measurement.config.ranks > 1

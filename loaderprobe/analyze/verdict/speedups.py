@@ -23,12 +23,12 @@ from loaderprobe.analyze.verdict.rates import (
     cores_in_training,
     interval,
     parent_overhead_s,
+    rate_interval,
     rates_by_round,
     read_over,
     segments_of,
     spread_of_both,
     step_images,
-    training_interval,
     worker_cost,
 )
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence
@@ -70,7 +70,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         speedups={name: _interval_speedup(list(found.values()), how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
         end_to_end=seen.end_to_end,
-        rate=training_interval(seen.end_to_end, judged, measurement.config.loader.workers) if judged else None,
+        rate=rate_interval(measurement, judged) if judged else None,
         fair=_fair(measurement, in_training=bool(trained)),
         predicted=seen.predicted,
         predicted_by_bytes=seen.predicted_by_bytes,
@@ -145,7 +145,12 @@ class _Seen:
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
             bytes_over_training=bytes_over(made, judged) or _read_over(measurement, made, judged),
-            spread=spread_of_both(loader_only, judged, measurement.config.loader.workers),
+            spread=spread_of_both(
+                loader_only,
+                judged,
+                measurement.config.loader.workers,
+                synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
+            ),
             overhead_s=overhead_s,
             estimated=frozenset(estimated),
         )
