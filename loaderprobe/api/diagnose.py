@@ -14,6 +14,7 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.same_samples import own_shares
+from loaderprobe.analyze.verdict import one_thread
 from loaderprobe.analyze.verdict.epochs import Epochs, epochs
 from loaderprobe.analyze.verdict.rates import interval, rates_by_round, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
@@ -239,6 +240,7 @@ def conclude(
         notes=(
             *measured.notes,
             *_notes(judged, data, rounds, kept, f"{sample}s/s"),
+            *one_thread.notes(measured),
             *_storage_alone(judged, ceiling, measured.config.readers),
         ),
         unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}

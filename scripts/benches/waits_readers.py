@@ -23,6 +23,7 @@ from scripts.benches.waits_samples import (
     AheadFiles,
     CachedFiles,
     CvFiles,
+    FolderFiles,
     LazyFiles,
     LockedFiles,
     MappedFiles,
@@ -73,4 +74,5 @@ READERS = {
     "http": Reader(HttpRequests, library="requests", remote=True),
     "s3": Reader(S3, remote=True),
     "s3narrow": Reader(S3Narrow, remote=True),
+    "imagefolder": Reader(FolderFiles),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from loaderprobe.analyze.verdict import one_thread
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
 from loaderprobe.analyze.verdict.certain import compute_is_certain
 from loaderprobe.analyze.verdict.experiments import Experiments
@@ -46,6 +47,11 @@ Round = tuple[tuple[Mode, Activity], ...]
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     """The segments of the next round, in no order; none when more would tell nothing new."""
+    asked = _for_the_verdict(measurement, thorough=thorough)
+    return (*asked, *one_thread.beside(measurement, asked))
+
+
+def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     rounds = measurement.config.rounds
     # Idle workers of one rank wait for those of another: what they would do by themselves is not to be estimated.
     thorough = thorough or measurement.config.ranks > 1
