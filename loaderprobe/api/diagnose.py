@@ -14,6 +14,7 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.same_samples import own_shares
+from loaderprobe.analyze.verdict import one_thread
 from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.epochs import Epochs, epochs
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
@@ -243,6 +244,7 @@ def conclude(
             *measured.notes,
             *_notes(judged, data, rounds, kept, f"{sample}s/s"),
             *_read_ahead(measured, judged, ceiling, data, f"{sample}s/s"),
+            *one_thread.notes(measured),
             *_storage_alone(judged, ceiling, measured.config.readers),
         ),
         unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}

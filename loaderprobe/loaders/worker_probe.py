@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils import fetch as torch_fetch
 
@@ -87,7 +89,8 @@ class WorkerProbe:
         self._collate_ns = 0
         raw = self._log.mode == "cached_samples" and self._samples is not None
         evicted_ns, evicted_cpu_ns = self._ahead.spent_ns, self._ahead.spent_cpu_ns
-        batch = self._read_only(index) if raw else self._evicting(fetcher, original, index)
+        with one_thread() if self._log.mode == "one_thread" else nullcontext():
+            batch = self._read_only(index) if raw else self._evicting(fetcher, original, index)
         wall = time.perf_counter_ns() - start - (self._ahead.spent_ns - evicted_ns)
         cpu_after, delay_after, read_after = self._meter.read()
         evicted_cpu_ns = self._ahead.spent_cpu_ns - evicted_cpu_ns
@@ -197,6 +200,17 @@ class WorkerProbe:
             with Path(path).open("rb", buffering=0) as file:
                 file.read()
         return self._collated(_fresh(self._samples)) if self._plain else copy.deepcopy(self._batch)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch computes on the calling thread alone; then on as many threads as before."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _fresh(samples: Any) -> Any:

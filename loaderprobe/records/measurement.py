@@ -15,11 +15,14 @@ from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WaitSamples
 
-Mode = Literal["baseline", "warm", "cached_samples", "no_transport", "resident", "no_exchange", "exchange"]
+Mode = Literal[
+    "baseline", "warm", "cached_samples", "no_transport", "resident", "no_exchange", "exchange", "one_thread"
+]
 """baseline: files in the state that is asked for (cold, or as found), whole pipeline. warm: the same files, from
 memory. cached_samples: files are read, but nothing is decoded. no_transport: whole pipeline, but nothing is sent.
 resident: no loader, one batch that stays on the device. Of several ranks: no_exchange is resident without the
-exchange of gradients; exchange is nothing but that exchange."""
+exchange of gradients; exchange is nothing but that exchange. one_thread: as asked, but while the serial loader makes
+a batch, torch computes on one thread; the step keeps its threads."""
 
 Activity = Literal["loader_only", "training", "alone"]
 """loader_only: batches are taken and dropped; ranks take each in step. training: each is copied to the device and

@@ -27,6 +27,7 @@ from scripts.benches.waits_samples import (
     AheadFiles,
     CachedFiles,
     CvFiles,
+    FolderFiles,
     LazyFiles,
     LockedFiles,
     MappedFiles,
@@ -87,4 +88,5 @@ READERS = {
     "httpfar": Reader(SlowHttp, library="requests", remote=True),
     "s3": Reader(S3, remote=True),
     "s3narrow": Reader(S3Narrow, remote=True),
+    "imagefolder": Reader(FolderFiles),
 }

@@ -196,6 +196,7 @@ fast     text       2 burn=20 tokens=10
 fast     python     2 burn=30 conv=32
 fast     memmap     2 conv=64
 fast     native     2 burn=4 conv=16
+fast     imagefolder 0
 """
 _READ_AHEAD = """\
 python    2

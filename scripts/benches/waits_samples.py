@@ -25,6 +25,7 @@ import torch
 import torchvision
 from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torchvision import transforms
 from torchvision.transforms import v2
 
 PHOTOGRAPHS = 1500
@@ -39,6 +40,9 @@ READY = torch.zeros(3, 224, 224)
 READY_TINY = torch.zeros(3, TINY_SIDE, TINY_SIDE)
 _AUGMENT = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
 _AUGMENT_TINY = v2.Compose([v2.RandomResizedCrop(TINY_SIDE), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
+_OF_FOLDER = transforms.Compose(
+    [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+)
 _AUGMENT_TENSOR = v2.Compose([v2.RandomResizedCrop(224), v2.ToDtype(torch.float32, scale=True)])
 
 Sample = tuple[torch.Tensor, int]
@@ -145,6 +149,14 @@ class TinyFiles(PythonFiles):
 
     def decode(self, data: Any) -> torch.Tensor:
         image: torch.Tensor = _AUGMENT_TINY(Image.open(io.BytesIO(data)).convert("RGB"))
+        return image
+
+
+class FolderFiles(PythonFiles):
+    """As torchvision's ImageFolder with the transforms of its examples: small float operations on each sample."""
+
+    def decode(self, data: Any) -> torch.Tensor:
+        image: torch.Tensor = _OF_FOLDER(Image.open(io.BytesIO(data)).convert("RGB"))
         return image
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from loaderprobe.analyze.verdict import one_thread
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
 from loaderprobe.analyze.verdict.certain import compute_is_certain
 from loaderprobe.analyze.verdict.counted import counted, fair
@@ -52,7 +53,8 @@ Round = tuple[tuple[Mode, Activity], ...]
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     """The segments of the next round, in no order; none when more would tell nothing new, and the rate is known."""
-    return _for_the_verdict(measurement, thorough=thorough) or _for_the_rate(measurement)
+    asked = _for_the_verdict(measurement, thorough=thorough) or _for_the_rate(measurement)
+    return (*asked, *one_thread.beside(measurement, asked))
 
 
 def _for_the_rate(measurement: Measurement) -> Round:
