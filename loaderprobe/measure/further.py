@@ -111,7 +111,10 @@ class Durations:
 
 def enough_said(notes: Iterable[Note], budget_s: float, rounds: int) -> tuple[Note, ...]:
     """The same notes; those that time was too short say that such a budget would allow so many rounds."""
-    facts = {"budget_s": float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S), "rounds": float(rounds)}
+    facts: dict[str, float | str] = {
+        "budget_s": float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S),
+        "rounds": float(rounds),
+    }
     return tuple(replace(note, facts=facts) if note.code in TOO_SHORT else note for note in notes)
 
 

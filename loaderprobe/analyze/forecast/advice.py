@@ -29,7 +29,7 @@ from loaderprobe.analyze.forecast.schedule import batch_seconds
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import compared
-from loaderprobe.analyze.verdict.rates import segments_of, training_interval
+from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.records.forecast import Forecast, Refusal
@@ -107,7 +107,7 @@ def _one_thread(measurement: Measurement, found: Experiments) -> tuple[Advice, .
     if tried is None or not tried.gains or not found.end_to_end:
         return ()
     segments = segments_of(measurement, found.base, judged_activity(measurement))
-    before = training_interval(found.end_to_end, segments, measurement.config.loader.workers)
+    before = rate_interval(measurement, segments)
     ratio = median(list(tried.ratios.values()))
     low = min(each * (1 - tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
     high = max(each * (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())

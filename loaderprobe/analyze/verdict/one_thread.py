@@ -95,7 +95,7 @@ def compared(measurement: Measurement) -> Compared | None:
     both = [segments_of(measurement, mode, judged) for mode in (base, "one_thread")]
     return Compared(
         ratios=ratios,
-        spread=spread_of_both(both[0], both[1], 0),
+        spread=spread_of_both(both[0], both[1], 0, synchronous=measurement.compute.synchronous or judged != "training"),
         training=_rates(measurement, "training", ratios) if judged == "training" else None,
         loader=_rates(measurement, "loader_only", rounds),
         cores=(cores[0], cores[1]),

@@ -159,10 +159,10 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Unavailable | Non
         return Unavailable(code="bytes_from_storage", facts={"share": share, "files": "warm"})
     if not measurement.storage_counts_reads:
         return _why_not_by_waiting(measurement, mode) if "warm" in measurement.modes else None
-    share = cold_fraction(measurement, segments)
-    if share is not None:
+    known = cold_fraction(measurement, segments)
+    if known is not None:
         # What is read ahead counts: the share is below 1 only where what was read before serves these batches.
-        return None if share >= COLD_AT_LEAST else _from_storage(share)
+        return None if known >= COLD_AT_LEAST else _from_storage(known)
     lap = measurement.first_lap
     if lap is None or not lap.images:
         return None

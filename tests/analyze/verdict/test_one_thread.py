@@ -27,7 +27,7 @@ def serial(
     rounds: Sequence[Mapping[str, float]], *, cores: float = SPINS, workers: int = 0, **facts: Any
 ) -> Measurement:
     """The training thread is busy throughout; its process keeps `cores` busy, and on one thread a single one."""
-    changes = {"prefetch_factor": 2} if workers else {}
+    changes: dict[str, Any] = {"prefetch_factor": 2} if workers else {}
     found = run(
         rounds, DECODING, {"one_thread": DECODING}, synchronous=True, workers=workers, **changes,
         facts={"modes": ("baseline", "warm", "cached_samples", "one_thread"), **facts},
