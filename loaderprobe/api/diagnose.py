@@ -301,7 +301,7 @@ def _read_ahead(
     storage_s, rest_s = total / phase.bw_bytes, data.samples / later
     facts = {
         "size_bytes": total, "within_s": storage_s, "low_per_s": data.samples / (storage_s + rest_s),
-        "high_per_s": data.samples / max(storage_s, rest_s), "later_per_s": later, "unit": unit,
+        "high_per_s": data.samples / max(storage_s, rest_s), "memory_per_s": later, "unit": unit,
         "how": "estimated" if judged.speedups.storage is None else judged.speedups.storage.how,
     }  # fmt: skip
     return [*found, Note(code="small_set", facts=facts)]

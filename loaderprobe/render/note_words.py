@@ -50,7 +50,7 @@ _TEXTS: dict[NoteCode, str] = {
     "small_set": (
         "the whole data set (about {size_bytes}) can stay in memory, and the storage delivers it in about {within_s}: "
         "in the first epoch the loader alone delivers {low_per_s} to {high_per_s} {unit} (estimated), limited by "
-        "storage; in later ones {later_per_s} ({how}), without it"
+        "storage; in later ones {memory_per_s} ({how}), without it"
     ),
     "ranks_together": (
         "{ranks} ranks{on}, measured together: rates are those of all of them, which train in step. Times of workers "
