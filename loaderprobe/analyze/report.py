@@ -18,6 +18,7 @@ from loaderprobe.analyze.prefilled import buffer_effect
 from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.steps_view import steps_view
 from loaderprobe.analyze.then import next_limits
+from loaderprobe.analyze.verdict.disturbance import disturbance_notes
 from loaderprobe.analyze.verdict.rounds import ablations
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -140,6 +141,7 @@ def _run_info(
         pending=pending,
         wall_s=sum(result.wall_s for result in results if isinstance(result, Measurement | RunFailure)),
         data=tuple(_data_info(file_set) for file_set in files),
+        notes=disturbance_notes(result for result in results if isinstance(result, Measurement)),
         damaged=(*damaged, *dict.fromkeys(result for result in results if isinstance(result, DamagedFile))),
     )
 

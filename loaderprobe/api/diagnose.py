@@ -14,6 +14,7 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.same_samples import own_shares
+from loaderprobe.analyze.verdict.disturbance import disturbance_notes
 from loaderprobe.analyze.verdict.epochs import Epochs, epochs
 from loaderprobe.analyze.verdict.rates import interval, rates_by_round, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
@@ -238,6 +239,7 @@ def conclude(
         evidence=tuple(each for each in judged.bound.evidence if with_step or each.metric not in OF_TRAINING),
         notes=(
             *measured.notes,
+            *disturbance_notes([measured]),
             *_notes(judged, data, rounds, kept, f"{sample}s/s"),
             *_storage_alone(judged, ceiling, measured.config.readers),
         ),

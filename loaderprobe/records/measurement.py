@@ -134,7 +134,7 @@ class Segment:
     without: int | None = None
     """The rank that took no input, in step with those that did; None where all did."""
     others: Others | None = None
-    """What other processes did meanwhile, of several ranks on the host of rank 0; None where that was not read."""
+    """What other processes did meanwhile, of several ranks on the host of the slowest; None where that was not read."""
 
     def __post_init__(self) -> None:
         what = f"segment {self.mode} {self.activity} of round {self.round}"

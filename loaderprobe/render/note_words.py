@@ -12,6 +12,7 @@ from loaderprobe.units import join_words
 _LOOKS_COLD = "its reads look cold, but no storage is behind them"
 _STAYS = "changes there during the diagnosis stay"
 _NOT_SHARED = "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times"
+_DURING = "during {segments} of {of} segments"
 _TEXTS: dict[NoteCode, str] = {
     "no_time": "there was no time left for another round",
     "cut_short": "there was no time left for all of the last round",
@@ -62,6 +63,9 @@ _TEXTS: dict[NoteCode, str] = {
         "the storage alone delivers {least}{alone_bytes_per_s} to {readers}; {read_bytes_per_s} are read here, {share} "
         "of that"
     ),
+    "others_took": f"other processes took {{share}} of {{cores}} cores {_DURING}",
+    "host_took": f"the hypervisor gave other machines {{share}} of {{cores}} cores {_DURING}",
+    "others_read_too": f"other processes read {{bytes_per_s}} from the same devices {_DURING}",
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
