@@ -151,6 +151,20 @@ def test_pressure_and_waiting_for_a_core_are_differences(machine: Machine) -> No
     assert (seen.cpu_pressure_us, seen.io_pressure_us, seen.run_delay_ns) == (30, None, 600)
 
 
+def test_only_cores_that_may_be_used_are_counted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under taskset, or in a container with a cpuset; a rank that is bound to one core has those of its launcher."""
+    monkeypatch.setattr(others.os, "cpu_count", lambda: 8)
+    allowed = {SHELL: {0, 2}, INIT: set(range(8))}
+    monkeypatch.setattr(others.os, "sched_getaffinity", lambda pid: allowed.get(pid, {2}))
+    meter = OthersMeter(proc=machine.proc)
+    text = "cpu  9 9 9 9 9 9 9 {0}\ncpu0 {0} 0 0 0\ncpu1 {1} 0 0 0\ncpu2 {0} 0 0 0\n"
+    (machine.proc / "stat").write_text(text.format(10, 10))
+    meter.begin()
+    (machine.proc / "stat").write_text(text.format(40, 500))
+    seen = meter.end()
+    assert seen is not None and (seen.cores, seen.cpu_ns // TICK_NS) == (2, 60)
+
+
 def test_what_is_not_counted_has_a_reason(machine: Machine) -> None:
     """A sandbox that counts no CPU time, and a machine without /proc."""
     machine.stat(busy=0)
