@@ -121,6 +121,24 @@ def test_a_worker_that_ends_is_counted_once(machine: Machine) -> None:
     assert seen is not None and seen.own_cpu_ns // TICK_NS == 11
 
 
+def test_reads_of_own_processes_are_counted_while_all_are_there(machine: Machine) -> None:
+    """One that ended took its count along."""
+    machine.process(7001, os.getpid())
+    meter = OthersMeter(proc=machine.proc)
+    found = []
+    for read in (1000, 4000, 9000):
+        for pid in (7001, os.getpid()):
+            if (machine.proc / str(pid)).is_dir():
+                (machine.proc / str(pid) / "io").write_text(f"rchar: 7\nread_bytes: {read}\nwrite_bytes: 3\n")
+        seen = meter.end()
+        found.append(seen and seen.own_read_bytes)
+        meter.begin()
+        if read == 4000:
+            (machine.proc / "7001/io").unlink()
+            machine.ends(7001)
+    assert found == [None, 6000, None]
+
+
 def test_a_worker_whose_parent_ended_is_still_own(machine: Machine) -> None:
     """It has another parent now; and one that ended without being waited for takes nothing from the sum."""
     machine.process(7001, os.getpid(), (50, 0, 0, 0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from loaderprobe.analyze.verdict.rates import segment_seconds, worker_cost
+from loaderprobe.analyze.verdict.rates import segment_seconds
 from loaderprobe.records.measurement import Measurement, Others, Segment
 from loaderprobe.records.note import Note
 from loaderprobe.stats import mean
@@ -55,17 +55,13 @@ def _available(measurement: Measurement, seen: Others) -> float:
 
 
 def other_reads(measurement: Measurement, segment: Segment) -> float | None:
-    """Bytes/s that other processes read from the devices meanwhile; None where reads are not counted.
-
-    Batches of the segment were begun before it, and those after it within it: as many bytes are in doubt.
-    """
-    cost = worker_cost(measurement.worker_batches, [segment])
-    if cost is None or segment.disk_bytes is None or not measurement.storage_counts_reads:
-        return None
-    ahead = measurement.config.loader.batches_begun / segment.steps
+    """Bytes/s that other processes read from the devices meanwhile; None where reads are not counted, and for ranks."""
+    own = segment.others.own_read_bytes if segment.others else None
     seconds = segment_seconds(segment)
-    others = segment.disk_bytes - cost.read_bytes * (1 + ahead)
-    return max(0.0, others) / seconds if seconds else None
+    # Ranks may be on several hosts, whose devices count together, but not their processes.
+    if own is None or segment.disk_bytes is None or not seconds or measurement.ranks > 1:
+        return None
+    return max(0, segment.disk_bytes - own) / seconds if measurement.storage_counts_reads else None
 
 
 def is_disturbed(measurement: Measurement, segment: Segment) -> bool:

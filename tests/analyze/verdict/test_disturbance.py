@@ -10,7 +10,7 @@ import pytest
 from loaderprobe.analyze.verdict.disturbance import disturbance_notes, disturbed, disturbed_rounds, like, pressing_share
 from loaderprobe.records.measurement import Measurement, Others, Segment
 from loaderprobe.render.note_words import note_words
-from tests.analyze.runs import FILE_BYTES, Cost, alike, run
+from tests.analyze.runs import Cost, alike, run
 
 MS = 1_000_000
 
@@ -67,18 +67,14 @@ def test_disturbed_rounds_have_their_segments() -> None:
     assert {number: list(each) for number, each in rounds.items()} == {1: [found.segments[3], found.segments[4]]}
 
 
-def test_other_processes_reads_disturb_from_a_tenth_of_the_devices() -> None:
-    """Batches that are made ahead are read outside their segment: as many bytes are no one else's."""
-    found = seen(others(), others())
-    first = found.segments[0]
-    assert first.delivered_bytes
-    own = first.delivered_bytes
-    ahead = own * found.config.loader.batches_begun // first.steps
-    quiet = replace(first, disk_bytes=own + ahead)
-    busy = replace(first, disk_bytes=2 * own + ahead + 10**8)
-    assert not disturbed(replace(found, segments=(quiet,)))
-    assert disturbed(replace(found, segments=(busy,)))
-    assert own == FILE_BYTES * first.steps * first.batch_size
+@pytest.mark.parametrize(("more", "is_so"), [(0, False), (5 * 10**6, False), (20 * 10**6, True)])
+def test_other_processes_reads_disturb_from_a_tenth_of_the_devices(more: int, *, is_so: bool) -> None:
+    """Of 100 MB that the devices read, own processes read all but these; those of ranks are not known."""
+    found = seen(others(own_read_bytes=100 * 10**6 - more))
+    found = replace(found, segments=(replace(found.segments[0], disk_bytes=100 * 10**6),))
+    assert bool(disturbed(found)) is is_so
+    assert not disturbed(replace(found, ranks=2))
+    assert not disturbed(replace(found, storage_counts_reads=False))
 
 
 def test_like_conditions_are_those_in_which_others_took_as_much() -> None:
