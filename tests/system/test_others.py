@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.system import others
 from loaderprobe.system.others import TICK_NS, OthersMeter
 
 SHELL, INIT, NEIGHBOUR = 40, 1, 99
@@ -72,7 +71,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Whose cores this process may all use."""
-    monkeypatch.setattr(others.os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))
     return Machine(tmp_path)
 
 
@@ -186,9 +185,9 @@ def test_pressure_and_waiting_for_a_core_are_differences(machine: Machine) -> No
 
 def test_only_cores_that_may_be_used_are_counted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """As under taskset, or in a container with a cpuset; a rank that is bound to one core has those of its launcher."""
-    monkeypatch.setattr(others.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
     allowed = {SHELL: {0, 2}, INIT: set(range(8))}
-    monkeypatch.setattr(others.os, "sched_getaffinity", lambda pid: allowed.get(pid, {2}))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: allowed.get(pid, {2}))
     meter = OthersMeter(proc=machine.proc)
     text = "cpu  9 9 9 9 9 9 9 {0}\ncpu0 {0} 0 0 0\ncpu1 {1} 0 0 0\ncpu2 {0} 0 0 0\n"
     (machine.proc / "stat").write_text(text.format(10, 10))
