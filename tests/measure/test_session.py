@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.disturbance import others_share
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.readiness import REST_S, Readiness
@@ -218,3 +219,15 @@ def test_small_shards_are_made_warm_by_reading_them(read_bytes: float, whole: bo
     for so_far in (read_bytes, 0.0):
         ready.prepare("warm", taken=0, pace=Pace(), to_flush=4, cpu_s=0.001, read_bytes=so_far, cores=2)
     assert (Path("/data/a.tar") in cache.held, taken) == (whole, [] if whole else [10, 10])
+
+
+def test_segments_carry_what_others_took() -> None:
+    """Each has the share that was planted while it was timed, and nothing of the flush before it."""
+    clock, cache, files = FakeClock(), FakePageCache(), example_files()
+    config = example_config(compute="emulated:100000")
+    compute, planted = make_compute(config, clock), [0.0, 0.5, 0.25]
+    session = scripted_session(Service(cpu_s=0.002), clock, compute, config, files, cache, others=planted)
+    session.run()
+    seen = [each.others for each in session.measurement((), ()).segments]
+    assert [others_share(each) for each in session.measurement((), ()).segments[:4]] == pytest.approx([*planted, 0.0])
+    assert all(each is not None and each.span_ns > 0 for each in seen)
