@@ -27,7 +27,7 @@ def serial(
     rounds: Sequence[Mapping[str, float]], *, cores: float = SPINS, workers: int = 0, **facts: Any
 ) -> Measurement:
     """The training thread is busy throughout; its process keeps `cores` busy, and on one thread a single one."""
-    changes = {"prefetch_factor": 2} if workers else {}
+    changes: dict[str, Any] = {"prefetch_factor": 2} if workers else {}
     found = run(
         rounds, DECODING, {"one_thread": DECODING}, synchronous=True, workers=workers, **changes,
         facts={"modes": ("baseline", "warm", "cached_samples", "one_thread"), **facts},
@@ -105,12 +105,12 @@ def test_a_gain_is_the_first_advice() -> None:
 
 
 def test_without_a_step_the_loader_gains() -> None:
-    """Then one thread for the whole process is what was measured."""
+    """Two rounds that gain more than their steps vary by are enough."""
     rounds = [{"baseline": 100.0}, *[{"baseline": 100.0, "one_thread": 107.0}] * 2]
     measurement = serial(rounds)
     alone = replace(measurement, compute=replace(measurement.compute, name=NO_STEP, specified_images_per_s=None))
     first = recommended(alone).advice[0]
-    assert (first.action.code, first.command) == ("one_thread", "torch.set_num_threads(1)")
+    assert first.action.code == "one_thread"
     assert (first.before.value, first.after.value) == pytest.approx((100, 107))
 
 
