@@ -109,7 +109,8 @@ def _one_thread(measurement: Measurement, found: Experiments) -> tuple[Advice, .
     segments = segments_of(measurement, found.base, judged_activity(measurement))
     before = training_interval(found.end_to_end, segments, measurement.config.loader.workers)
     ratio = median(list(tried.ratios.values()))
-    low = min(each * (1 - tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
+    # A gain is beyond the spread, so that even the low end is one.
+    low = min(each / (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
     high = max(each * (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
     now = before.value
     return (

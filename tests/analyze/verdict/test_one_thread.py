@@ -97,6 +97,7 @@ def test_a_gain_is_the_first_advice() -> None:
     first = recommended(measurement).advice[0]
     assert (first.action.code, first.how) == ("one_thread", "measured")
     assert (first.before.value, first.after.value) == pytest.approx((80, 156))
+    assert first.before.value < first.after.low <= first.after.value <= first.after.high
     assert "next(batches)" in first.command
     (note,) = notes(measurement)
     assert note.facts["loader_per_s"] == pytest.approx(100)
