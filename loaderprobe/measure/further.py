@@ -94,9 +94,10 @@ class Durations:
     def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
         rest = list(plan)
         yield rest
-        # It is for advice: the verdict needs the others.
-        rest = [each for each in rest if each.mode != "one_thread"]
-        yield rest
+        if any(each.mode == "one_thread" for each in rest):
+            # It is for advice: the verdict needs the others.
+            rest = [each for each in rest if each.mode != "one_thread"]
+            yield rest
         if any(each.among_ranks for each in rest):
             rest = [each for each in rest if not each.among_ranks]
             yield rest

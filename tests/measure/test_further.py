@@ -173,7 +173,7 @@ def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:
 
 
 def test_a_round_that_does_not_fit_is_measured_in_part() -> None:
-    """Compute alone is left out first, then training where ablations are compared with the loader; both once known."""
+    """One thread and ranks go first, then compute alone, then training where ablations are compared with the loader."""
     durations = Durations(usual_s=2.0)
     screening = [Part("baseline", "loader_only"), Part("baseline", "training"), Part("resident", "training")]
     assert durations.fitting(screening, 5.0) == []
@@ -183,6 +183,7 @@ def test_a_round_that_does_not_fit_is_measured_in_part() -> None:
     plan = [*screening, *ablations]
     of_ranks = [Part("baseline", "alone"), Part("baseline", "loader_only", 1), Part("exchange", "training")]
     assert durations.fitting([*plan, *of_ranks], 15.0) == plan
+    assert durations.fitting([*plan, Part("one_thread", "loader_only")], 11.0) == plan
     assert durations.fitting(plan, 10.0) == plan
     assert durations.fitting(plan, 9.0) == [*screening[:2], *ablations]
     assert durations.fitting(plan, 7.0) == [screening[0], *ablations]

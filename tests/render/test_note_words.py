@@ -60,7 +60,7 @@ def test_every_code_has_words(code: NoteCode) -> None:
         (_note("threads_spin", cores=1.97), "keeps 1.97 cores busy for 302 images/s, and 1 for 292 images/s"),
         (_note("threads_spin_in_training"), "on one thread. Training runs at 189 and 184 images/s"),
         (_note("read_ahead"), "for each 108 kB of samples the storage reads 2.50 MB, 23 times as much"),
-        (_note("small_set"), "delivers 93.0 to 182 images/s (estimated), limited by storage; in later ones 189 (estimated)"),
+        (_note("small_set"), "93.0 to 182 images/s (estimated), limited by storage; in later ones 189 (estimated)"),
         (_note("ranks_meet"), "takes 4.00 ms: about 8% of a training step"),
         (_note("repeats_faster"), "got 20.0 MB/s, repeats 3.00 GB/s"),
     ],

@@ -97,6 +97,7 @@ def test_a_gain_is_the_first_advice() -> None:
     first = recommended(measurement).advice[0]
     assert (first.action.code, first.how) == ("one_thread", "measured")
     assert (first.before.value, first.after.value) == pytest.approx((80, 156))
+    assert first.before.value < first.after.low <= first.after.value <= first.after.high
     assert "next(batches)" in first.command
     (note,) = notes(measurement)
     assert note.facts["loader_per_s"] == pytest.approx(100)
@@ -105,12 +106,12 @@ def test_a_gain_is_the_first_advice() -> None:
 
 
 def test_without_a_step_the_loader_gains() -> None:
-    """Then one thread for the whole process is what was measured."""
+    """Two rounds that gain more than their steps vary by are enough."""
     rounds = [{"baseline": 100.0}, *[{"baseline": 100.0, "one_thread": 107.0}] * 2]
     measurement = serial(rounds)
     alone = replace(measurement, compute=replace(measurement.compute, name=NO_STEP, specified_images_per_s=None))
     first = recommended(alone).advice[0]
-    assert (first.action.code, first.command) == ("one_thread", "torch.set_num_threads(1)")
+    assert first.action.code == "one_thread"
     assert (first.before.value, first.after.value) == pytest.approx((100, 107))
 
 
