@@ -43,7 +43,7 @@ def reason(measurement: Measurement) -> str:
         (61.0, 252.0, "slower_without"),
         # What slowed one segment so much cannot make a lead of 5.
         (61.0, 500.0, "largest_speedup"),
-        # Within what rounds differ by.
+        # Within the noise band.
         (93.0, 252.0, "largest_speedup"),
         # Nor is it balanced.
         (61.0, 100.0, "slower_without"),
@@ -91,7 +91,7 @@ def test_an_interval_as_wide_as_its_value_is_no_rate(cached: float, code: str) -
 
 
 def test_a_lead_below_the_spread_between_rounds_names_both() -> None:
-    """Storage gains 1.6 times what preprocessing does on average, but not in each round."""
+    """The speed-up of storage is 1.6 times that of preprocessing on average, but not in each round."""
     rounds = [
         {"baseline": 250.0, "training": 250.0, "warm": 250.0 * warm, "cached_samples": 500.0}
         for warm in (1.9, 3.3, 5.2)

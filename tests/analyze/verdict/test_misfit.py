@@ -35,7 +35,8 @@ def on_a_slow_disk(training: float, larger: float, *, compute: float = 1e5, warm
 @pytest.mark.parametrize(
     ("training", "warm", "cause"),
     [
-        (78.8, 364.0, "storage"), (78.8, 120.0, "inconclusive"), (97.0, 364.0, "storage"), (97.0, 150.0, "inconclusive"),
+        (78.8, 364.0, "storage"), (97.0, 364.0, "storage"),
+        (78.8, 120.0, "inconclusive"), (97.0, 150.0, "inconclusive"),
         # Half as much again, or two thirds: what may be wrong with the parts is not known.
         (104.0, 364.0, "inconclusive"), (45.0, 364.0, "inconclusive"),
     ],
