@@ -1,9 +1,10 @@
-"""Small-sample statistics, pure and without numpy: intervals come from the spread between rounds."""
+"""Small-sample statistics, pure and without numpy: intervals come from spread, and from what is known beside it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -47,9 +48,57 @@ def half_width_in_time(values: Sequence[float]) -> float:
     Batch means (Conway 1963): neighbours are averaged until six to eleven batches are left, whose spread
     shows the correlation in either direction.
     """
+    return half_width(_batch_means(values))
+
+
+def _batch_means(values: Sequence[float]) -> list[float]:
     size = max(1, len(values) // 6)
     whole = len(values) - len(values) % size
-    return half_width([mean(values[first : first + size]) for first in range(0, whole, size)])
+    return [mean(values[first : first + size]) for first in range(0, whole, size)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """A variance, and how well it is known."""
+
+    variance: float
+    freedom: float
+    """Degrees of freedom: those of an estimate from one value more."""
+
+    def __add__(self, other: Noise) -> Noise:
+        """Of a sum of two that are independent (Satterthwaite 1946)."""
+        variance = self.variance + other.variance
+        parts = self.variance**2 / self.freedom + other.variance**2 / other.freedom
+        return Noise(variance=variance, freedom=variance**2 / parts if parts else max(self.freedom, other.freedom))
+
+
+def pooled(found: Sequence[Noise]) -> Noise | None:
+    """Several estimates of one variance as one; None of none."""
+    freedom = math.fsum(each.freedom for each in found)
+    if not freedom:
+        return None
+    return Noise(variance=math.fsum(each.variance * each.freedom for each in found) / freedom, freedom=freedom)
+
+
+def half_width_beside(values: Sequence[float], known: Noise) -> float:
+    """Half the 95 % interval of the mean, where the variance of one value is known beside what they vary by.
+
+    The moderated t of Smyth (2004): both variances are pooled by their degrees of freedom. A single value has the
+    interval of what is known; many values have Student's.
+    """
+    middle = mean(values)
+    found = math.fsum((value - middle) ** 2 for value in values)
+    freedom = len(values) - 1 + known.freedom
+    variance = (found + known.freedom * known.variance) / freedom
+    return student_quantile(0.05, freedom) * math.sqrt(variance / len(values))
+
+
+def noise_in_time(values: Sequence[float]) -> Noise | None:
+    """The variance of the mean of readings that follow each other, by batch means; None of fewer than three of them."""
+    blocks = _batch_means(values)
+    if len(blocks) < 3:
+        return None
+    return Noise(variance=standard_error(blocks) ** 2, freedom=len(blocks) - 1)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

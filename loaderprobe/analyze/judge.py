@@ -17,7 +17,7 @@ from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import prediction_error_of, predictions_of
 from loaderprobe.analyze.verdict.rank_rule import speedups_among, with_ranks
-from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, step_time, training_interval
+from loaderprobe.analyze.verdict.rates import bytes_per_image, rate_interval, segment_seconds, segments_of, step_time
 from loaderprobe.analyze.verdict.rule import Judgement, judge, with_gaps
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import files_were
@@ -48,7 +48,7 @@ def verdict(
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
     trained = segments_of(measurement, found.base, judged_activity(measurement))
     rates = _rates(found, measurement.cores_available)
-    images_per_s = training_interval(found.end_to_end, trained, measurement.config.loader.workers)
+    images_per_s = rate_interval(measurement, trained)
     disk = disk_use(measurement, trained, ceiling, images_per_s.value)
     reading = reading or read_window(measurement)
     wait = _wait_fraction(trained, found.overhead_s)
@@ -63,7 +63,7 @@ def verdict(
         prediction_error=prediction_error_of(found)[0],
         input_wait_fraction=wait,
         accelerator_utilization=utilization,
-        bytes_per_image=_bytes_per_image(trained),
+        bytes_per_image=bytes_per_image(measurement, trained),
         disk_read_bytes_per_s=disk.read_bytes_per_s,
         cold_fraction=disk.cold_fraction,
         disk_ceiling_fraction=disk.ceiling_fraction,
@@ -172,11 +172,6 @@ def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
         for begin, ready in zip(segment.begin_ns, segment.ready_ns, strict=True)
     )
     return wait / total if total else 0.0
-
-
-def _bytes_per_image(segments: Sequence[Segment]) -> float | None:
-    images = sum(s.steps * s.batch_size for s in segments if s.delivered_bytes is not None)
-    return sum(s.delivered_bytes or 0 for s in segments) / images if images else None
 
 
 def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, Unavailable]:

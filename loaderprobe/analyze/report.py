@@ -18,6 +18,7 @@ from loaderprobe.analyze.prefilled import buffer_effect
 from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.steps_view import steps_view
 from loaderprobe.analyze.then import next_limits
+from loaderprobe.analyze.verdict import one_thread
 from loaderprobe.analyze.verdict.rounds import ablations
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -225,7 +226,7 @@ def _detail(measurement: Measurement, judged: Verdict, reading: WindowReading) -
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
-        notes=measurement.notes,
+        notes=(*measurement.notes, *one_thread.notes(measurement)),
         ablations=ablations(measurement),
         view=reading.view,
         steps=None if reading.view else steps_view(measurement),

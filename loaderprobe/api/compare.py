@@ -57,6 +57,7 @@ def compare(
     fail_if_slower: str | float | None = None,
     fail_if_unclear: bool = False,
     fail_if_verdict_changes: bool = False,
+    allow_unclear: bool = False,
     command: str = "loaderprobe.compare(...)",
 ) -> Comparison:
     """Compare two sweeps, or two results of `bandwidth`, `layers` or `run`: results themselves, or their paths.
@@ -64,8 +65,8 @@ def compare(
     A side may be several runs of the same thing; from three on, the runs themselves show how they vary. The two runs
     of `sweep_against` are compared in pairs of rounds, and need no `differ`. Of others, `differ`
     names what was meant to differ: `machine`, `software`, `storage`, `data`, `options`, `state`, or single fields such
-    as `torch`. `fail_if_slower` is a gate, and the size of a change that matters (5 % without it). `passed` of the
-    result says whether all gates hold.
+    as `torch`. `fail_if_slower` is a gate, and the size of a change that matters (5 % without it). It fails, too, where
+    a row is too noisy to show such a loss, unless `allow_unclear`. `passed` of the result says whether all gates hold.
 
     Raises NotComparable, with the names of the fields, where the sides differ in anything else; BadValue for results of
     different kinds.
@@ -76,6 +77,8 @@ def compare(
     before, after = sources(a), sources(b)
     names |= meant_to_differ(before, after)
     kind = kind_of(before, after)
+    if fail_if_unclear and allow_unclear:
+        raise BadValue("rows that are unclear cannot both fail a gate and be allowed", hint="give one of the two")
     if fail_if_verdict_changes and kind not in ("sweep", "diagnosis"):
         raise BadValue(f"results of {kind} have no verdicts", hint="leave --fail-if-verdict-changes out")
     matched = match(kind, before, after, names)
@@ -85,7 +88,9 @@ def compare(
         raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
     rows, whole = compare_rows(matched.pairs, matters=matters, step=matched.step, averaged=matched.averaged)
     wanted = _gates(slower=fail_if_slower is not None, unclear=fail_if_unclear, verdict_changes=fail_if_verdict_changes)
-    gates = judge_gates(wanted, rows, whole, matters=matters, missing=len(matched.only_before), kind=kind)
+    gates = judge_gates(
+        wanted, rows, whole, matters=matters, missing=len(matched.only_before), kind=kind, allow_unclear=allow_unclear,
+    )  # fmt: skip
     return Comparison(
         origin=origin_now(command),
         kind=kind,
@@ -98,6 +103,7 @@ def compare(
         only_after=matched.only_after,
         differences=found,
         gates=gates,
+        allow_unclear=allow_unclear,
         notes=matched.notes,
         in_turn=taken_in_turn(before, after),
     )

@@ -14,8 +14,10 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.same_samples import own_shares
+from loaderprobe.analyze.verdict import one_thread
+from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.epochs import Epochs, epochs
-from loaderprobe.analyze.verdict.rates import interval, rates_by_round, segments_of
+from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.documented import Documented
@@ -44,6 +46,8 @@ from loaderprobe.system.memory import memory_bytes
 
 # Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3
+# The storage reads this many times the bytes of a sample: less is the rest of its pages.
+AMPLIFIED = 1.5
 # What speaks of a device that trains, where there is no step.
 OF_TRAINING = ("speedups.compute", "accelerator_utilization", "input_wait_fraction")
 
@@ -239,6 +243,8 @@ def conclude(
         notes=(
             *measured.notes,
             *_notes(judged, data, rounds, kept, f"{sample}s/s"),
+            *_read_ahead(measured, judged, ceiling, data, f"{sample}s/s"),
+            *one_thread.notes(measured),
             *_storage_alone(judged, ceiling, measured.config.readers),
         ),
         unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}
@@ -253,7 +259,7 @@ def conclude(
 
 def _alone(measured: Measurement) -> Interval:
     """The loader without a step, over the rounds."""
-    return interval(list(rates_by_round(measured, base_mode(measured), "loader_only").values()))
+    return rate_interval(measured, segments_of(measured, base_mode(measured), "loader_only"))
 
 
 def _advice(
@@ -277,6 +283,28 @@ def _storage_alone(judged: Verdict, ceiling: StorageCeiling | None, readers: int
         "share": read / phase.bw_bytes, "least": "at least " if phase.at_least else "",
     }  # fmt: skip
     return (Note(code="storage_alone", facts=facts),)
+
+
+def _read_ahead(
+    measured: Measurement, judged: Verdict, ceiling: StorageCeiling | None, data: DataSeen, unit: str
+) -> list[Note]:
+    """What is read in vain around each sample; what the epochs of a set find that it brings into memory at once."""
+    size, times = measured.sample_bytes, judged.read_amplification
+    if size is None or times is None or times < AMPLIFIED:
+        return []
+    facts: dict[str, float | str] = {"sample_bytes": size, "read_bytes": size * times, "amplification": times}
+    found = [Note(code="read_ahead", facts=facts)]
+    phase, _ = ceiling_phase(measured, ceiling, measured.config.readers)
+    later, total = judged.rates_images_per_s.loader_without_storage, size * (data.samples or 0)
+    if phase is None or later is None or not data.samples or total > MEMORY_SHARE * memory_bytes():
+        return found
+    storage_s, rest_s = total / phase.bw_bytes, data.samples / later
+    facts = {
+        "size_bytes": total, "within_s": storage_s, "low_per_s": data.samples / (storage_s + rest_s),
+        "high_per_s": data.samples / max(storage_s, rest_s), "memory_per_s": later, "unit": unit,
+        "how": "estimated" if judged.speedups.storage is None else judged.speedups.storage.how,
+    }  # fmt: skip
+    return [*found, Note(code="small_set", facts=facts)]
 
 
 def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, unit: str) -> list[Note]:

@@ -231,6 +231,7 @@ def _learning(own: Any, loader: Any, limit: Deadline, asked: Asked, cache: PageC
         budget_s=asked.budget_s,
         ended=lambda taken: _ended(taken, loader),
         counts_reads=lambda files: _location(files).counts_reads,
+        samples=length_of(loader.dataset),
     )
 
 
@@ -247,6 +248,7 @@ def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, l
             with_options(config, compute=parts.compute.info().name),
             access=learned.access,
             first_lap=learned.lap,
+            sample_bytes=learned.sample_bytes,
             images=learned.images,
         ),
         files=None if isinstance(learned.files, UnknownFiles) else learned.files,

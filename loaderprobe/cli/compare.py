@@ -50,8 +50,8 @@ def compare(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="Exit with 6 where B is slower by this share or more, in a row or in all rows together. Also the "
-            "least change that is called slower or faster.",
+            help="Exit with 6 where B is slower by this share or more, in a row or in all rows together. Also "
+            "where a row is too noisy to show that. It is the least change that is called slower or faster.",
             show_default="no gate; 5% is called slower",
             rich_help_panel=GATES,
         ),
@@ -64,6 +64,14 @@ def compare(
         bool,
         typer.Option(
             "--fail-if-verdict-changes", help="Exit with 6 where something else limits B.", rich_help_panel=GATES
+        ),
+    ] = False,
+    allow_unclear: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unclear",
+            help="Let --fail-if-slower hold where rows are too noisy to show such a loss.",
+            rich_help_panel=GATES,
         ),
     ] = False,
     html: Page = None,
@@ -88,7 +96,7 @@ def compare(
         check_out(out)
     found = verb.compare(
         before, after, differ=differ, fail_if_slower=fail_if_slower, fail_if_unclear=fail_if_unclear,
-        fail_if_verdict_changes=fail_if_verdict_changes, command=typed(),
+        fail_if_verdict_changes=fail_if_verdict_changes, allow_unclear=allow_unclear, command=typed(),
     )  # fmt: skip
     if html is not None:
         write_page(found, html, "Comparison")

@@ -145,7 +145,8 @@ def sweep(
         typer.Option(
             min=1,
             help="Rounds of a configuration; fewer where one is enough, up to twice as many where the "
-            "verdict stays unclear. With --against: pairs of rounds, 8 by default.",
+            "verdict stays unclear or the rate is known to no better than 10 %. With --against: pairs of rounds, 8 by "
+            "default.",
             rich_help_panel=MEASURING,
         ),
     ] = 3,

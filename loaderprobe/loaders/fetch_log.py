@@ -21,7 +21,7 @@ ROWS = 8192
 COLUMNS = 10
 MODES: tuple[Mode, ...] = get_args(Mode)
 # Of the head, which the parent writes.
-MODE, POOL, RELEASE = 0, 1, 2
+MODE, POOL, RELEASE, AHEAD = 0, 1, 2, 3
 # Of the head of a lane, which its worker writes.
 RELEASED, LAPS = 0, 1
 ALWAYS_NEW = -1
@@ -84,6 +84,15 @@ class OpenLog:
     def ask_release(self) -> None:
         """Ask every worker to unmap them now, and to restart an iterable with its next batch."""
         self._head[RELEASE] += 1
+
+    @property
+    def ahead(self) -> int:
+        """Number of the list of files that workers evict ahead of each sample; 0 where they evict none."""
+        return int(self._head[AHEAD])
+
+    @ahead.setter
+    def ahead(self, number: int) -> None:
+        self._head[AHEAD] = number
 
     @property
     def all_released(self) -> bool:

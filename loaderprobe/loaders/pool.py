@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from math import lcm
 from typing import Any
 
@@ -48,6 +49,17 @@ class Pool:
         """Fix the pool at the batches requested so far, once each worker has one."""
         if not self.size and len(self._kept) >= self._multiple:
             self.size = len(self._kept) // self._multiple * self._multiple
+
+    def in_sequence(self) -> bool:
+        """True where most samples follow the one before, as in a set that is not shuffled."""
+        steps = [
+            second - first
+            for batch in self._kept
+            if isinstance(batch, Sequence)
+            for first, second in pairwise(batch)
+            if isinstance(first, int) and isinstance(second, int)
+        ]
+        return 2 * steps.count(1) > len(steps)
 
     def left(self) -> float:
         """New batches left in this epoch of the sampler, as far as its length is known."""

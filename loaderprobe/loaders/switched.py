@@ -120,7 +120,7 @@ class SwitchedLoader:
         return frozenset(
             {"baseline", "warm", "cached_samples", "no_transport"}
             if self._loader.num_workers
-            else {"baseline", "warm", "cached_samples"}
+            else {"baseline", "warm", "cached_samples", "one_thread"}
         )
 
     def switch(self, mode: Mode) -> None:

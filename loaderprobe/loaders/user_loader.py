@@ -11,6 +11,7 @@ from typing import Any, Self
 from torch.utils.data import DataLoader, IterableDataset
 
 from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.loaders import evict_ahead
 from loaderprobe.loaders.error_origin import FROM_WORKER, origin_of
 from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
 from loaderprobe.loaders.learned import Lesson, lessons
@@ -83,7 +84,8 @@ class UserLoader(SwitchedLoader):
         self._pool = None if self._iterable else Pool(own_sampler(loader), loader.num_workers)
         super().__init__(endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
         self._lanes = FetchLog(scratch / "fetch.log", max(loader.num_workers, 1))
-        self._settled = self._laps = 0
+        self._settled = self._laps = self._lists = 0
+        self._evicted: tuple[Path, ...] = ()
         self._rewrapped: Any = None
         self._epochs = Epochs(())
         make, settings = self._loader._get_iterator, self._loader.__dict__
@@ -264,6 +266,19 @@ class UserLoader(SwitchedLoader):
         """From now on repeat the last batches."""
         if self._pool is not None:
             self._pool.repeat(batches)
+
+    def evicts(self) -> bool:
+        """True for a map-style data set of which samples are drawn in random order."""
+        return self._pool is not None and not self._pool.in_sequence()
+
+    def evict_ahead(self, paths: Sequence[Path]) -> None:
+        """From now on workers evict these files ahead of each sample; with none, no more."""
+        if not paths:
+            self._log.ahead = 0
+        elif tuple(paths) != self._evicted or not self._log.ahead:
+            self._lists, self._evicted = self._lists + 1, tuple(paths)
+            evict_ahead.ask(self._lanes, self._lists, paths)
+            self._log.ahead = self._lists
 
     def new_left(self) -> float:
         """Number of batches that were never made; below 0 when some were repeated."""

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils import fetch as torch_fetch
 
 from loaderprobe.batches import samples_without_collation
 from loaderprobe.loaders.bell import Bells
+from loaderprobe.loaders.evict_ahead import EvictAhead
 from loaderprobe.loaders.fetch_log import LAPS, RELEASED, ROWS, FetchLog
 from loaderprobe.loaders.learned import Learner, Lesson
 from loaderprobe.loaders.random_state import global_random_state
@@ -46,6 +49,7 @@ class WorkerProbe:
         self._learner = Learner(log, lane, alone=alone)
         self._learned: list[Lesson] = []
         self._meter = ThreadMeter()
+        self._ahead = EvictAhead(log)
         self._alone = alone
         self._used = process_usage() if alone else (0, 0)
         self._made = 0
@@ -63,6 +67,7 @@ class WorkerProbe:
         """Close descriptors and stop recording, for a loader that continues after the measurement."""
         self._meter.close()
         self._learner.close()
+        self._ahead.close()
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """One batch in the selected mode, and its row in the log."""
@@ -83,15 +88,19 @@ class WorkerProbe:
         row[0] = -(number + 1)
         self._collate_ns = 0
         raw = self._log.mode == "cached_samples" and self._samples is not None
-        batch = self._read_only(index) if raw else self._make(fetcher, original, index)
-        wall = time.perf_counter_ns() - start
+        evicted_ns, evicted_cpu_ns = self._ahead.spent_ns, self._ahead.spent_cpu_ns
+        with one_thread() if self._log.mode == "one_thread" else nullcontext():
+            batch = self._read_only(index) if raw else self._evicting(fetcher, original, index)
+        wall = time.perf_counter_ns() - start - (self._ahead.spent_ns - evicted_ns)
         cpu_after, delay_after, read_after = self._meter.read()
-        cpu_ns, read_bytes = cpu_after - cpu, read_after - read
+        evicted_cpu_ns = self._ahead.spent_cpu_ns - evicted_cpu_ns
+        cpu_ns, read_bytes = cpu_after - cpu - evicted_cpu_ns, read_after - read
         process_ns = cpu_ns
         if self._alone:
             # Threads of the data set read and compute between batches as well.
             (process_before, read_before), self._used = self._used, process_usage()
-            process_ns, read_bytes = self._used[0] - process_before, self._used[1] - read_before
+            process_ns = self._used[0] - process_before - evicted_cpu_ns
+            read_bytes = self._used[1] - read_before
         row[2:8] = (wall, cpu_ns, delay_after - delay, read_bytes, self._images, self._collate_ns)
         row[9] = process_ns
         self._made += 1
@@ -110,6 +119,15 @@ class WorkerProbe:
         """True until the pool of batches is settled and each of its batches has been made once."""
         pool = self._log.pool
         return self._files_of is None and (pool == 0 or self._made < pool // self._lanes)
+
+    def _evicting(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        """The batch; where that is asked for, the files are evicted ahead of each of its samples."""
+        dataset = fetcher.dataset
+        fetcher.dataset = self._ahead.around(dataset, self._log)
+        try:
+            return self._make(fetcher, original, index)
+        finally:
+            fetcher.dataset = dataset
 
     def _make(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """Make the batch with the data set."""
@@ -182,6 +200,17 @@ class WorkerProbe:
             with Path(path).open("rb", buffering=0) as file:
                 file.read()
         return self._collated(_fresh(self._samples)) if self._plain else copy.deepcopy(self._batch)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch computes on the calling thread alone; then on as many threads as before."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _fresh(samples: Any) -> Any:

@@ -76,8 +76,9 @@ class Durations:
     ) -> list[Part]:
         """As much of a round as fits into `left_s` seconds and can still be compared; empty when nothing does.
 
-        What only ranks have is left out first, then compute alone, which hardly changes from round to round. Then
-        training is, where the round also has the loader without a resource, which is compared with the loader as it is.
+        What is on one thread is left out first, then what only ranks have, then compute alone, which hardly changes
+        from round to round. Then training is, where the round also has the loader without a resource, which is
+        compared with the loader as it is.
         `shorter` is the part of the round that decides. Where all of it fits fewer than `times` times, but less of it
         does, that is measured so often: a single round shows no noise.
         """
@@ -92,6 +93,9 @@ class Durations:
 
     def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
         rest = list(plan)
+        yield rest
+        # It is for advice: the verdict needs the others.
+        rest = [each for each in rest if each.mode != "one_thread"]
         yield rest
         if any(each.among_ranks for each in rest):
             rest = [each for each in rest if not each.among_ranks]

@@ -7,13 +7,14 @@ are known, or it keeps its samples, and only batches that were never taken are a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from loaderprobe.batches import copied, holds_images, size_bytes
 from loaderprobe.protocols import Loader, PageCache, Renewing
-from loaderprobe.records.files import BatchFiles, LoaderFiles, UnknownFiles
+from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.first_lap import LEAST_SAVED_S, TIME_AGAIN, FirstLap
 from loaderprobe.records.measurement import LEAST_BYTES, Access, WorkerBatches
 from loaderprobe.stats import median
@@ -31,6 +32,8 @@ READ_AGAIN = 0.5
 # Of a lap. Less may be the pages of a module that was imported meanwhile: one of 4096 bytes was seen in a lap of 8
 # small files that were in memory.
 LEAST_LAP_BYTES = 64 << 10
+# Of the bytes from storage: where read calls return less, the files are mapped.
+CALLED_AT_LEAST = 0.05
 # Times the usual batch.
 OUTLIER = 4.0
 
@@ -77,6 +80,10 @@ class Learned:
     lap: FirstLap | None
     keeps_samples: bool
     """True when the data set did not repeat its work the second time."""
+    sample_bytes: float | None = None
+    """Of the files of a sample, where those of a batch are not known."""
+    read_again: float | None = None
+    """Bytes from storage a sample, over all batches begun after the files were evicted."""
 
 
 @dataclass(slots=True)
@@ -93,6 +100,8 @@ class Learning:
     ended: Callable[[int], Exception]
     """The error for a loader that ends after so many batches."""
     counts_reads: Callable[[LoaderFiles], bool]
+    samples: int | None = None
+    """In the data set; None where it has no length."""
 
     def run(self) -> Learned:
         """Take the batches twice. Raises the error from `ended` when the loader yields too few."""
@@ -110,7 +119,8 @@ class Learning:
         return self._decided(
             Learned(
                 taken=last, pool=pool, images=images, files=files, access=_usual(files), held=tuple(held), lap=lap,
-                keeps_samples=False,
+                keeps_samples=False, sample_bytes=bytes_of_sample(files, lap, self.samples),
+                read_again=read_since(self.loader.records(), taken + self.ahead),
             )
         )  # fmt: skip
 
@@ -169,6 +179,10 @@ class Learning:
         if self.counts_reads(found.files):
             cold = lap.read_bytes >= max(LEAST_LAP_BYTES, LEAST_BYTES * lap.images)
             kept = cold and lap.again_read_bytes < READ_AGAIN * lap.read_bytes
+            if kept and found.read_again is not None:
+                # What the first batches read ahead served those that the two laps have in common.
+                once = min(lap.read_bytes / lap.images, found.sample_bytes or math.inf)
+                kept = found.read_again < READ_AGAIN * once
         else:
             waited, again = lap.wall_s - lap.cpu_s, lap.again_wall_s - lap.again_cpu_s
             kept = waited > READ_AGAIN * lap.wall_s and again < READ_AGAIN * waited and lap.saved_s >= LEAST_SAVED_S
@@ -186,6 +200,27 @@ def _usual(files: LoaderFiles) -> Access:
     if isinstance(files, UnknownFiles):
         return "none"
     return "files" if isinstance(files, BatchFiles) else "parts"
+
+
+def read_since(records: WorkerBatches, first: int) -> float | None:
+    """Bytes from storage a sample, of the batches from number `first` on; None without such batches."""
+    rows = [row for row, number in enumerate(records.batch) if number >= first]
+    images = sum(records.images[row] for row in rows)
+    return sum(records.read_bytes[row] for row in rows) / images if images else None
+
+
+def bytes_of_sample(files: LoaderFiles, lap: FirstLap | None, samples: int | None) -> float | None:
+    """Bytes of the files of a sample; None where they are known batch by batch, or where nothing shows it."""
+    if isinstance(files, BatchFiles) or lap is None or not lap.images:
+        return None
+    from_storage = max(lap.read_bytes, lap.again_read_bytes)
+    if from_storage < LEAST_BYTES * lap.images:
+        return None  # what read calls return may come over sockets and pipes
+    if lap.called_bytes >= max(LEAST_BYTES * lap.images, CALLED_AT_LEAST * from_storage):
+        return lap.called_bytes / lap.images
+    if isinstance(files, PartFiles) and samples:
+        return sum(files.file_bytes.values()) / samples
+    return None
 
 
 def first_lap(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loaderprobe.measure.pace import Pace
-from loaderprobe.protocols import Clock, Files, Loader, PageCache, Renewing, Switched
+from loaderprobe.protocols import Clock, Evicting, Files, Loader, PageCache, Renewing, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Access, Mode
@@ -20,6 +20,8 @@ MIN_COLD_BATCHES = 3
 # Warm more than the fastest rate of the cores would consume: that rate is estimated from the images so far, and other
 # images (smaller, or of another quality) may be faster.
 WARM_MARGIN = 2.0
+# Evicted ahead of each sample are few large files, of which a sample is a part: what is read ahead ends with its file.
+MOST_EVICTED_AHEAD = 256
 # Seconds between checks while waiting for workers to finish the requested batches.
 MOST_REST_NS = 10 * 10**9
 REST_S = 0.002
@@ -86,12 +88,15 @@ class Readiness:
 
     def untimed(self, mode: Mode, to_flush: int) -> int:
         """Batches to drop after a cold start: in shards and databases the kernel reads ahead."""
-        return to_flush if self.access == "parts" and mode != "warm" and not self._base_is_warm else 0
+        streams = self.access == "parts" and not self._evicts_ahead
+        return to_flush if streams and mode != "warm" and not self._base_is_warm else 0
 
     def limit(self, pace: Pace, mode: Mode, untimed: int) -> Pace:
         """The pace limited so that cold segments read each file once; `untimed` batches come before the timed ones."""
         if self._base_is_warm or mode == "warm" or self.access == "none":
             return pace
+        if self.access == "parts" and self._evicts_ahead:
+            return pace  # cold however often the pool comes round
         least = max(pace.multiple, MIN_COLD_BATCHES)
         if self.access == "fresh":
             left = self.loader.new_left() if isinstance(self.loader, Renewing) else 0
@@ -125,7 +130,9 @@ class Readiness:
         """
         if self.access == "none":
             return
-        if mode != "warm" and not self._base_is_warm:
+        cold = mode != "warm" and not self._base_is_warm
+        self._evict_ahead(cold=cold)
+        if cold:
             self._make_cold(taken)
         elif self.access == "parts":
             self._warm_parts(read_bytes)
@@ -151,6 +158,16 @@ class Readiness:
         if isinstance(self.loader, Switched):
             self.loader.switch("baseline")
         self.take(self.pool)
+
+    @property
+    def _evicts_ahead(self) -> bool:
+        """True where no sample is to be served by what was read for another."""
+        few = isinstance(self.files, PartFiles) and len(self.files.file_bytes) <= MOST_EVICTED_AHEAD
+        return few and isinstance(self.loader, Evicting) and self.loader.evicts()
+
+    def _evict_ahead(self, *, cold: bool) -> None:
+        if self._evicts_ahead and isinstance(self.files, PartFiles) and isinstance(self.loader, Evicting):
+            self.loader.evict_ahead(self.files.paths if cold else ())
 
     def _make_cold(self, taken: int) -> None:
         if self.access == "fresh":

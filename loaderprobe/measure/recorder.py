@@ -36,6 +36,7 @@ class Recorder:
     config: RunConfig
     access: Access = "files"
     first_lap: FirstLap | None = None
+    sample_bytes: float | None = None
     alternatives: tuple[Alternative, ...] = ()
     images: bool = True
     """False when batches hold no images."""
@@ -89,6 +90,7 @@ class Recorder:
             storage_kind=storage_kind,
             access=self.access,
             first_lap=self.first_lap,
+            sample_bytes=self.sample_bytes,
             waits=None if isinstance(waits, Missing) else waits,
             images=self.images,
             modes=modes,

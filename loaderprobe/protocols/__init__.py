@@ -17,12 +17,12 @@ from loaderprobe.protocols.compute import (
     Profiling,
     Timed,
 )
-from loaderprobe.protocols.loader import Compared, Files, Loader, Renewing, Switched
+from loaderprobe.protocols.loader import Compared, Evicting, Files, Loader, Renewing, Switched
 from loaderprobe.protocols.machine import Clock, PageCache, Sampler, UtilizationMeter
 from loaderprobe.protocols.ranks import Crew, SharedStore
 
 __all__ = [
     "BatchSizeProber", "BatchSizeStrategy", "Checked", "Clock", "Compared", "Compute", "ComputeArguments", "Crew",
-    "Exchanging", "Files", "InStepCompute", "Loader", "MakeCompute", "MakeModel", "NextRound", "OnGpu", "PageCache",
-    "Peers", "Profiling", "Renewing", "Sampler", "SharedStore", "Switched", "Timed", "UtilizationMeter",
+    "Evicting", "Exchanging", "Files", "InStepCompute", "Loader", "MakeCompute", "MakeModel", "NextRound", "OnGpu",
+    "PageCache", "Peers", "Profiling", "Renewing", "Sampler", "SharedStore", "Switched", "Timed", "UtilizationMeter",
 ]  # fmt: skip

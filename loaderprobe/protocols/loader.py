@@ -100,3 +100,14 @@ class Renewing(Protocol):
 
     def new_left(self) -> float:
         """Number of batches that were never made, as far as known; below 0 when some were repeated."""
+
+
+@runtime_checkable
+class Evicting(Protocol):
+    """A `Loader` whose workers can evict files ahead of each sample, so that no read-ahead serves the next one."""
+
+    def evicts(self) -> bool:
+        """True where samples are drawn in random order: a stream goes on with what was read ahead."""
+
+    def evict_ahead(self, paths: Sequence[Path]) -> None:
+        """From now on evict these files ahead of each sample; with none, no more."""

@@ -140,7 +140,9 @@ class Gate:
     rows: tuple[int, ...]
     """The rows for which it does not hold; -1 is the mean of all, or the whole step."""
     blind: int = 0
-    """Rows that were too noisy to fail it."""
+    """Rows that were too noisy to show what is asked."""
+    too_noisy: bool = False
+    """Nothing else fails it, but it cannot see what it was asked to hold, and that was not allowed."""
     missing: int = 0
     """Rows of A that B lacks, or that failed there."""
 
@@ -172,6 +174,8 @@ class ComparisonReport:
     differences: tuple[Difference, ...]
     """All of them were allowed."""
     gates: tuple[Gate, ...]
+    allow_unclear: bool = False
+    """Gates hold where rows are too noisy to show what is asked."""
     notes: tuple[CompareNote, ...]
     in_turn: bool = False
     """A and B were measured in turn with each other; `pairs` says whether there are enough rounds to compare so."""

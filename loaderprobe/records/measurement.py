@@ -15,19 +15,22 @@ from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WaitSamples
 
-Mode = Literal["baseline", "warm", "cached_samples", "no_transport", "resident", "no_exchange", "exchange"]
+Mode = Literal[
+    "baseline", "warm", "cached_samples", "no_transport", "resident", "no_exchange", "exchange", "one_thread"
+]
 """baseline: files in the state that is asked for (cold, or as found), whole pipeline. warm: the same files, from
 memory. cached_samples: files are read, but nothing is decoded. no_transport: whole pipeline, but nothing is sent.
 resident: no loader, one batch that stays on the device. Of several ranks: no_exchange is resident without the
-exchange of gradients; exchange is nothing but that exchange."""
+exchange of gradients; exchange is nothing but that exchange. one_thread: as asked, but while the serial loader makes
+a batch, torch computes on one thread; the step keeps its threads."""
 
 Activity = Literal["loader_only", "training", "alone"]
 """loader_only: batches are taken and dropped; ranks take each in step. training: each is copied to the device and
 trained on. alone: a rank takes batches without waiting for the others, for a time that is the same on all."""
 
 
-COLD_AT_LEAST = 0.9
-"""Share of the bytes delivered that must have come from storage for reads to count as cold."""
+COLD_AT_LEAST = 0.8
+"""Share of the bytes delivered that must have come from storage for reads to count as cold: less is partly warm."""
 LEAST_BYTES = 512
 """Of storage an image, below which a data set does not read its samples from there."""
 WARM_AT_MOST = 0.05
@@ -257,6 +260,9 @@ class Measurement:
     access: Access = "files"
     first_lap: FirstLap | None = None
     """Of a loader of one's own."""
+    sample_bytes: float | None = None
+    """Of the files of a sample, where those of a batch are not known: what read calls return for it or, of mapped
+    files, their size over the samples in them. None where neither is known."""
     waits: WaitSamples | None = None
     """What workers were seen waiting for; without it, `missing` has the reason under `waits`."""
     images: bool = True

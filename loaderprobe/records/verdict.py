@@ -40,6 +40,7 @@ ReasonCode = Literal[
     "no_speedup",
     "no_complete_round",
     "files_were_warm",
+    "above_ceiling",
     "one_round_does_not_fit",
     "outside_noise_band",
     "rounds_differ",
@@ -71,12 +72,14 @@ ActionCode = Literal[
     "slow_host",
     "exchange",
     "own_shares",
+    "one_thread",
     "accelerator_gains_nothing",
     "input_gains_nothing",
 ]
 """What is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files
 that always stays. slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of
 gradients between ranks, faster or less often. own_shares: of the data set, one for each rank.
+one_thread: torch's operations of the serial loader, which the step does without.
 The last two are changes that are not worth making."""
 EvidenceCode = Literal[
     "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
@@ -95,7 +98,7 @@ Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """The median of the rounds, with its 95 % interval from their spread."""
+    """The median of the rounds, with the interval that a long run lies in 95 times of 100."""
 
     value: float
     low: float

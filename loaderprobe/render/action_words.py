@@ -39,6 +39,7 @@ _TEXTS = {
         "give each rank its own share of the data set: add DistributedSampler(dataset) to the DataLoader, or "
         "split_dataset_by_node to a stream"
     ),
+    "one_thread": "load with torch on one thread: its threads spin between the small operations of a sample",
     "accelerator_gains_nothing": (
         "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s} {sample}s/s."
     ),

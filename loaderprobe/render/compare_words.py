@@ -269,6 +269,8 @@ def gate_words(found: ComparisonReport, gate: Gate) -> tuple[str, str]:
     """(the option, whether it holds and why not)."""
     size = matters_words(found)
     name = f"{GATES[gate.name]} {size.replace(' ', '')}" if gate.name == "slower" else GATES[gate.name]
+    if gate.too_noisy:
+        return name, f"failed: {_too_noisy(found, gate)}"
     if not gate.passed:
         rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
         names = names_of(found, [row.subject for row in rows if row])
@@ -276,10 +278,22 @@ def gate_words(found: ComparisonReport, gate: Gate) -> tuple[str, str]:
         return name, f"failed by {'; '.join(_few([*lacking, *names]))}"
     doubts = []
     if gate.blind:
-        doubts.append(f"{gate.blind} of {len(found.rows)} rows were too noisy to show a loss of {size}")
+        doubts.append(f"{gate.blind} of {len(found.rows)} rows were too noisy to show a loss of {size} (allowed)")
     if gate.missing:
         doubts.append(f"{gate.missing} of A {'is' if gate.missing == 1 else 'are'} not in B")
     return name, f"held, but {join_words(doubts)}; --fail-if-unclear fails then" if doubts else "held"
+
+
+def _too_noisy(found: ComparisonReport, gate: Gate) -> str:
+    """Where a gate cannot see what it was asked to hold, what it can see, and what would help."""
+    rows, where = [row for row in found.rows if row.word == "unclear"], f"in {gate.blind} of {len(found.rows)}"
+    if found.kind == "layers" and found.whole:
+        rows, where = [found.whole], "in the whole step"
+    known = [row.visible for row in rows if row.visible is not None]
+    seen = f"; only a loss of {percent(max(known))} would be seen in each" if known else ""
+    return (
+        f"too noisy to hold {matters_words(found)} {where}{seen}. {settles(found, rows)} --allow-unclear lets it hold."
+    )
 
 
 def note_words(found: ComparisonReport, note: CompareNote) -> str:
@@ -288,5 +302,5 @@ def note_words(found: ComparisonReport, note: CompareNote) -> str:
     if note.code == "other_reads":
         return f"{note.side}: other processes read from the same devices in {rows}."
     if note.code == "few_rounds":
-        return f"{note.side}: {rows} with fewer than three rounds, compared by the spread of their steps."
+        return f"{note.side}: {rows} with fewer than three rounds, compared by the intervals of their rates."
     return f"{note.side}: the probe itself was the limit in {rows} of the ladder; the storage may be faster."

@@ -36,6 +36,7 @@ _BY_END: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     (("file_s", "meeting_s", "within_s", "take_s", "timeout_s"), format_duration),
     ("ended_after_s", "{:.1f}".format),
     ("_s", "{:.0f}".format),
+    ("amplification", "{:.2g}".format),
     ("seconds", "{:.2f}".format),
     (("cores", "cores_available", "rise", "paced"), "{:.3g}".format),
 )

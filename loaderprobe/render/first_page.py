@@ -27,7 +27,7 @@ from loaderprobe.units import format_duration, join_words, significant
 BEST_HEAD = ("best", "workers", "images/s", "of alone", "MB/s of max", "if free → then limited by")
 BEST_RIGHT = frozenset({1, 2, 3, 4})
 BEST_NOTE = (
-    "best: with the workers that are enough; ±: 95 % band over rounds, or over the steps of one or two. alone: "
+    "best: with the workers that are enough; ±: 95 % interval, from rounds and steps. alone: "
     "compute without a loader. MB/s: read while training, of the most that the storage alone gave. if free: speed-up "
     "of training if that cost nothing."
 )

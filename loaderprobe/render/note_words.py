@@ -12,6 +12,10 @@ from loaderprobe.units import join_words
 _LOOKS_COLD = "its reads look cold, but no storage is behind them"
 _STAYS = "changes there during the diagnosis stay"
 _NOT_SHARED = "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times"
+_SPIN = (
+    "torch's threads spin while the serial loader makes a batch: alone it keeps {cores} cores busy for {loader_per_s} "
+    "{unit}, and {one_thread_cores} for {one_thread_per_s} {unit} with torch on one thread"
+)
 _TEXTS: dict[NoteCode, str] = {
     "no_time": "there was no time left for another round{more}",
     "cut_short": "there was no time left for all of the last round{more}",
@@ -39,6 +43,15 @@ _TEXTS: dict[NoteCode, str] = {
         "the whole data set (about {size_bytes}) fits in memory: after the first epoch its files may be warm, where "
         "the loader alone delivers {warm_per_s} {unit}"
     ),
+    "read_ahead": (
+        "for each {sample_bytes} of samples the storage reads {read_bytes}, {amplification} times as much, because the "
+        "kernel reads ahead. No sample was served by what was read for another: so a set larger than memory is read"
+    ),
+    "small_set": (
+        "the whole data set (about {size_bytes}) can stay in memory, and the storage delivers it in about {within_s}: "
+        "in the first epoch the loader alone delivers {low_per_s} to {high_per_s} {unit} (estimated), limited by "
+        "storage; in later ones {memory_per_s} ({how}), without it"
+    ),
     "ranks_together": (
         "{ranks} ranks{on}, measured together: rates are those of all of them, which train in step. Times of workers "
         "are those of the slowest rank. The exchange of gradients counts as compute"
@@ -61,6 +74,10 @@ _TEXTS: dict[NoteCode, str] = {
     "storage_alone": (
         "the storage alone delivers {least}{alone_bytes_per_s} to {readers}; {read_bytes_per_s} are read here, {share} "
         "of that"
+    ),
+    "threads_spin": _SPIN,
+    "threads_spin_in_training": (
+        f"{_SPIN}. Training runs at {{training_per_s}} and {{one_thread_training_per_s}} {{unit}}"
     ),
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",

@@ -125,7 +125,7 @@ class ScriptedLoader:
         return frozenset(
             {"baseline", "warm", "cached_samples", "no_transport"}
             if self.config.loader.workers
-            else {"baseline", "warm", "cached_samples"}
+            else {"baseline", "warm", "cached_samples", "one_thread"}
         )
 
     def switch(self, mode: Mode) -> None:

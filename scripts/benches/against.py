@@ -107,7 +107,8 @@ def judged(a: Reading, b: Reading) -> tuple[Compared, bool]:
         SideRow(subject=Subject(kind="configuration"), unit="images/s", readings=(reading,)) for reading in (a, b)
     )
     rows, whole = compare_rows([(one, other)], matters=MATTERS)
-    return rows[0], not judge_gates(["slower"], rows, whole, matters=MATTERS, missing=0, kind="sweep")[0].passed
+    (gate,) = judge_gates(["slower"], rows, whole, matters=MATTERS, missing=0, kind="sweep", allow_unclear=True)
+    return rows[0], not gate.passed
 
 
 def show(name: str, found: Sequence[tuple[Compared, bool]]) -> int:

@@ -14,8 +14,8 @@ from loaderprobe.store.codec import encode
 from loaderprobe.system.cpu import cores_available
 from scripts.benches.harness import child
 from scripts.benches.waits_loaders import make_loader, make_step, place_of
-from scripts.benches.waits_rows import ROWS, Row
-from scripts.benches.waits_truth import evict, files_of, measure_round
+from scripts.benches.waits_rows import DISKS, ROWS, Row
+from scripts.benches.waits_truth import counter_of, evict, files_of, measure_round, read_ahead_kb, sample_bytes
 
 ROUNDS_BEFORE = 2
 ROUNDS = 3
@@ -30,9 +30,7 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are meant
 
 
-def measure_row(
-    row: Row, folder: Path, url: str, out: Path, unlimited: str, budget_s: float, truth: Path | None
-) -> None:
+def measure_row(row: Row, disk: Path, url: str, out: Path, unlimited: str, budget_s: float, truth: Path | None) -> None:
     """Measure one row; one or two files go to `out`. Without a budget the truth alone, one round of it.
 
     With `truth`, the plain loops of this row are not run again where they were kept in this folder.
@@ -44,16 +42,23 @@ def measure_row(
     missing = not rounds
     diagnosis: dict[str, Any] = {"error": "not asked"}
     if missing:
-        rounds += truths(row, folder, url, unlimited, range(before))
+        rounds += truths(row, disk, url, unlimited, range(before))
+    with place_of(row, disk, url) as place:
+        files, size = files_of(row, place), sample_bytes(row, place)
+        counted, ahead = counter_of(row, place.folder) is not None, read_ahead_kb(place.folder)
     if budget_s:
-        evict(files_of(row, folder))
-        diagnosis = diagnosed(row, [str(folder), url, str(out), unlimited], out, budget_s)
+        evict(files)
+        diagnosis = diagnosed(row, [str(disk), url, str(out), unlimited], out, budget_s)
     if missing:
-        rounds += truths(row, folder, url, unlimited, range(before, after))
+        rounds += truths(row, disk, url, unlimited, range(before, after))
     stored = {
         "name": row.name,
         "cores": cores_available(),
-        "counted": row.disk.startswith("token_bucket") and bool(unlimited),
+        "counted": counted,
+        "read_ahead_kb": ahead,
+        "disk_bytes_per_s": DISKS[row.disk].bytes_per_s or None,
+        "sample_bytes": size or None,
+        "samples": row.samples,
         "truth": rounds,
         "diagnosis": None,
         "error": "",
@@ -63,12 +68,12 @@ def measure_row(
     (out / f"{row.name}.row.json").write_text(json.dumps(stored, indent=1))
 
 
-def truths(row: Row, folder: Path, url: str, unlimited: str, rounds: range) -> list[dict[str, Any]]:
+def truths(row: Row, disk: Path, url: str, unlimited: str, rounds: range) -> list[dict[str, Any]]:
     """What the plain loops of the row deliver, in each of these rounds."""
     if not rounds:
         return []
     step = make_step(row)
-    with place_of(row, folder, url) as place:
+    with place_of(row, disk, url) as place:
         return [measure_round(row, place, step, unlimited, number) for number in rounds]
 
 
@@ -88,12 +93,12 @@ def diagnosed(row: Row, place: list[str], out: Path, budget_s: float) -> dict[st
     return found
 
 
-def diagnose_row(row: Row, folder: Path, url: str, out: Path, budget_s: float) -> None:
+def diagnose_row(row: Row, disk: Path, url: str, out: Path, budget_s: float) -> None:
     """As a new user would: a loader, a step, one call."""
     import loaderprobe
 
     quiet()
-    with place_of(row, folder, url) as place:
+    with place_of(row, disk, url) as place:
         loader, step = make_loader(row, place), make_step(row)
         begin_s = time.monotonic()
         found: dict[str, Any] = {}

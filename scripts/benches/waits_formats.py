@@ -11,17 +11,36 @@ import sqlite3
 import tarfile
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from torch.utils.data import IterableDataset
 
-from scripts.benches.waits_samples import PIXEL_BYTES, SIDE, Finish, Pixels, Sample, Samples, Work, part_of_worker
+from scripts.benches.waits_samples import (
+    PIXEL_BYTES,
+    SIDE,
+    TINY_FILES,
+    Finish,
+    Pixels,
+    Sample,
+    Samples,
+    Work,
+    part_of_worker,
+)
 from scripts.benches.waits_texts import write_tokens
 
 SHARDS = 8
-ARROW_ROWS = 50
+ARROW_ROWS, ARROW_ROWS_OF_MANY = 50, 1000
+"""In a record batch: opening the file touches the head of each, with all that is read ahead there. 1000 are what
+Hugging Face's data sets write."""
+MANY = 5000
+PARQUET_ROWS = 26
+"""In a row group: some 3 MB, and 16 groups for each of two workers."""
+TINY_CROP = 128
+"""Pixels a side: 4 to 8 kB as JPEG."""
 
 
 class Opened(Samples):
@@ -138,11 +157,34 @@ class _FinishShard(Finish):
         return self.finish(sample["jpg"], 0)
 
 
+class Parquet(Finish, IterableDataset[Sample]):
+    """A table read from begin to end, one row group after the other."""
+
+    def __init__(self, folder: Path, work: Work) -> None:
+        self.file = str(folder / "images.parquet")
+        self.work = work
+
+    def __iter__(self) -> Any:
+        from pyarrow.parquet import ParquetFile
+
+        with ParquetFile(self.file) as opened:
+            for group in part_of_worker(range(opened.num_row_groups)):
+                for image in opened.read_row_group(group)["image"]:
+                    yield self.finish(image.as_py(), 0)
+
+
 def webdataset_of(folder: Path, work: Work) -> Any:
     import webdataset
 
     shards = [str(file) for file in sorted(folder.glob("*.tar"))]
     return webdataset.WebDataset(shards, shardshuffle=False).map(_FinishShard(work))
+
+
+def web_loader(dataset: Any, *, batch_size: int, **common: Any) -> Any:
+    """As its authors recommend: samples are batched in the workers."""
+    import webdataset
+
+    return webdataset.WebLoader(dataset.batched(batch_size), batch_size=None, **common)
 
 
 def _pixels(count: int) -> np.ndarray[Any, Any]:
@@ -157,7 +199,7 @@ def _write_npy(photographs: Sequence[Path], folder: Path) -> None:
 def _write_lmdb(photographs: Sequence[Path], folder: Path) -> None:
     import lmdb
 
-    with lmdb.open(str(folder), map_size=1 << 30) as database, database.begin(write=True) as transaction:
+    with lmdb.open(str(folder), map_size=1 << 32) as database, database.begin(write=True) as transaction:
         for index, file in enumerate(photographs):
             transaction.put(b"%08d" % index, file.read_bytes())
 
@@ -175,9 +217,21 @@ def _write_arrow(photographs: Sequence[Path], folder: Path) -> None:
 
     schema = pyarrow.schema([("image", pyarrow.binary())])
     with pyarrow.ipc.new_file(str(folder / "images.arrow"), schema) as writer:
-        for first in range(0, len(photographs), ARROW_ROWS):
-            images = [file.read_bytes() for file in photographs[first : first + ARROW_ROWS]]
+        rows = ARROW_ROWS_OF_MANY if len(photographs) >= MANY else ARROW_ROWS
+        for first in range(0, len(photographs), rows):
+            images = [file.read_bytes() for file in photographs[first : first + rows]]
             writer.write_batch(pyarrow.record_batch([pyarrow.array(images, pyarrow.binary())], schema=schema))
+
+
+def _write_parquet(photographs: Sequence[Path], folder: Path) -> None:
+    import pyarrow
+    from pyarrow.parquet import ParquetWriter
+
+    schema = pyarrow.schema([("image", pyarrow.binary())])
+    with ParquetWriter(str(folder / "images.parquet"), schema) as writer:
+        for first in range(0, len(photographs), PARQUET_ROWS):
+            images = [file.read_bytes() for file in photographs[first : first + PARQUET_ROWS]]
+            writer.write_table(pyarrow.table([pyarrow.array(images, pyarrow.binary())], schema=schema))
 
 
 def _write_sqlite(photographs: Sequence[Path], folder: Path) -> None:
@@ -218,6 +272,17 @@ def _write_files(photographs: Sequence[Path], folder: Path) -> None:
         shutil.copy(file, folder / file.name)
 
 
+def _write_tiny(photographs: Sequence[Path], folder: Path) -> None:
+    """Pieces of the photographs, from the corners inwards."""
+    corners = -(-TINY_FILES // len(photographs))
+    for index in range(TINY_FILES):
+        number, corner = divmod(index, corners)
+        left, top = corner % 3 * TINY_CROP, corner // 3 % 2 * TINY_CROP
+        with Image.open(photographs[number]) as image:
+            piece = image.crop((left, top, left + TINY_CROP, top + TINY_CROP))
+        piece.save(folder / f"{index:06}.JPEG", quality=85)
+
+
 def _write_tokens(_: Sequence[Path], folder: Path) -> None:
     write_tokens(folder)
 
@@ -229,25 +294,33 @@ WRITERS: dict[str, Write] = {
     "lmdb": _write_lmdb,
     "hdf5": _write_hdf5,
     "arrow": _write_arrow,
+    "parquet": _write_parquet,
     "sqlite": _write_sqlite,
     "zarr": _write_zarr,
     "shards": _write_shards,
+    "tiny": _write_tiny,
     "tokens": _write_tokens,
 }
 """Each writes a folder from the photographs."""
 
 
-def write_format(kind: str, photographs: Sequence[Path], root: Path) -> None:
-    folder = root / kind
+def folder_of(kind: str, samples: int) -> str:
+    """The name of the folder with so many samples in this format."""
+    return f"{kind}-{samples}"
+
+
+def write_format(kind: str, samples: int, photographs: Sequence[Path], root: Path) -> None:
+    """So many samples, from the photographs over and over."""
+    folder = root / folder_of(kind, samples)
     folder.mkdir()
-    WRITERS[kind](photographs, folder)
+    WRITERS[kind](list(islice(cycle(photographs), samples)), folder)
 
 
-def copy_formats(kinds: Sequence[str], source: Path) -> Callable[[Path], None]:
-    """What fills a disk with these formats."""
-    return partial(_copy, tuple(kinds), source)
+def copy_folders(names: Sequence[str], source: Path) -> Callable[[Path], None]:
+    """What fills a disk with these folders."""
+    return partial(_copy, tuple(names), source)
 
 
-def _copy(kinds: Sequence[str], source: Path, disk: Path) -> None:
-    for kind in kinds:
-        shutil.copytree(source / kind, disk / kind)
+def _copy(names: Sequence[str], source: Path, disk: Path) -> None:
+    for name in names:
+        shutil.copytree(source / name, disk / name)

@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader, RandomSampler
 
 from scripts.benches.waits_locks import lock_of
 from scripts.benches.waits_readers import READERS
-from scripts.benches.waits_rows import Row
-from scripts.benches.waits_samples import BATCH_SIZE, PHOTOGRAPHS, Work
-from scripts.benches.waits_texts import MEAN_LENGTH, TEXTS, LengthGrouped, pad
+from scripts.benches.waits_rows import LARGE_SAMPLES, Row
+from scripts.benches.waits_samples import BATCH_SIZE, Work
+from scripts.benches.waits_texts import MEAN_LENGTH, LengthGrouped, pad
 
 STEP_THREADS = 2
 
@@ -28,6 +28,8 @@ class Place:
 
     folder: Path
     """Holds the row's format."""
+    large: Path | None = None
+    """Holds it once more, with many more samples."""
     url: str = ""
     lock: Any = None
 
@@ -50,19 +52,26 @@ class _SharedSleep:
 
 
 @contextmanager
-def place_of(row: Row, folder: Path, url: str) -> Iterator[Place]:
-    """With the lock held by someone, while it is used."""
+def place_of(row: Row, disk: Path, url: str) -> Iterator[Place]:
+    """On this disk, with the lock held by someone, while it is used."""
+    folder, large = disk / row.folder, disk / row.large_folder if row.large_folder else None
     if row.lock == "shared":
-        yield Place(folder=folder, lock=multiprocessing.get_context("fork").Lock())
+        yield Place(folder=folder, large=large, lock=multiprocessing.get_context("fork").Lock())
         return
     with lock_of(row.lock, folder) as lock:
-        yield Place(folder=folder, url=url, lock=lock)
+        yield Place(folder=folder, large=large, url=url, lock=lock)
 
 
-def make_loader(row: Row, place: Place, without: str = "") -> DataLoader[Any]:
-    """As anyone would write it; without one resource for the truth."""
-    count = TEXTS if row.reader == "text" else PHOTOGRAPHS
-    work = Work(count=count, burn_s=row.burn_ms / 1e3, wait_s=row.wait_ms / 1e3, lock=place.lock, without=without)
+def make_loader(row: Row, place: Place, without: str = "", apart: int = 0) -> Any:
+    """As anyone would write it; for the truth without one resource, or with samples of the large copy so far apart."""
+    folder = place.large if apart and place.large else place.folder
+    work = Work(
+        count=LARGE_SAMPLES if apart else row.samples,
+        burn_s=row.burn_ms / 1e3,
+        wait_s=row.wait_ms / 1e3,
+        lock=place.lock,
+        without=without,
+    )
     if row.lock == "shared":
         work = replace(
             work, lock=_SharedSleep(work, place.lock), wait_s=0.0, without="" if without == "lock" else without
@@ -72,14 +81,30 @@ def make_loader(row: Row, place: Place, without: str = "") -> DataLoader[Any]:
         "multiprocessing_context": row.start if row.workers else None,
     }
     reader = READERS[row.reader]
-    dataset = reader.make(place.folder, work, *([place.url] if reader.remote else []))
+    dataset = reader.make(folder, work, *([place.url] if reader.remote else []))
     if row.reader == "text":
         return DataLoader(dataset, batch_sampler=LengthGrouped(), collate_fn=pad, **common)
-    if row.order == "replacement":
-        common["sampler"] = RandomSampler(dataset, replacement=True, num_samples=PHOTOGRAPHS)
+    if apart:
+        common["sampler"] = far_apart(LARGE_SAMPLES, apart)
+    elif row.order == "replacement":
+        common["sampler"] = RandomSampler(dataset, replacement=True, num_samples=row.samples)
     elif not reader.iterable:
         common["shuffle"] = True
-    return DataLoader(dataset, batch_size=BATCH_SIZE, **common)
+    return reader.loader(dataset, batch_size=BATCH_SIZE, **common)
+
+
+def far_apart(count: int, apart: int) -> list[int]:
+    """All indices, first those that are at least so far apart, then those halfway between, and so on; each in turn.
+
+    A loader that reads ahead is too slow to get past the first in a timed part; one that does not needs more of them.
+    """
+    apart = 1 << (apart - 1).bit_length()
+    begin, order = int(torch.randint(apart, ())), dict[int, None]()
+    while apart:
+        found = torch.arange(begin % apart, count, apart)
+        order |= dict.fromkeys(index for index in found[torch.randperm(len(found))].tolist() if index not in order)
+        apart //= 2
+    return list(order)
 
 
 def make_step(row: Row) -> Callable[[Any], Any] | None:

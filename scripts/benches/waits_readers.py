@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from torch.utils.data import DataLoader
 
 from scripts.benches.waits_formats import (
     Arrow,
@@ -13,9 +15,11 @@ from scripts.benches.waits_formats import (
     Hdf5,
     Hdf5Each,
     Lmdb,
+    Parquet,
     Sqlite,
     TarShards,
     Zarr,
+    web_loader,
     webdataset_of,
 )
 from scripts.benches.waits_remote import S3, HttpRequests, S3Narrow, SlowHttp
@@ -23,14 +27,18 @@ from scripts.benches.waits_samples import (
     AheadFiles,
     CachedFiles,
     CvFiles,
+    FolderFiles,
     LazyFiles,
     LockedFiles,
     MappedFiles,
     NativeFiles,
     PooledFiles,
     PythonFiles,
+    TinyFiles,
 )
 from scripts.benches.waits_texts import Texts
+
+Access = Literal["file", "stream", "random"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,9 @@ class Reader:
     library: str = "torch"
     iterable: bool = False
     remote: bool = False
+    access: Access = "file"
+    """A file a sample, with nothing of another sample in it; shards from begin to end; or anywhere in one file."""
+    loader: Callable[..., Any] = DataLoader
 
     def missing(self) -> str:
         """The library that is not installed; empty when nothing is missing."""
@@ -60,18 +71,22 @@ READERS = {
     "ahead": Reader(AheadFiles, iterable=True),
     "cached": Reader(CachedFiles),
     "locked": Reader(LockedFiles),
-    "memmap": Reader(BigMap, "npy"),
-    "lmdb": Reader(Lmdb, "lmdb", "lmdb"),
-    "hdf5": Reader(Hdf5, "hdf5", "h5py"),
-    "hdf5each": Reader(Hdf5Each, "hdf5", "h5py"),
-    "arrow": Reader(Arrow, "arrow", "pyarrow"),
-    "sqlite": Reader(Sqlite, "sqlite"),
+    "tiny": Reader(TinyFiles, "tiny"),
+    "memmap": Reader(BigMap, "npy", access="random"),
+    "lmdb": Reader(Lmdb, "lmdb", "lmdb", access="random"),
+    "hdf5": Reader(Hdf5, "hdf5", "h5py", access="random"),
+    "hdf5each": Reader(Hdf5Each, "hdf5", "h5py", access="random"),
+    "arrow": Reader(Arrow, "arrow", "pyarrow", access="random"),
+    "sqlite": Reader(Sqlite, "sqlite", access="random"),
     "zarr": Reader(Zarr, "zarr", "zarr"),
-    "tar": Reader(TarShards, "shards", iterable=True),
-    "webdataset": Reader(webdataset_of, "shards", "webdataset", iterable=True),
+    "tar": Reader(TarShards, "shards", iterable=True, access="stream"),
+    "webdataset": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream"),
+    "webloader": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream", loader=web_loader),
+    "parquet": Reader(Parquet, "parquet", "pyarrow", iterable=True, access="stream"),
     "text": Reader(Texts, "tokens"),
     "http": Reader(HttpRequests, library="requests", remote=True),
     "httpfar": Reader(SlowHttp, library="requests", remote=True),
     "s3": Reader(S3, remote=True),
     "s3narrow": Reader(S3Narrow, remote=True),
+    "imagefolder": Reader(FolderFiles),
 }

@@ -5,10 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scripts.benches.waits_formats import folder_of
 from scripts.benches.waits_readers import READERS
+from scripts.benches.waits_samples import PHOTOGRAPHS, TINY_FILES
+from scripts.benches.waits_texts import TEXTS
 
-DISKS: dict[str, float] = {"bucket6": 6e6, "bucket16": 16e6, "bucket20": 20e6, "latency": 0.0, "fast": 0.0}
-"""Bytes/s of a token bucket; 0 for the others."""
+READ_AHEAD_KB = (128, 2560, 8192)
+"""Linux's default, that of a RAID of a few disks, and that of some cloud volumes and devices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A token bucket, or another kind that its name says."""
+
+    bytes_per_s: float = 0.0
+    read_ahead_kb: int | None = None
+    """None for what Linux reads ahead by default."""
+
+
+DISKS = {
+    "bucket6": Disk(bytes_per_s=6e6),
+    "bucket16": Disk(bytes_per_s=16e6),
+    "bucket20": Disk(bytes_per_s=20e6),
+    "latency": Disk(),
+    "fast": Disk(),
+    **{f"bucket20ra{kb}": Disk(bytes_per_s=20e6, read_ahead_kb=kb) for kb in READ_AHEAD_KB},
+}
+SMALL_SAMPLES = 832
+"""Of a set that read-ahead soon brings into memory: 90 MB."""
+LARGE_SAMPLES = 8320
+"""Of a copy in which samples can be drawn that nothing else's read-ahead serves: 900 MB."""
 
 Start = Literal["fork", "spawn", "forkserver"]
 Step = Literal["none", "sleep", "conv", "tokens"]
@@ -41,6 +67,24 @@ class Row:
     @property
     def format(self) -> str:
         return READERS[self.reader].format
+
+    @property
+    def samples(self) -> int:
+        if self.reader == "text":
+            return TEXTS
+        if self.reader == "tiny":
+            return TINY_FILES
+        return SMALL_SAMPLES if DISKS[self.disk].read_ahead_kb else PHOTOGRAPHS
+
+    @property
+    def folder(self) -> str:
+        return folder_of(self.format, self.samples)
+
+    @property
+    def large_folder(self) -> str:
+        """With the larger copy that the truth is measured on; empty where read-ahead serves no other sample."""
+        large = READERS[self.reader].access == "random" and self.disk != "fast"
+        return folder_of(self.format, LARGE_SAMPLES) if large else ""
 
     @property
     def remote(self) -> bool:
@@ -77,9 +121,7 @@ def _row(line: str) -> Row:
     return Row(disk=disk, reader=reader, workers=int(workers), texts=own, **given)  # type: ignore[arg-type]
 
 
-ROWS = tuple(
-    _row(line)
-    for line in """\
+_AS_LINUX_DOES = """\
 bucket16 python     0
 bucket16 python     1
 bucket16 python     2
@@ -154,5 +196,20 @@ fast     text       2 burn=20 tokens=10
 fast     python     2 burn=30 conv=32
 fast     memmap     2 conv=64
 fast     native     2 burn=4 conv=16
-""".splitlines()
+fast     imagefolder 0
+"""
+_READ_AHEAD = """\
+python    2
+arrow     2
+memmap    2
+hdf5      2
+sqlite    0
+tar       2
+webloader 2
+parquet   2
+tiny      2
+"""
+ROWS = (
+    *(_row(line) for line in _AS_LINUX_DOES.splitlines()),
+    *(_row(f"bucket20ra{kb} {line}") for kb in READ_AHEAD_KB for line in _READ_AHEAD.splitlines()),
 )

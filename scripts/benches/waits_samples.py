@@ -25,16 +25,24 @@ import torch
 import torchvision
 from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torchvision import transforms
 from torchvision.transforms import v2
 
 PHOTOGRAPHS = 1500
+TINY_FILES = 4000
+TINY_SIDE = 64
 BATCH_SIZE = 8
 SIDE = 192
 PIXEL_BYTES = SIDE * SIDE * 3
 POOL_THREADS = 4
 AHEAD = 32
 READY = torch.zeros(3, 224, 224)
+READY_TINY = torch.zeros(3, TINY_SIDE, TINY_SIDE)
 _AUGMENT = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
+_AUGMENT_TINY = v2.Compose([v2.RandomResizedCrop(TINY_SIDE), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
+_OF_FOLDER = transforms.Compose(
+    [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+)
 _AUGMENT_TENSOR = v2.Compose([v2.RandomResizedCrop(224), v2.ToDtype(torch.float32, scale=True)])
 
 Sample = tuple[torch.Tensor, int]
@@ -70,10 +78,11 @@ class Finish:
     """From bytes to a sample."""
 
     work: Work
+    ready = READY
 
     def finish(self, data: Any, index: int) -> Sample:
         if self.work.without == "preprocessing":
-            return READY, index
+            return self.ready, index
         self.work.burn()
         return self.decode(data), index
 
@@ -131,6 +140,24 @@ class PythonFiles(Samples):
     def read(self, index: int) -> Any:
         with open(self.files[index], "rb") as opened:  # noqa: PTH123  # as people write it
             return opened.read()
+
+
+class TinyFiles(PythonFiles):
+    """Thousands of them, each of a few pages."""
+
+    ready = READY_TINY
+
+    def decode(self, data: Any) -> torch.Tensor:
+        image: torch.Tensor = _AUGMENT_TINY(Image.open(io.BytesIO(data)).convert("RGB"))
+        return image
+
+
+class FolderFiles(PythonFiles):
+    """As torchvision's ImageFolder with the transforms of its examples: small float operations on each sample."""
+
+    def decode(self, data: Any) -> torch.Tensor:
+        image: torch.Tensor = _OF_FOLDER(Image.open(io.BytesIO(data)).convert("RGB"))
+        return image
 
 
 class NativeFiles(PythonFiles):

@@ -9,12 +9,16 @@ leads the next, or 1 where there is none, by over 15 % and over 2 standard error
 plain loop. `either` and `inconclusive` are not firm. A firm word is right when it is the truth's; it is
 wrong when following it gains over 5 % less than following the truth (the regret), beyond 2 standard errors; else it
 is near. A side said firmly is wrong in the same way: when the best of its resources falls so far behind the best.
+
+**Bytes.** Who says that files were cold, at a rate that takes over 15 % more bytes a second than the disk gives,
+contradicts the storage, whatever the word.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +36,7 @@ BUSY = 0.8
 COLD_RESIDENT = 0.05
 WARM_RESIDENT = 0.95
 COLD_READ = 0.8
+ABOVE_STORAGE = 1.15
 UNASKED = "not asked"
 NOT_FIRM = ("either", "inconclusive")
 INPUT = ("storage", "preprocessing", "network", "lock", "wait", "transport")
@@ -135,6 +140,26 @@ class Judged:
         return self.rate_error is None or abs(self.rate_error) <= RATE_WITHIN
 
     @property
+    def over_storage(self) -> float | None:
+        """Bytes of the samples that are said to be delivered over what the disk gives; None where it has no limit."""
+        limit, size = self.stored.get("disk_bytes_per_s"), self.stored.get("sample_bytes")
+        if self.said is None or not limit or not size:
+            return None
+        return float(self.said["images_per_s"]["value"]) * float(size) / float(limit)
+
+    @property
+    def contradicts_storage(self) -> bool:
+        cold = self.said is not None and self.said["files_were"] == "cold"
+        return cold and self.over_storage is not None and self.over_storage > ABOVE_STORAGE
+
+    @property
+    def read_amplification(self) -> float | None:
+        """Of the plain loop on cold files: bytes from storage over bytes of samples."""
+        found = [each[BASE].get("read_amplification") for each in self.rounds]
+        known = [each for each in found if each is not None]
+        return median(known) if known else None
+
+    @property
     def trouble(self) -> str:
         """Why what was measured is not what it was to be; empty when it was."""
         found = []
@@ -142,10 +167,11 @@ class Judged:
             there = [each[name]["resident"] for each in self.rounds if each[name]["resident"] is not None]
             if there and (min(there) < WARM_RESIDENT if name == "storage" else max(there) > COLD_RESIDENT):
                 found.append(f"{name}: {max(there):.0%} of the files in memory at its begin")
-            read = [each[name]["read_fraction"] for each in self.rounds if each[name]["read_fraction"] is not None]
-            if name == BASE and self.stored["counted"] and read and min(read) < COLD_READ:
+            found_read = [each[name].get("read_amplification") for each in self.rounds]
+            read = [each for each in found_read if each is not None]
+            if name == BASE and read and min(read) < COLD_READ:
                 found.append(f"{name}: {min(read):.0%} of the bytes came from storage")
-            if name == "storage" and self.stored["counted"] and read and max(read) > 1 - WARM_RESIDENT:
+            if name == "storage" and read and max(read) > 1 - WARM_RESIDENT:
                 found.append(f"warm files: {max(read):.0%} of the bytes came from storage")
         return ", ".join(found)
 
@@ -165,6 +191,8 @@ def show(row: Judged) -> str:
         + (_words(row.said) if row.said else row.stored["error"]),
         f"    truth     {row.images_per_s:7.1f} images/s  {speedups}{'  cores busy' * row.cores_busy}",
     ]
+    if row.read_amplification is not None:
+        lines.append(f"    cold      {_read(row)}")
     if row.said:
         rate, error = row.said["images_per_s"]["value"], row.rate_error
         own = ((name, found) for name, found in row.said["speedups"].items() if found)
@@ -172,10 +200,69 @@ def show(row: Judged) -> str:
         named = row.said["cause"] if row.said["cause"] not in NOT_FIRM else ""
         lost = f"  regret {row.regret('preprocess' if named == 'cpu' else named):.2f}" if named else ""
         away = "called warm" if error is None else f"{error:+.0%}"
-        lines.append(f"    diagnosis {rate:7.1f} images/s ({away}, {row.said['cache']})  {said}{lost}")
+        files = f"asked {row.said['cache']}, files were {row.said['files_were'] or 'unknown'}"
+        lines.append(f"    diagnosis {rate:7.1f} images/s ({away}, {files})  {said}{lost}")
         lines.append(f"    {row.said['sentence']}  [{row.stored['seconds']:.0f} s]")
     lines += ["    WRONG SIDE"] * row.side_wrong
+    if row.contradicts_storage:
+        lines.append(f"    CONTRADICTS THE STORAGE: {row.over_storage:.2f} times what the disk gives, from cold files")
     return "\n".join([*lines, *([f"    trouble: {row.trouble}"] if row.trouble else [])])
+
+
+def _read(row: Judged) -> str:
+    """Bytes from storage, and how it begins on the row's own set."""
+    base = row.rounds[0][BASE]
+    first = base.get("first_pass", base)
+    trace = "; ".join(
+        f"{samples} : {seconds:.2f} : {(read or 0) / 1e6:.0f}" for samples, seconds, read in first["trace"]
+    )
+    rate = f", first pass over the own set {first['images_per_s']:.0f} images/s" if first is not base else ""
+    ahead = row.stored.get("read_ahead_kb")
+    return (
+        f"{row.read_amplification:.2f} bytes read for one of a sample, {ahead} kB ahead{rate}; samples : s : MB {trace}"
+    )
+
+
+def table(rows: Sequence[Judged]) -> str:
+    """One line a row: rates in images/s, and what contradicts the storage."""
+    header = (
+        "row",
+        "true word",
+        "said",
+        "outcome",
+        "cold",
+        "first",
+        "later",
+        "reads",
+        "said rate",
+        "x disk",
+        "files were",
+    )
+    lines = [header, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _cells(row: Judged) -> tuple[str, ...]:
+    base = row.rounds[0][BASE]
+    first = base["first_pass"]["images_per_s"] if "first_pass" in base else None
+    later = median([each["storage"]["images_per_s"] for each in row.rounds]) if "storage" in row.speedups else None
+    rate = row.said["images_per_s"]["value"] if row.said else None
+    over = "-" if row.over_storage is None else f"{row.over_storage:.2f}{' CONTRADICTS' * row.contradicts_storage}"
+    return (
+        row.name,
+        f"{row.word}{'' if row.clear else '?'}",
+        _words(row.said) if row.said else row.stored["error"],
+        row.outcome,
+        *(
+            "-" if each is None else f"{each:.3g}"
+            for each in (row.images_per_s, first, later, row.read_amplification, rate)
+        ),
+        over,
+        (row.said["files_were"] or "unknown") if row.said else "-",
+    )
 
 
 def _words(said: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import with_options
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment, example_files, example_location
@@ -183,6 +184,37 @@ def test_what_only_one_side_has_is_listed(tmp_path: Path) -> None:
     verdicts = loaderprobe.compare(a, b, fail_if_verdict_changes=True)
     assert "--fail-if-verdict-changes: held, but 1 of A is not in B;" in " ".join(verdicts.text().split())
     assert "only in A: 500x375, 2 workers" in found.text() and "only in B: 500x375, 4 workers" in found.text()
+
+
+def uneven(path: Path) -> Path:
+    """A run whose three rounds take 8, 10 and 13 times as long as they should."""
+    run = RunDirectory.open(stored(path))
+    for config in run.record.spec.configs:
+        found = run.result(config.key)
+        assert isinstance(found, Measurement)
+        rounds = [scaled(found, factor).segments for factor in (8, 10, 13)]
+        segments = tuple(rounds[each.round][place] for place, each in enumerate(found.segments))
+        run.save(replace(found, segments=segments))
+    return path
+
+
+def test_a_gate_that_cannot_see_says_so_and_fails(tmp_path: Path, known: Run) -> None:
+    """Noisy rows do not hold 5 %, unless that is allowed; what would show it is said, and JSON has all of it."""
+    noisy = uneven(tmp_path / "a")
+    found = loaderprobe.compare(noisy, noisy, fail_if_slower="5%")
+    (gate,) = found.gates
+    assert not found.passed and gate.too_noisy and gate.blind == 3 and not found.allow_unclear
+    text = " ".join(found.text().split())
+    assert "--fail-if-slower 5%: failed: too noisy to hold 5 % in 3 of 3. " in text and "--allow-unclear" in text
+    assert "Three runs a side would show more" in text.partition("too noisy to hold")[2]
+    plain = json.loads(found.json())
+    assert (plain["passed"], plain["allow_unclear"], plain["gates"][0]["too_noisy"]) == (False, False, True)
+    allowed = loaderprobe.compare(noisy, noisy, fail_if_slower="5%", allow_unclear=True)
+    assert allowed.passed and allowed.allow_unclear and allowed.gates[0].blind == 3
+    assert "held, but 3 of 3 rows were too noisy" in " ".join(allowed.text().split())
+    assert loaderprobe.compare(known, known, fail_if_slower="5%").passed
+    with pytest.raises(BadValue, match="both fail a gate and be allowed"):
+        loaderprobe.compare(known, known, fail_if_unclear=True, allow_unclear=True)
 
 
 @pytest.mark.parametrize(

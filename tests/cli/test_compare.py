@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.test_compare import OTHER_CPU, stored
+from tests.api.test_compare import OTHER_CPU, stored, uneven
 from tests.cli.invoke import invoke
 
 
@@ -29,6 +29,16 @@ def test_a_gate_that_fails_has_a_code_of_its_own(runs: tuple[Path, Path, Path]) 
     assert invoke("compare", b, a, "--fail-if-slower", "5%").exit_code == 0
     held = invoke("compare", a, a, "--fail-if-slower", "5%", "--fail-if-unclear", "--fail-if-verdict-changes")
     assert held.exit_code == 0 and held.stdout.count(": held") == 3
+
+
+def test_a_gate_that_cannot_see_fails_unless_that_is_allowed(tmp_path: Path) -> None:
+    """With the same code as one that sees a loss."""
+    noisy = uneven(tmp_path / "noisy")
+    failed = invoke("compare", noisy, noisy, "--fail-if-slower", "5%")
+    assert failed.exit_code == 6 and "too noisy to hold 5 %" in " ".join(failed.stdout.split())
+    assert invoke("compare", noisy, noisy, "--fail-if-slower", "5%", "--allow-unclear").exit_code == 0
+    both = invoke("compare", noisy, noisy, "--fail-if-unclear", "--allow-unclear")
+    assert both.exit_code == 2 and "give one of the two" in both.stderr
 
 
 def test_what_does_not_compare_is_refused(runs: tuple[Path, Path, Path]) -> None:

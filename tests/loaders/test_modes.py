@@ -73,6 +73,46 @@ def test_what_a_function_of_the_users_does_to_a_batch_is_preprocessing(tmp_path:
     assert set(records.collate_ns) == {0}
 
 
+class Threads(Counting):
+    """Samples that hold the number of torch's threads."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([torch.get_num_threads()])
+
+
+def test_on_one_thread_batches_are_made_with_one_and_the_step_keeps_its_own(tmp_path: Path) -> None:
+    """What was set before holds again once the batch is there, and in the next mode."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        loader = DataLoader(Threads(), batch_size=2)
+        with SwitchedLoader(loader, tmp_path, files_of=lambda _: (), tied=False) as switched:
+            batches, seen = switched.batches(), []
+            for mode in ("baseline", "one_thread", "one_thread", "baseline"):
+                switched.switch(mode)
+                seen.append((next(batches).max().item(), torch.get_num_threads()))
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [(3, 3), (1, 3), (1, 3), (3, 3)]
+
+
+def test_an_error_on_one_thread_leaves_the_threads(tmp_path: Path) -> None:
+    """The user's process goes on with as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        loader = DataLoader(Broken(), batch_size=4)
+        with (
+            pytest.raises(ValueError, match="broken"),
+            SwitchedLoader(loader, tmp_path, files_of=lambda _: (), tied=False) as switched,
+        ):
+            switched.switch("one_thread")
+            next(switched.batches())
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def meters() -> int:
     """Meters of threads that this process has open."""
     opened = [os.readlink(link.path) for link in os.scandir("/proc/self/fd") if os.path.lexists(link.path)]

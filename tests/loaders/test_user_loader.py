@@ -126,7 +126,8 @@ def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
         "warm",
         "cached_samples",
     }
-    assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {"baseline", "warm", "cached_samples"}
+    serial = {"baseline", "warm", "cached_samples", "one_thread"}
+    assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == serial
 
 
 def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:

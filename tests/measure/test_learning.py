@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.learning import Learned, Learning, first_lap
+from loaderprobe.measure.learning import Learned, Learning, bytes_of_sample, first_lap
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.first_lap import FirstLap
 from loaderprobe.records.measurement import WorkerBatches
@@ -33,7 +33,9 @@ class Renewable:
         self.took_new = True
 
 
-def decided(left: float = 1e9, counts: bool = True, access: Any = "parts", **changes: Any) -> tuple[Learned, bool]:
+def decided(
+    left: float = 1e9, counts: bool = True, access: Any = "parts", read_again: float | None = None, **changes: Any
+) -> tuple[Learned, bool]:
     loader = Renewable(left)
     learning = Learning(
         loader=loader,  # type: ignore[arg-type]  # only what deciding needs
@@ -42,7 +44,7 @@ def decided(left: float = 1e9, counts: bool = True, access: Any = "parts", **cha
     )  # fmt: skip
     found = Learned(
         taken=30, pool=20, images=True, files=FILES, access=access, held=(), lap=FirstLap(**(LAP | changes)),
-        keeps_samples=False,
+        keeps_samples=False, read_again=read_again,
     )  # fmt: skip
     return learning._decided(found), loader.took_new
 
@@ -113,3 +115,27 @@ def test_waiting_for_a_core_is_no_work_that_was_saved() -> None:
     assert found.wall_s == pytest.approx((5 + 5 + 4 + 5) / 1e9)
     assert found.again_wall_s == pytest.approx(4 * 5 / 1e9)
     assert not found.quicker
+
+
+@pytest.mark.parametrize(
+    ("changes", "samples", "size"),
+    [
+        ({}, 1000, 100_000.0),
+        ({"called_bytes": 700, "again_read_bytes": 10**8}, 10_000, 100_000.0),
+        ({"called_bytes": 700}, None, None),
+        ({"read_bytes": 0, "again_read_bytes": 0}, 1000, None),
+    ],
+    ids=["read by calls", "mapped", "mapped, of unknown length", "not from storage"],
+)
+def test_the_bytes_of_a_sample_are_those_of_its_files(
+    changes: dict[str, int], samples: int | None, size: float | None
+) -> None:
+    """Not what the kernel reads around it, which is compared with them; nothing of what no storage read."""
+    assert bytes_of_sample(FILES, FirstLap(**(LAP | changes)), samples) == size
+
+
+def test_what_was_read_ahead_of_the_batches_compared_is_no_sample_that_is_kept() -> None:
+    """Behind a device that reads far ahead, the first batches after the eviction read what all others need."""
+    ahead, _ = decided(again_read_bytes=0, read_again=100_000.0)
+    kept, _ = decided(again_read_bytes=0, read_again=20_000.0)
+    assert (ahead.access, kept.access) == ("parts", "fresh")

@@ -101,14 +101,16 @@ def slow_disk(
     requests_per_s: float | None = None,
     size_bytes: int = 400_000_000,
     keep_cache: bool = False,
+    read_ahead_bytes: int | None = None,
     ways: Sequence[Way] = ("blkio", "io.max", "fuse"),
 ) -> Iterator[SlowDisk]:
     """A disk of this kind, with the files that `fill` writes into the folder it is given.
 
     `bytes_per_s` is for token buckets and single servers, `latency_s` and `requests_per_s` for those kinds.
     `size_bytes` is that of a loop device, `ways` are those to try for a token bucket or for requests. On FUSE open()
-    drops the cached pages of its file unless `keep_cache`; on a loop device they stay until they are evicted. All of
-    it lies in `scratch`.
+    drops the cached pages of its file unless `keep_cache`; on a loop device they stay until they are evicted.
+    `read_ahead_bytes`, in whole KiB, is for loop devices only; without it they read ahead what Linux does by default.
+    All of it lies in `scratch`.
 
     Raises BadValue for a limit that does not fit the kind, or when nothing was filled in; CannotPlant when no way
     works here, when the storage underneath is not twice as fast, or when the plant is not seen to keep within 0.9
@@ -127,6 +129,7 @@ def slow_disk(
         requests_per_s=value if name == "requests_per_s" else None,
         size_bytes=size_bytes,
         keep_cache=keep_cache,
+        read_ahead_bytes=read_ahead_bytes,
         ways=tuple(ways) if kind in ("token_bucket", "requests") else ("fuse",),
     )
     with guarded(order) as planted:

@@ -31,7 +31,7 @@ KERNEL_CREDIT_S = 0.25
 """Idle time that the kernel's throttle hands out as credit, at most: a slice of 0.1 s after a rest, 0.2 to 0.24 s
 after reading more slowly than it may (measured on Linux 6.18)."""
 BUCKET_CREDIT_S = 0.1
-READ_AHEAD_KB = 128
+READ_AHEAD_BYTES = 128 << 10
 """What Linux reads ahead by default. A loop device inherits that of the disk below, which may be 20 times as much: a
 few pages of a mapped file then bring all of a small data set into memory."""
 MOUNT_DEADLINE_S = 10.0
@@ -52,6 +52,7 @@ class Order:
     memory_bytes: float | None = None
     size_bytes: int
     keep_cache: bool = False
+    read_ahead_bytes: int | None = None
     ways: tuple[Way, ...]
 
 
@@ -76,14 +77,17 @@ def _on_loop(order: Order, folder: Path, undo: ExitStack, find: Callable[[str, s
     if order.requests_per_s:
         controller = of_requests(controller)
     disk = folder / "disk"
-    device = _mount_image(folder / "image", disk, order.size_bytes, undo)
+    read_ahead_bytes = READ_AHEAD_BYTES if order.read_ahead_bytes is None else order.read_ahead_bytes
+    device = _mount_image(folder / "image", disk, order.size_bytes, read_ahead_bytes, undo)
     amount = round(order.requests_per_s or order.bytes_per_s or order.memory_bytes or 0)
     members = limit(controller, device, amount, order.owner_pid, undo)
     return Planted(how=controller.how, folder=str(disk), fill=str(disk), members=str(members), credit_s=KERNEL_CREDIT_S)
 
 
-def _mount_image(image: Path, disk: Path, size_bytes: int, undo: ExitStack) -> str:
+def _mount_image(image: Path, disk: Path, size_bytes: int, read_ahead_bytes: int, undo: ExitStack) -> str:
     """Make a file system, mount it, and return the numbers of its device as MAJOR:MINOR.
+
+    Raises Impossible where a tool is missing, or the device does not keep the read-ahead.
 
     The image has no name and the device no other holder once it is mounted: unmounting gives back both.
     """
@@ -98,7 +102,7 @@ def _mount_image(image: Path, disk: Path, size_bytes: int, undo: ExitStack) -> s
         # Else the page cache of the image may serve what the limited device should.
         with contextlib.suppress(Impossible):
             _run("losetup", "--direct-io=on", device)
-        (_queue(device) / "read_ahead_kb").write_text(str(READ_AHEAD_KB))
+        _set_read_ahead(device, read_ahead_bytes)
         disk.mkdir(exist_ok=True)
         _run("mount", "-t", "ext4", "-o", "noatime,noinit_itable", device, disk)
         undo.callback(_unmount, disk)
@@ -113,8 +117,19 @@ def _queue(device: str) -> Path:
     return Path("/sys/block", Path(device).name, "queue")
 
 
+def _set_read_ahead(device: str, size_bytes: int) -> None:
+    """Of the device, and so of each file that is opened on it from now on; raises Impossible where it is not kept."""
+    setting, wanted = _queue(device) / "read_ahead_kb", size_bytes >> 10
+    setting.write_text(str(wanted))
+    # A kernel with larger pages rounds it.
+    if (kept := int(setting.read_text())) != wanted:
+        raise Impossible(f"{device} reads {kept} kB ahead, not {wanted}")
+
+
 def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
     """A folder that a server of ours serves slowly."""
+    if order.read_ahead_bytes is not None:
+        raise Impossible("what is read ahead is agreed with the server, and is at most what the kernel offers it")
     source, disk = folder / "files", folder / "disk"
     source.mkdir()
     disk.mkdir(exist_ok=True)

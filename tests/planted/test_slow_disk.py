@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import select
 import signal
@@ -126,13 +127,59 @@ def test_latency_is_the_same_for_one_reader_and_for_sixteen(latency_disk: SlowDi
         assert 0.95 <= each_s / LATENCY_S <= 1.3
 
 
+def _device_file(folder: Path, name: str) -> str:
+    number = folder.stat().st_dev
+    return Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}", name).read_text()
+
+
+def _bytes_for_one_page(mapped: Path) -> int:
+    """That the device reads for the first page of a cold file that is touched in its mapping."""
+    LinuxPageCache().evict([mapped])
+    before = int(_device_file(mapped.parent, "stat").split()[2])
+    with mapped.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+        assert pages[len(pages) // 2] is not None
+    return 512 * (int(_device_file(mapped.parent, "stat").split()[2]) - before)
+
+
 def test_a_loop_device_reads_ahead_as_linux_does_by_default(token_bucket_disk: SlowDisk) -> None:
     """Whatever the disk below it is set to."""
     if "loop device" not in token_bucket_disk.how:
         pytest.skip("no loop disk can be planted here")
-    number = token_bucket_disk.folder.stat().st_dev
-    queue = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/queue")
-    assert (queue / "read_ahead_kb").read_text() == "128\n"
+    assert _device_file(token_bucket_disk.folder, "queue/read_ahead_kb") == "128\n"
+
+
+def _one_large_file(folder: Path) -> None:
+    (folder / "large").write_bytes(os.urandom(1 << 20) * 16)
+
+
+@pytest.mark.parametrize("read_ahead_bytes", [128 << 10, 2560 << 10])
+def test_a_loop_device_reads_ahead_as_asked(plant_disk: PlantDisk, read_ahead_bytes: int) -> None:
+    """Its files do too: one page of a mapped file brings about as much into memory."""
+    disk = plant_disk(
+        kind="token_bucket",
+        bytes_per_s=BYTES_PER_S,
+        fill=_one_large_file,
+        read_ahead_bytes=read_ahead_bytes,
+        ways=("blkio", "io.max"),
+    )
+    assert _device_file(disk.folder, "queue/read_ahead_kb") == f"{read_ahead_bytes >> 10}\n"
+    assert 0.5 * read_ahead_bytes <= _bytes_for_one_page(disk.folder / "large") <= 1.5 * read_ahead_bytes
+
+
+def test_fuse_cannot_be_told_what_to_read_ahead(tmp_path: Path) -> None:
+    """Then there is no plant, and the reason is said."""
+    with (
+        pytest.raises(CannotPlant, match="fuse: what is read ahead is agreed with the server"),
+        slow_disk(
+            kind="token_bucket",
+            bytes_per_s=BYTES_PER_S,
+            fill=random_files,
+            scratch=tmp_path,
+            read_ahead_bytes=1 << 20,
+            ways=("fuse",),
+        ),
+    ):
+        pass
 
 
 def test_files_are_cold_and_whole(token_bucket_disk: SlowDisk, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ REPEAT = 0.03
 """Half the 95 % interval of the ratio of two runs of the same thing, minutes apart: a machine drifts between runs."""
 NORMAL = 1.96
 OF_SLICES = 5
-"""Degrees of freedom of an interval that comes from slices of one round: it is made of six to eleven batch means."""
+"""Degrees of freedom of an interval of one round or two: of six to eleven batch means, or of a rate."""
 FEWEST_ROUNDS = 3
-"""Of fewer, the spread says nothing: Student's factor of two is 12.7. The spread of steps stands in."""
+"""Of fewer, the spread says nothing: Student's factor of two is 12.7. The interval of the rate stands in."""
 APART_S = 600.0
 """Rounds that are further apart are no pair."""
 FEWEST_RUNS = 3
@@ -32,7 +32,7 @@ class Reading:
     values: tuple[float, ...]
     """Of rounds or steps."""
     figure: Interval
-    """Their median, with its 95 % interval: of the steps where the rounds are too few."""
+    """Their median, with its 95 % interval; it stands in where the rounds are too few."""
     turns: Turns | None = None
     """Of a run that was measured in turn with another."""
     at_s: tuple[float, ...] = ()
@@ -90,8 +90,8 @@ def _freedom(error: float, of_rounds: float, rounds: int) -> float:
 
 
 def sample(readings: Sequence[Reading]) -> Sample | None:
-    """One side: its runs where there are several, else its rounds, else what its steps vary by; None where nothing
-    shows that."""
+    """One side: its runs where there are several, else its rounds, else the interval of its rate; None where there is
+    none."""
     if len(readings) >= FEWEST_RUNS:
         return _of_values([each.figure.value for each in readings])
     if too_few_rounds(readings):
@@ -100,7 +100,7 @@ def sample(readings: Sequence[Reading]) -> Sample | None:
 
 
 def too_few_rounds(readings: Sequence[Reading]) -> bool:
-    """True for a side of which neither runs nor rounds show how much they vary: what its steps vary by stands in."""
+    """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
     return len(readings) < FEWEST_RUNS and sum(len(each.values) for each in readings) < FEWEST_ROUNDS
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loaderprobe.records.compare import Compared, Gate, GateName, ResultKind
 
@@ -12,11 +13,13 @@ WHOLE = -1
 
 def judge_gates(
     names: Sequence[GateName], rows: Sequence[Compared], whole: Compared | None, *, matters: float, missing: int,
-    kind: ResultKind,
+    kind: ResultKind, allow_unclear: bool = False,
 ) -> tuple[Gate, ...]:  # fmt: skip
     """Each gate with the rows that fail it. `missing` are rows of A that B lacks: they are unclear.
 
     A configuration that B lacks may have failed there: that is no speed that holds. Phases and layers may be others.
+    Where a row is too noisy to show a loss of `matters`, no speed is seen to hold either, unless `allow_unclear`. Of
+    layers that counts for the whole step: a layer of a thousandth of it is always noisy.
     """
     numbered = [*enumerate(rows), *([(WHOLE, whole)] if whole else [])]
     gates = []
@@ -24,12 +27,18 @@ def judge_gates(
         failing = tuple(place for place, row in numbered if _fails(name, row))
         blind = sum(_blind(row, matters) for row in rows) if name == "slower" else 0
         lacking = missing and (name == "unclear" or (name == "slower" and kind == "sweep"))
-        passed = not failing and not lacking
-        gates.append(Gate(name=name, passed=passed, rows=failing, blind=blind, missing=missing))
+        unseen = name == "slower" and any(
+            _blind(row, matters) for row in ([whole] if kind == "layers" and whole else rows)
+        )
+        held = not failing and not lacking
+        too_noisy = held and unseen and not allow_unclear
+        gate = Gate(name=name, passed=held and not too_noisy, rows=failing, blind=blind, missing=missing)
+        gates.append(replace(gate, too_noisy=too_noisy))
     return tuple(gates)
 
 
 def _blind(row: Compared, matters: float) -> bool:
+    """True for a row that would not have shown such a loss; one of which nothing shows how much it varies, too."""
     return row.word == "unclear" and (row.visible is None or row.visible > matters)
 
 

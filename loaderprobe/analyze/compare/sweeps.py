@@ -169,7 +169,7 @@ def _states(side: Sequence[Found]) -> str | None:
 def sweep_notes(pairs: Sequence[tuple[Sequence[Found], Sequence[Found]]]) -> tuple[CompareNote, ...]:
     """Of each side, the configurations during which other processes read, and those with too few rounds.
 
-    The latter only where what their steps vary by stands in; where nothing does, their rows say so.
+    The latter only where the interval of their rates stands in; where there is none, their rows say so.
     """
     sides: tuple[tuple[Literal["A", "B"], int], ...] = (("A", 0), ("B", 1))
     read = [[tuple(each.reading for each in side) for side in pair] for pair in pairs]

@@ -28,10 +28,14 @@ from loaderprobe.analyze.forecast.remedies import remedies
 from loaderprobe.analyze.forecast.schedule import batch_seconds
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.one_thread import compared
+from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
+from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.records.forecast import Forecast, Refusal
-from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.records.measurement import NO_STEP, Alternative, Measurement
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
+from loaderprobe.stats import median
 
 # Data of up to this share of memory can be kept there; the rest is for training.
 MEMORY_SHARE = 0.7
@@ -83,15 +87,51 @@ def advise(measurement: Measurement, found: Experiments, around: Surroundings | 
 
 
 def recommend(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
-    """Forecasts and advice for one measured configuration; waiting that no law knows has advice of its own."""
+    """Forecasts and advice for one measured configuration; waiting that no law knows has advice of its own.
+
+    First what costs a few characters: where the threads of a serial loader spin, and one thread was measured to gain.
+    """
     by_laws = _by_laws(measurement, found, around)
-    own = (*rank_remedies(measurement, found), *remedies(measurement, found))
+    own = (*_one_thread(measurement, found), *rank_remedies(measurement, found), *remedies(measurement, found))
     if not own:
         return by_laws
     # That nothing on the input side helps is not true then.
     named = {each.action.code for each in own}
     rest = [each for each in by_laws.advice if each.speedup > 1 and each.action.code not in named]
     return replace(by_laws, advice=(*own, *rest))
+
+
+def _one_thread(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
+    """As tried: the rate of all rounds, and what it gained in those that had both."""
+    tried = compared(measurement)
+    if tried is None or not tried.gains or not found.end_to_end:
+        return ()
+    segments = segments_of(measurement, found.base, judged_activity(measurement))
+    before = rate_interval(measurement, segments)
+    ratio = median(list(tried.ratios.values()))
+    low = min(each * (1 - tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
+    high = max(each * (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
+    now = before.value
+    return (
+        Advice(
+            action=Action(code="one_thread", facts={}),
+            command=_WITHOUT_STEP if _steps_without_torch(measurement) else _AROUND_NEXT,
+            speedup=ratio,
+            before=before,
+            after=Interval(value=now * ratio, low=now * low, high=now * high),
+            how="measured",
+        ),
+    )
+
+
+def _steps_without_torch(measurement: Measurement) -> bool:
+    """True where no step computes with torch, so that one thread for all is what was measured."""
+    return measurement.compute.name == NO_STEP or measurement.compute.specified_images_per_s is not None
+
+
+_WITHOUT_STEP = "torch.set_num_threads(1)"
+_AROUND_NEXT = "n = torch.get_num_threads(); torch.set_num_threads(1); batch = next(batches); torch.set_num_threads(n)"
+"""What was measured: the step keeps its threads."""
 
 
 def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:

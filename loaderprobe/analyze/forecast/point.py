@@ -9,6 +9,7 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import prediction_error_of
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import (
+    bytes_per_image,
     cold_fraction,
     rates_by_round,
     segment_seconds,
@@ -104,7 +105,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
         cpu_s=per_image.cpu_s,
         blocked_s=per_image.blocked_s,
         idle_s=_idle_s(config.loader.workers, loader_only, cost.wall_s / cost.images),
-        bytes_per_image=_bytes_per_image(loader_only) * min(1.0, 1.0 if cold is None else cold),
+        bytes_per_image=_read_per_image(measurement, loader_only, cold),
         parent_s=found.overhead_s / step_images(measurement),
         cores=measurement.cores_available,
         from_storage=from_storage,
@@ -138,9 +139,12 @@ def _idle_s(workers: int, loader_only: Sequence[Segment], busy_s: float) -> floa
     return max(0.0, max(workers, 1) * sum(map(segment_seconds, loader_only)) / images - busy_s)
 
 
-def _bytes_per_image(loader_only: Sequence[Segment]) -> float:
-    images = sum(s.steps * s.batch_size for s in loader_only if s.delivered_bytes is not None)
-    return sum(s.delivered_bytes or 0 for s in loader_only) / images if images else 0.0
+def _read_per_image(measurement: Measurement, loader_only: Sequence[Segment], cold: float | None) -> float:
+    """Bytes that the storage reads for an image: of files that are read in parts, with what is read ahead in vain."""
+    if cold is None:
+        return bytes_per_image(measurement, loader_only) or 0.0
+    most = 1.0 if measurement.access == "files" else cold
+    return (bytes_per_image(measurement, loader_only) or 0.0) * min(most, cold)
 
 
 def _why_unproved(

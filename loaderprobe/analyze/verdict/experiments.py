@@ -68,6 +68,8 @@ class Experiments:
     """Resource to the least and the most that its speed-up can be, where it comes from samples of workers."""
     met_warm: Unavailable | None = None
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
+    above_ceiling: tuple[float, float] | None = None
+    """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; None where they do not."""
     by_waiting: bool = False
     """True where only the workers' waiting separates cold files from warm ones."""
     evidence: tuple[Evidence, ...] = ()

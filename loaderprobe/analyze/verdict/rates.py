@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from loaderprobe.analyze.verdict.waiting import RESOURCES, Waiting, waiting_of
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
-from loaderprobe.stats import half_width, half_width_in_time, mean, median
+from loaderprobe.stats import (
+    Noise,
+    half_width,
+    half_width_beside,
+    half_width_in_time,
+    mean,
+    median,
+    noise_in_time,
+    pooled,
+    standard_error,
+)
 
 NS = 1e9
 # Of a worker's time: threads of its own that compute less do not hold it up.
 HELPERS_AT_LEAST = 0.1
 # Waiting for less of a worker's time explains no waiting for a lock.
 HELD_AT_LEAST = 0.05
-# Fewer have no useful spread: Student's factor of two rounds is 12.7.
-LEAST_ROUNDS = 3
+# Fewer have no useful spread: Student's factor of two values is 12.7.
+LEAST_VALUES = 3
+# The spread between rounds beyond that of their steps, known as well as from four rounds. Measured on a virtual machine
+# of two cores (`scripts/bench intervals`), assumed of others.
+DRIFT = Noise(variance=0.05**2, freedom=3)
+# The same of an emulated device that never waits: its clock.
+CLOCK = Noise(variance=0.001**2, freedom=3)
+# The standard error of the median of three rounds over that of their mean; of many it is 1.25.
+MEDIAN_OVER_MEAN = 1.16
+# An emulated device that trains at this share of its rate never waits.
+NEVER_WAITS = 0.995
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,34 +158,83 @@ def interval(values: Sequence[float]) -> Interval:
 
     The median, since now and then a virtual machine loses its processor for seconds, in one round.
     """
-    middle, half = median(values), half_width(values)
+    middle = median(values)
+    if len(values) == 2 and min(values) > 0:
+        half = middle * half_width_beside([value / middle for value in values], DRIFT)
+    else:
+        half = half_width(values)
     return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
 
-def training_interval(rates: Mapping[int, float], segments: Sequence[Segment], workers: int) -> Interval:
-    """The rate with its 95 % interval over rounds.
+def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Interval:
+    """Images/s of these segments, one a round: their median, with the interval that 95 % of long loops lie in.
 
-    One or two rounds have no useful spread. What their steps vary by stands in, `workers` steps at a time, since
-    batches come in such groups; or the difference of the two, if that is more.
+    The variance of a round's rate has two parts. What its steps vary by comes from their batch means, of all rounds
+    together. The spread between rounds beyond that is assumed before anything is measured; the spread of these
+    rounds is weighed against both, and against that of the loader, or of compute, alone: of the one that runs at about
+    the same rate. So one round has an interval, and many rounds have that of their spread. An emulated device that
+    never waits differs by no more than its clock.
     """
-    found = interval(list(rates.values()))
-    if len(rates) >= LEAST_ROUNDS or len(segments) != len(rates):
-        return found
-    within = found.value * mean([spread_of_steps(segment, max(workers, 1)) for segment in segments])
-    half = max(within, max(rates.values()) - min(rates.values()))
-    return replace(found, low=max(0.0, found.value - half), high=found.value + half)
+    synchronous = measurement.compute.synchronous or segments[0].activity != "training"
+    workers, given = measurement.config.loader.workers, measurement.compute.specified_images_per_s
+    rates = [segment_rate(each, synchronous=synchronous, workers=workers) for each in segments]
+    value = median(rates)
+    if not all(0 < rate < math.inf for rate in rates):
+        return Interval(value=value, low=value, high=value)
+    by_clock = not synchronous and given is not None and min(rates) >= NEVER_WAITS * given
+    drift, period = (CLOCK, 1) if by_clock else (DRIFT, max(workers, 1))
+    steps = [noise for each in segments if (noise := _noise_of_steps(each, period, synchronous=synchronous))]
+    # Where steps are too few to show it, they are assumed to vary by as much as rounds do.
+    known = (pooled(steps) or drift) + drift
+    beside = None if by_clock else _noise_beside(measurement, segments[0], value)
+    known = (pooled([known, beside]) if beside else None) or known
+    of_median = MEDIAN_OVER_MEAN if len(rates) >= LEAST_VALUES else 1.0
+    half = value * of_median * half_width_beside([math.log(rate) for rate in rates], known)
+    return Interval(value=value, low=max(0.0, value - half), high=value + half)
 
 
-def spread_of_steps(segment: Segment, period: int) -> float:
+def _noise_beside(measurement: Measurement, judged: Segment, images_per_s: float) -> Noise | None:
+    """What the rounds vary by of the part whose own rate is nearest to this one; None where none has two rounds."""
+    both: list[tuple[Mode, Activity]] = [(judged.mode, "loader_only"), (judged.mode, "training")]
+    found = []
+    for mode, activity in (*both, ("resident", "training")):
+        rates = [rate for rate in rates_by_round(measurement, mode, activity).values() if 0 < rate < math.inf]
+        if (mode, activity) != (judged.mode, judged.activity) and len(rates) > 1:
+            logs = [math.log(rate) for rate in rates]
+            noise = Noise(variance=standard_error(logs) ** 2 * len(logs), freedom=len(logs) - 1)
+            found.append((abs(median(logs) - math.log(images_per_s)), noise))
+    return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def _noise_of_steps(segment: Segment, period: int, *, synchronous: bool) -> Noise | None:
+    """The variance of the logarithm of a segment's rate, as its steps vary, `period` at a time; None of too few."""
+    times = _times_of_steps(segment, period, synchronous=synchronous)
+    return noise_in_time([each / mean(times) for each in times]) if any(times) else None
+
+
+def _times_of_steps(segment: Segment, period: int, *, synchronous: bool) -> list[float]:
+    """Seconds of each `period` steps: batches come in groups of as many as there are workers.
+
+    As the rate is: of a device with its own queue on its own timeline, of which the host is two steps ahead.
+    """
+    finished, host = segment.finished_ns, (*segment.begin_ns, segment.closed_ns)
+    stamps = finished if not synchronous and len(finished) > period else host
+    return [(end - begin) / NS for begin, end in pairwise(stamps[(len(stamps) - 1) % period :: period])]
+
+
+def spread_of_steps(segment: Segment, period: int, *, synchronous: bool) -> float:
     """Half the 95 % interval of the mean time of `period` steps, as a share of it; 0 with fewer than three of them."""
-    stamps = (*segment.begin_ns, segment.closed_ns)[::period]
-    times = [(end - begin) / NS for begin, end in pairwise(stamps)]
-    return half_width_in_time(times) / mean(times) if len(times) >= LEAST_ROUNDS and any(times) else 0.0
+    times = _times_of_steps(segment, period, synchronous=synchronous)
+    return half_width_in_time(times) / mean(times) if len(times) >= LEAST_VALUES and any(times) else 0.0
 
 
-def spread_of_both(loader: Iterable[Segment], training: Iterable[Segment], workers: int) -> dict[int, float]:
+def spread_of_both(
+    loader: Iterable[Segment], training: Iterable[Segment], workers: int, *, synchronous: bool
+) -> dict[int, float]:
     """By round that both have, half the 95 % interval of the one rate over the other, as their steps vary."""
-    first, second = ({s.round: spread_of_steps(s, max(workers, 1)) for s in each} for each in (loader, training))
+    period = max(workers, 1)
+    first = {s.round: spread_of_steps(s, period, synchronous=True) for s in loader}
+    second = {s.round: spread_of_steps(s, period, synchronous=synchronous) for s in training}
     return {number: math.hypot(first[number], second[number]) for number in first.keys() & second.keys()}
 
 
@@ -220,14 +288,34 @@ def cores_in_training(measurement: Measurement, segments: Iterable[Segment]) -> 
 
 
 def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
-    """Bytes read from storage over bytes delivered; None where reads are not accounted."""
+    """Bytes read from storage over bytes delivered; None where reads are not accounted, or no size is known."""
     cost = worker_cost(measurement.worker_batches, segments)
     # A file that is drawn twice comes from storage once.
-    distinct = (s.delivered_bytes if s.distinct_bytes is None else s.distinct_bytes for s in segments)
+    known = measurement.access == "files"
+    distinct = (
+        s.distinct_bytes if known and s.distinct_bytes is not None else delivered_bytes(measurement, s)
+        for s in segments
+    )
     delivered = sum(each or 0 for each in distinct)
     if cost is None or not delivered or not measurement.storage_counts_reads:
         return None
     return cost.read_bytes / delivered
+
+
+def delivered_bytes(measurement: Measurement, segment: Segment) -> float | None:
+    """Bytes of the samples of a segment: of their files or, where those are not known, of as many usual samples."""
+    if measurement.access == "files":
+        return segment.delivered_bytes
+    if measurement.sample_bytes is None or segment.first_batch < 0:
+        return None
+    return measurement.sample_bytes * segment.batch_size * segment.steps
+
+
+def bytes_per_image(measurement: Measurement, segments: Iterable[Segment]) -> float | None:
+    """Bytes of the files of an image; None where none is known."""
+    known = [(size, s) for s in segments if (size := delivered_bytes(measurement, s)) is not None]
+    images = sum(s.batch_size * s.steps for _, s in known)
+    return sum(size for size, _ in known) / images if images else None
 
 
 def bytes_over(loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from loaderprobe.analyze.verdict import one_thread
 from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
 from loaderprobe.analyze.verdict.certain import compute_is_certain
 from loaderprobe.analyze.verdict.counted import counted, fair
@@ -19,7 +20,7 @@ from loaderprobe.analyze.verdict.misfit import (
     noise_of,
     prediction_error_of,
 )
-from loaderprobe.analyze.verdict.rates import segments_of
+from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.rule import (
     CLEAR_LEAD,
     FAR_LEAD,
@@ -31,7 +32,7 @@ from loaderprobe.analyze.verdict.rule import (
     is_clear,
     lead_of,
 )
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.records.verdict import Ablations
@@ -44,12 +45,29 @@ DOUBTED_ROUNDS = 2
 SETTLED_LEAD = 5.0
 # What is still ambiguous then gets so many times the rounds, and after that stays what it is.
 MOST_TIMES = 2
+# Half the interval of a rate, as a share of it, from which on time that the verdict does not need goes into the rate.
+WIDE = 0.1
 
 Round = tuple[tuple[Mode, Activity], ...]
 
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
-    """The segments of the next round, in no order; none when more would tell nothing new."""
+    """The segments of the next round, in no order; none when more would tell nothing new, and the rate is known."""
+    asked = _for_the_verdict(measurement, thorough=thorough) or _for_the_rate(measurement)
+    return (*asked, *one_thread.beside(measurement, asked))
+
+
+def _for_the_rate(measurement: Measurement) -> Round:
+    """Another round of what is judged, where its interval is wide: rounds differ, so longer ones would not help."""
+    judged = base_mode(measurement), judged_activity(measurement)
+    found = segments_of(measurement, *judged)
+    if not found or len(found) >= MOST_TIMES * measurement.config.rounds:
+        return ()
+    rate = rate_interval(measurement, found)
+    return (judged,) if rate.high - rate.value > WIDE * rate.value else ()
+
+
+def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     measurement, rounds = counted(measurement), measurement.config.rounds
     # Idle workers of one rank wait for those of another: what they would do by themselves is not to be estimated.
     thorough = thorough or measurement.config.ranks > 1
@@ -91,8 +109,9 @@ def deciding(measurement: Measurement, plan: Round) -> Round:
     training, or the loader, as asked and without what may lead. What an estimate leaves far behind is left out.
     """
     base, found = base_mode(measurement), run_experiments(measurement)
-    trained = tuple(each for each in plan if each[1] == "training" and each[0] != "resident")
-    without = {each[0] for each in plan} - {base, "resident"}
+    beside = ("resident", "one_thread")
+    trained = tuple(each for each in plan if each[1] == "training" and each[0] not in beside)
+    without = {each[0] for each in plan} - {base, *beside}
     if not without or not found.speedups:
         return plan
     if len(trained) < 2 and len(misfits_of(found)) == 1 and _doubt_of_the_whole(found) >= 1:

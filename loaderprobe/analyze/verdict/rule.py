@@ -140,13 +140,19 @@ def _beside_compute(found: Experiments, top: str) -> dict[str, float | str]:
 def _why_not_firm(found: Experiments, top: str) -> Reason | None:
     """Why the largest speed-up allows no firm verdict; None when it does."""
     speedup = found.speedups[top]
-    if top in found.open:
+    if top in found.open and not far_seen(found, top):
         return _reason("estimate_not_measured", **_speedup(found, top))
     if speedup.how == "estimated" and speedup.value < CLEAR_LEAD:
         return _reason("estimate_too_small", **_speedup(found, top))
     if not beyond_noise(found, top):
         return _reason("within_noise", **_speedup(found, top))
     return None
+
+
+def far_seen(found: Experiments, top: str) -> bool:
+    """True where the least that workers were seen waiting for it leads the most of anything else beyond any doubt."""
+    others = [found.ranges.get(name, (0.0, each.value))[1] for name, each in found.speedups.items() if name != top]
+    return top in found.ranges and found.ranges[top][0] >= FAR_LEAD**2 * max(1.0, *others, 1.0)
 
 
 def _why_unfair(found: Experiments, top: str) -> Reason | None:
@@ -264,6 +270,9 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
         return _reason("no_complete_round")
     if found.met_warm:
         return _reason("files_were_warm", **found.met_warm.because)
+    if found.above_ceiling:
+        read, ceiling = found.above_ceiling
+        return _reason("above_ceiling", samples_bytes_per_s=read, ceiling_bytes_per_s=ceiling)
     if abs(prediction_error) > tolerance and not found.in_training and not _withstands(found, prediction_error):
         single = len(misfits_of(found)) == 1
         return _reason(

@@ -19,15 +19,16 @@ from loaderprobe.analyze.verdict.rates import (
     WorkerCost,
     attributed_cost,
     bytes_over,
+    bytes_per_image,
     cores_in_training,
     interval,
     parent_overhead_s,
+    rate_interval,
     rates_by_round,
     read_over,
     segments_of,
     spread_of_both,
     step_images,
-    training_interval,
     worker_cost,
 )
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence
@@ -37,6 +38,9 @@ from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
+
+# A ceiling is measured for 1.5 s, and the credit of a token bucket is spent within it: no cold rate is above this.
+MOST_OF_CEILING = 1.15
 
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
@@ -66,7 +70,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         speedups={name: _interval_speedup(list(found.values()), how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
         end_to_end=seen.end_to_end,
-        rate=training_interval(seen.end_to_end, judged, measurement.config.loader.workers) if judged else None,
+        rate=rate_interval(measurement, judged) if judged else None,
         fair=_fair(measurement, in_training=bool(trained)),
         predicted=seen.predicted,
         predicted_by_bytes=seen.predicted_by_bytes,
@@ -88,6 +92,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         waiting=waiting,
         ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
         met_warm=_met_warm(measurement, taken),
+        above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
         by_waiting=by_waiting(measurement),
         evidence=waiting_evidence(measurement),
         among=among,
@@ -140,7 +145,12 @@ class _Seen:
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
             bytes_over_training=bytes_over(made, judged) or _read_over(measurement, made, judged),
-            spread=spread_of_both(loader_only, judged, measurement.config.loader.workers),
+            spread=spread_of_both(
+                loader_only,
+                judged,
+                measurement.config.loader.workers,
+                synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
+            ),
             overhead_s=overhead_s,
             estimated=frozenset(estimated),
         )
@@ -229,10 +239,23 @@ def _range(parts: Parts, name: str, most: float) -> tuple[float, float] | None:
 
 
 def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> Unavailable | None:
-    """Why files that were to be cold were warm; None where warm files were asked for."""
-    if measurement.config.cache == "warm" or measurement.storage_kind == "memory" or files_were(measurement) != "warm":
+    """Why files that were to be cold were warm, in part at least; None where warm files were asked for."""
+    if measurement.config.cache == "warm" or measurement.storage_kind == "memory":
         return None
-    return taken["storage"].missing
+    return taken["storage"].missing if files_were(measurement) in ("warm", "partly warm") else None
+
+
+def _above_ceiling(
+    measurement: Measurement, judged: Sequence[Segment], rates: Sequence[Mapping[int, float]],
+    ceiling: StorageCeiling | None,
+) -> tuple[float, float] | None:  # fmt: skip
+    """Cold files cannot come faster than the storage delivers: then memory served a part of them."""
+    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    size = bytes_per_image(measurement, judged)
+    fastest = max((median(list(each.values())) for each in rates if each), default=0.0)
+    if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
+        return None
+    return (fastest * size, phase.bw_bytes) if fastest * size > MOST_OF_CEILING * phase.bw_bytes else None
 
 
 def judged_activity(measurement: Measurement) -> Activity:

@@ -47,7 +47,7 @@ def as_found(measurement: Measurement) -> bool:
 def why_not_as_asked(measurement: Measurement, mode: Mode) -> Unavailable | None:
     """Why the segments of a mode were not in the state of the base (or, in `warm`, not warm); None when they were."""
     if as_found(measurement):
-        return None
+        return _why_not_met_cold(measurement, mode)
     if measurement.access != "files":
         return _why_not_repeated(measurement, mode)
     segments = _of(measurement, mode)
@@ -68,6 +68,18 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> Unavailable | None
     if resident < 1 - COLD_AT_LEAST if cold else resident > 1 - WARM_AT_MOST:
         return None
     return Unavailable(code="pages_resident", facts={"share": resident, "files": word})
+
+
+def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Unavailable | None:
+    """Files that were to be cold, and could not be evicted, were met as they were: cold only where bytes show it."""
+    if measurement.access != "none" or mode == "warm":
+        return None
+    share = cold_fraction(measurement, _of(measurement, mode))
+    return None if share is None or share >= COLD_AT_LEAST else _from_storage(share)
+
+
+def _from_storage(share: float) -> Unavailable:
+    return Unavailable(code="bytes_from_storage", facts={"share": share, "files": "cold"})
 
 
 def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, cold: bool) -> Unavailable | None:
@@ -147,6 +159,10 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Unavailable | Non
         return Unavailable(code="bytes_from_storage", facts={"share": share, "files": "warm"})
     if not measurement.storage_counts_reads:
         return _why_not_by_waiting(measurement, mode) if "warm" in measurement.modes else None
+    known = cold_fraction(measurement, segments)
+    if known is not None:
+        # What is read ahead counts: the share is below 1 only where what was read before serves these batches.
+        return None if known >= COLD_AT_LEAST else _from_storage(known)
     lap = measurement.first_lap
     if lap is None or not lap.images:
         return None
@@ -200,12 +216,15 @@ def files_were(measurement: Measurement) -> FilesWere | None:
         return "warm"
     if met_warm(measurement):
         return "warm"
-    if measurement.access != "files":
+    share = cold_fraction(measurement, segments)
+    if share is None and measurement.access != "files":
+        # Without the bytes of a sample, only as many as the first pass read show that all of it came from storage.
+        if measurement.access == "none":
+            return None
         if base == "baseline" and _why_not_repeated(measurement, base):
             return "partly warm"
         read, _ = _per_image(measurement, segments)
         return "cold" if read >= LEAST_BYTES else "warm" if base == "warm" else None
-    share = cold_fraction(measurement, segments)
     if share is None:
         resident = _resident(segments)
         share = None if resident is None else 1 - resident

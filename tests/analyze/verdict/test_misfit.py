@@ -95,7 +95,8 @@ def unsteady(segment: Segment, jitter: float) -> Segment:
     step_ns = segment.begin_ns[1] - segment.begin_ns[0]
     late = [round(step_ns * jitter * (index // 2 % 2)) for index in range(segment.steps)]
     begin = (0, *(at + by for at, by in zip(segment.begin_ns[1:], late[1:], strict=True)))
-    return replace(segment, begin_ns=begin, ready_ns=begin, copied_ns=begin, end_ns=begin)
+    finished = (*begin[:-1], segment.finished_ns[-1])
+    return replace(segment, begin_ns=begin, ready_ns=begin, copied_ns=begin, end_ns=begin, finished_ns=finished)
 
 
 def test_sizes_explain_nothing_where_compute_is_the_limit() -> None:

@@ -1,0 +1,292 @@
+"""Does the interval of a rate hold what a long loop runs at, and is it as narrow as it can be?
+
+Rows are made up (devices that are steady or jitter; CPU work whose rounds drift by 0 to 8 %, with steps that depend on
+each other, and pauses; disks that grant reads in slices), and cut from long plain loops that are measured now or were
+kept (`--loops`): so many rounds of a usual segment, against the rate of the whole loop. Each row is repeated. For each
+kind of row: how many intervals hold the rate, and their width over that of the narrowest that would hold it 95 times of
+100, taken from the same errors.
+
+Ends with code 1 when fewer than 92 or more than 99 of 100 hold it over all rows, or when intervals are more than 1.5
+times as wide as need be at the median over the rows. Rows of a device that is exact have no errors, and no such ratio.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
+from loaderprobe.measure.pace import Pace, pace_for
+from loaderprobe.measure.plan import USUAL_ROUNDS, USUAL_SECONDS
+from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment
+from loaderprobe.stats import mean, quantile
+from scripts.benches.harness import answer, child, parser, photographs
+from tests.analyze.runs import Cost, alike, run, segment
+
+BATCH = 32
+KINDS = ("emulated-steady", "emulated-hungry", "cpu", "cpu-serial", "decoding", "decoding-serial", "cold-files")
+BESIDE = ("cpu", "decoding", "decoding-serial", "cold-files")
+"""Beside neighbours that come and go, too."""
+APART_S = 4.5
+"""Between the beginnings of two rounds of training: the usual 13 s over three of them."""
+ALONE_S = 1.5
+"""From a round of training to that of the loader alone."""
+LEAST, MOST, WIDE = 0.92, 0.99, 1.5
+NARROWEST = 1e-3
+"""Errors below this are those of a clock, and no scale for a width."""
+Draw = random.Random
+Made = tuple[float, Measurement]
+"""The rate of a long loop, and a short measurement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One pipeline, measured so often in so many rounds."""
+
+    kind: str
+    rounds: int
+    makes: Callable[[], Made]
+    repeats: int
+
+
+def pace_of(workers: int) -> Pace:
+    """That of a default sweep."""
+    return pace_for(workers=workers, rounds=USUAL_ROUNDS, budget_s=USUAL_SECONDS)
+
+
+def measured(
+    segments: Sequence[Segment], workers: int, specified: float | None, loader: Sequence[Segment] = ()
+) -> Measurement:
+    """A measurement of nothing but these rounds of training, and of the loader alone."""
+    compute = ComputeInfo(
+        name="bench", device="", synchronous=specified is None, specified_images_per_s=specified, source=""
+    )
+    return replace(BLANK[workers], segments=(*segments, *loader), compute=compute)
+
+
+BLANK = {number: run(alike(1, baseline=100), Cost(), workers=number) for number in (0, 1, 2, 4, 8)}
+
+
+def segment_of(number: int, stamps: Sequence[float], finished: Sequence[float] = ()) -> Segment:
+    """A round of training whose steps begin at these times, in seconds; the last is the end."""
+    ns = [round(each * 1e9) for each in stamps]
+    begin, made = tuple(ns[:-1]), segment("baseline", "training", number, 0, 100.0, thread_cpu_ns=0, delivered_bytes=0)
+    return replace(
+        made, batch_size=BATCH, begin_ns=begin, ready_ns=begin, copied_ns=begin, end_ns=begin, closed_ns=ns[-1],
+        finished_ns=tuple(round(each * 1e9) for each in finished),
+    )  # fmt: skip
+
+
+def cut(stamps: Sequence[float], pace: Pace, begin: int = 0) -> list[float]:
+    """As many of these times as a segment from there has; empty where they are too few."""
+    for steps in range(1, len(stamps) - begin):
+        if pace.enough(steps, stamps[begin + steps] - stamps[begin]):
+            return list(stamps[begin : begin + steps + 1])
+    return []
+
+
+def device(draw: Draw, rate: float, rounds: int, jitter: float) -> Made:
+    """A device that never waits, fed by one worker: the first steps of a segment find batches ready."""
+    segments = []
+    for number in range(rounds):
+        times = [BATCH / rate * draw.lognormvariate(-(jitter**2) / 2, jitter) for _ in range(64)]
+        finished = list(itertools.accumulate(times))
+        host = cut([0.0, 0.005, 0.01, *(each + draw.uniform(0, 0.002) for each in finished)], pace_of(1))
+        segments.append(segment_of(number, host, finished[: len(host) - 1]))
+    # A jitter is that of a device without a specified rate.
+    found = measured(segments, 1, rate)
+    return rate, found if not jitter else replace(found, compute=replace(found.compute, specified_images_per_s=None))
+
+
+def cpu(
+    draw: Draw, rounds: int, *, drift: float, spread: float, correlation: float, workers: int, pauses: float
+) -> Made:
+    """Workers whose batches vary, each like the one before it, and all with the round; some pause for 0.3 s."""
+    step_s, crew = 0.08, max(workers, 1)
+
+    def stretch() -> list[float]:
+        free, noise, ready = [draw.uniform(0, step_s * crew) for _ in range(crew)], 0.0, [0.0]
+        speed = draw.gauss(0, drift)
+        for batch in itertools.count():
+            noise = correlation * noise + math.sqrt(1 - correlation**2) * draw.gauss(0, 1)
+            took_s = step_s * crew * math.exp(spread * noise - spread**2 / 2 + speed)
+            free[batch % crew] += took_s + (0.3 if draw.random() < pauses else 0.0)
+            ready.append(max(ready[-1], free[batch % crew]))
+            if batch > crew and (found := cut(ready, pace_of(crew), crew)):
+                return found
+        raise AssertionError
+
+    truth = BATCH / (step_s * math.exp(drift**2 / 2) + pauses * 0.3 / crew)
+    trained = [segment_of(number, stretch()) for number in range(rounds)]
+    loader = [replace(segment_of(number, stretch()), activity="loader_only") for number in range(rounds)]
+    return truth, measured(trained, workers, None, loader)
+
+
+def slices(draw: Draw, rounds: int, *, slice_s: float, spread: float, workers: int) -> Made:
+    """A disk that grants bytes in slices of time; batches differ in size."""
+    step_s, segments = 0.12, []
+    for number in range(rounds):
+        sizes = (draw.lognormvariate(-(spread**2) / 2, spread) for _ in range(200))
+        phase = draw.random()
+        granted = [math.ceil(each * step_s / slice_s + phase) * slice_s for each in itertools.accumulate(sizes)]
+        segments.append(segment_of(number, cut(granted, pace_of(workers).for_blocked_workers(), workers)))
+    return BATCH / step_s, measured(segments, workers, None)
+
+
+def made_up(repeats: int) -> Iterator[Row]:
+    """Rows whose truth is known."""
+    for place, (kind, rounds, make) in enumerate(_made_up()):
+        draw = Draw(place)
+        yield Row(kind=kind, rounds=rounds, makes=lambda make=make, draw=draw: make(draw), repeats=repeats)  # type: ignore[misc]
+
+
+def _made_up() -> Iterator[tuple[str, int, Callable[[Draw], Made]]]:
+    every = (1, 2, 3, 6)
+    for rate, n in itertools.product((75.0, 400.0, 900.0), every):
+        yield "device, steady", n, lambda draw, r=rate, n=n: device(draw, r, n, 0.0)  # type: ignore[misc]
+    for drift, spread, correlation, workers, n in itertools.product(
+        (0.02, 0.05, 0.08), (0.05, 0.15), (0.0, 0.5), (0, 2, 4), every
+    ):
+        yield (
+            f"CPU, drift of {drift:.0%}",
+            n,
+            lambda draw, d=drift, s=spread, c=correlation, w=workers, n=n: cpu(  # type: ignore[misc]
+                draw, n, drift=d, spread=s, correlation=c, workers=w, pauses=0.0
+            ),
+        )
+    for drift, workers, n in itertools.product((0.02, 0.05), (0, 2, 4), every):
+        yield (
+            "CPU, with pauses",
+            n,
+            lambda draw, d=drift, w=workers, n=n: cpu(  # type: ignore[misc]
+                draw, n, drift=d, spread=0.08, correlation=0.2, workers=w, pauses=0.01
+            ),
+        )
+    for slice_s, spread, workers, n in itertools.product((0.1, 0.25), (0.03, 0.1), (1, 2, 4), every):
+        yield (
+            f"disk, slices of {slice_s:g} s",
+            n,
+            lambda draw, t=slice_s, s=spread, w=workers, n=n: slices(  # type: ignore[misc]
+                draw, n, slice_s=t, spread=s, workers=w
+            ),
+        )
+
+
+def kept(name: str, loop: dict[str, Any]) -> Iterator[Row]:
+    """Rows that are cut from one loop: measurements of one, two, three and six rounds, from many places in it."""
+    finished, workers = [each / 1e9 for each in loop["finished_ns"]], loop["workers"]
+    host = [each / 1e9 for each in (*loop["begin_ns"], loop["closed_ns"])]
+    truth = BATCH * (len(host) - 1) / (host[-1] - host[0])
+    if finished:
+        truth = BATCH * (len(finished) - 1) / (finished[-1] - finished[0])
+    found = [
+        (first, stamps)
+        for first in range(0, len(host) - 1, max(workers, 1))
+        if (stamps := cut(host, pace_of(workers), first))
+    ]
+
+    def at(second: float, number: int) -> Segment | None:
+        place = next(((first, stamps) for first, stamps in found if stamps[0] - host[0] >= second), None)
+        if place is None:
+            return None
+        first, stamps = place
+        return segment_of(number, stamps, finished[first : first + len(stamps) - 1])
+
+    for rounds in (1, 2, 3, 6):
+        apart_s = APART_S if rounds < 6 else APART_S / 2
+        made: list[Made] = []
+        for begin_s in itertools.count(0, 0.75):
+            segments = [at(begin_s + apart_s * number, number) for number in range(rounds)]
+            alone = [at(begin_s + apart_s * number + ALONE_S, number) for number in range(rounds)]
+            if None in (*segments, *alone):
+                break
+            loader = [replace(each, activity="loader_only", finished_ns=()) for each in alone if each]
+            made.append((truth, measured([each for each in segments if each], workers, loop["specified"], loader)))
+        if made:
+            yield Row(kind=f"loop: {name}", rounds=rounds, makes=iter(made).__next__, repeats=len(made))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Of one row."""
+
+    kind: str
+    rounds: int
+    covered: float
+    """Share of the intervals that hold the truth."""
+    half: float
+    """Median half width, as a share of the rate."""
+    narrowest: float
+    """The half width that 95 % of the errors are within."""
+    errors: tuple[float, ...]
+    halves: tuple[float, ...]
+
+
+def score(row: Row) -> Score:
+    """Repeats a row."""
+    errors, halves = [], []
+    for _ in range(row.repeats):
+        truth, found = row.makes()
+        interval = rate_interval(found, segments_of(found, "baseline", "training"))
+        errors.append(abs(interval.value / truth - 1))
+        halves.append((interval.high - interval.value) / truth)
+    return Score(
+        kind=row.kind, rounds=row.rounds, covered=mean([float(e <= h) for e, h in zip(errors, halves, strict=True)]),
+        half=median(halves), narrowest=quantile(errors, 0.95), errors=tuple(errors), halves=tuple(halves),
+    )  # fmt: skip
+
+
+def shown(name: str, scores: Sequence[Score]) -> str:
+    """One line for these rows."""
+    ratios = [each.half / each.narrowest for each in scores if each.narrowest > NARROWEST]
+    covered = mean([each.covered for each in scores])
+    half, narrowest = (100 * median(each) for each in ([s.half for s in scores], [s.narrowest for s in scores]))
+    times = f"{median(ratios):8.2f}" if ratios else "       -"
+    return f"{name:36}{len(scores):5}{100 * covered:9.1f} %{half:10.2f} %{narrowest:10.2f} %{times}"
+
+
+def loops_in(folder: Path | None, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The loops that are kept there, by name; those that are not are measured first."""
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*KINDS, *(f"{kind}+neighbours" for kind in BESIDE)):
+        path = folder / f"{name}.json"
+        if not path.exists():
+            pictures = photographs(folder / "data", "256x256", 640)
+            path.write_text(json.dumps(answer(child("intervals_loops", name, pictures, seconds))))
+            print(f"{name}: {seconds:g} s", file=sys.stderr, flush=True)
+        yield name, json.loads(path.read_text())
+
+
+def main() -> int:
+    options = parser(__doc__)
+    options.add_argument("--loops", type=Path, help="folder of long loops; what is not there is measured into it")
+    options.add_argument("--seconds", type=float, default=40.0, help="of each loop that is measured")
+    options.add_argument("--repeats", type=int, default=40, help="of each made-up row")
+    asked = options.parse_args()
+    rows = [*made_up(asked.repeats)]
+    for name, loop in loops_in(asked.loops, asked.seconds):
+        rows += kept(name, loop)
+    scores = [score(row) for row in rows]
+    print(f"{'':36} rows    covered    ± median  narrowest   times")
+    for kind in dict.fromkeys(each.kind for each in scores):
+        for rounds in sorted({each.rounds for each in scores if each.kind == kind}):
+            chosen = [each for each in scores if (each.kind, each.rounds) == (kind, rounds)]
+            print(shown(f"{kind}, {rounds} round{'s' if rounds > 1 else ''}", chosen))
+    print(shown("all", scores))
+    covered = mean([each.covered for each in scores])
+    ratio = median([each.half / each.narrowest for each in scores if each.narrowest > NARROWEST])
+    return 0 if LEAST <= covered <= MOST and ratio <= WIDE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
