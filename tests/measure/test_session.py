@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -184,7 +185,19 @@ class Busy(ScriptedLoader):
         return self.asked > 150
 
 
-@pytest.mark.parametrize(("budget_s", "segments"), [(9.0, 6), (11.0, 10)])
+def test_a_short_budget_measures_fewer_modes_twice() -> None:
+    """All modes would fit once: files from memory, for which workers wait, are measured in two rounds instead."""
+    clock, files, cache = FakeClock(), example_files(4096), FakePageCache()
+    config = example_config(data=files.fingerprint, compute="emulated:100000", batch_size=8)
+    service = Service(cpu_s=0.001, blocked_s=0.05)
+    session = scripted_session(service, clock, make_compute(config, clock), config, files, cache, budget_s=10.0)
+    session.run()
+    found = session.measurement((), ())
+    assert Counter(each.mode for each in found.segments) == {"baseline": 6, "warm": 2}
+    assert verdict(found).bound.cause == "storage"
+
+
+@pytest.mark.parametrize(("budget_s", "segments"), [(9.0, 8), (11.0, 10)])
 def test_an_ablation_is_not_thought_as_slow_as_cold_reads(budget_s: float, segments: int) -> None:
     """Cold segments take 1.6 s here, warm ones 0.7 s: a round begins when there is time for its own segments."""
     clock, files, cache = FakeClock(), example_files(4096), FakePageCache()
