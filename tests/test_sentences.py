@@ -17,6 +17,7 @@ KEPT = {
     ("analyze/outlook.py", "MLPerf Storage v1.0"): "where a rate was published",
     ("analyze/compare/sweeps.py", "configurations of one run"): "the message of an error",
     ("analyze/report.py", "a figure is infinite"): "the message of an error, of a file that cannot be judged",
+    ("analyze/forecast/advice.py", "n = torch.get_num_threads()"): "what to type",
     ("analyze/plan/demand.py", ""): "formulas, and where quantities come from",
     ("analyze/plan/plan.py", ""): "formulas, and where quantities come from",
     ("analyze/plan/supply.py", ""): "formulas, and where quantities come from",

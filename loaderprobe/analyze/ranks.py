@@ -128,6 +128,7 @@ def _together(slowest: RankMeasurement, number: int, ranks: Sequence[RankMeasure
         distinct_bytes=_sum(each.distinct_bytes for each in fed),
         disk_bytes=_sum(each.disk_bytes for each in hosts.values()),
         resident_before=mean(resident) if len(resident) == len(fed) else None,
+        others=hosts[slowest.node, slowest.host].others,
     )
 
 

@@ -19,6 +19,7 @@ from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.steps_view import steps_view
 from loaderprobe.analyze.then import next_limits
 from loaderprobe.analyze.verdict import one_thread
+from loaderprobe.analyze.verdict.disturbance import disturbance_notes
 from loaderprobe.analyze.verdict.rounds import ablations
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -141,6 +142,7 @@ def _run_info(
         pending=pending,
         wall_s=sum(result.wall_s for result in results if isinstance(result, Measurement | RunFailure)),
         data=tuple(_data_info(file_set) for file_set in files),
+        notes=disturbance_notes(result for result in results if isinstance(result, Measurement)),
         damaged=(*damaged, *dict.fromkeys(result for result in results if isinstance(result, DamagedFile))),
     )
 

@@ -25,6 +25,7 @@ from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.memory import free_shared_memory_bytes
+from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
 from loaderprobe.system.process import read_process
 from loaderprobe.system.thread import ThreadMeter
@@ -36,6 +37,8 @@ PROBE_BYTES = 1 << 20
 USUAL_SHARED_MEMORY = 7 * 32 * 3 * 224 * 224 * 4
 # GPM compares two samples, which must be more than 0.1 s apart.
 GPM_GAP_S = 0.15
+# In which two cores have 60 ticks of CPU time.
+LOOK_S = 0.3
 
 
 def capabilities(path: Path) -> tuple[Capability, ...]:
@@ -49,6 +52,7 @@ def capabilities(path: Path) -> tuple[Capability, ...]:
         _waits(),
         _run_delay(),
         _cores(),
+        _others(),
         _shared_memory(),
         _training(),
         *gpu_counters(SystemClock()),
@@ -61,7 +65,8 @@ def _storage(location: StorageLocation) -> Capability:
         return Capability(name="storage", state="no", why=(why,), next_step="path_on_storage")
     known = bool(location.counts_reads and location.devices)
     where = {"filesystem": location.filesystem, "devices": ", ".join(location.devices) or location.source}
-    why = Finding(code="on_storage", facts={**where})
+    ahead = {} if location.read_ahead_bytes is None else {"read_ahead_bytes": location.read_ahead_bytes}
+    why = Finding(code="on_storage", facts={**where, **ahead})
     return Capability(name="storage", state="yes" if known else "limited", why=(why, *location.notes))
 
 
@@ -144,6 +149,19 @@ def _cores() -> Capability:
     cores = cores_available()
     why = Finding(code="cores", facts={"cores": cores, "all": os.cpu_count() or cores})
     return Capability(name="cores", state="yes", why=(why,))
+
+
+def _others() -> Capability:
+    """What other processes take, looked at for a moment."""
+    meter = OthersMeter()
+    meter.begin()
+    SystemClock().sleep(LOOK_S)
+    seen = meter.end()
+    if seen is None:
+        why = tuple(each.reason for each in meter.missing())
+        return Capability(name="other_processes", state="no", why=why)
+    facts = {"share": seen.cpu_ns / (seen.span_ns * seen.cores), "cores": float(seen.cores)}
+    return Capability(name="other_processes", state="yes", why=(Finding(code="others_take", facts={**facts}),))
 
 
 def _shared_memory() -> Capability:

@@ -65,7 +65,9 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         seen = (location.devices, gpu) if place is None or place.local_rank == 0 else ((), None)
         samplers = stack.enter_context(sampling(clock, seen[0], loader.workers, seen[1]))
         decide = round_in_turn if order.in_turn else next_round
-        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide)
+        # The forkserver, by whose other children nothing else is done.
+        own = (os.getppid(),)
+        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide, own)
         given: dict[str, Any] = {
             "recorder": Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
             "files": files,

@@ -16,6 +16,7 @@ from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.same_samples import own_shares
 from loaderprobe.analyze.verdict import one_thread
 from loaderprobe.analyze.verdict.disk import ceiling_phase
+from loaderprobe.analyze.verdict.disturbance import disturbance_notes
 from loaderprobe.analyze.verdict.epochs import Epochs, epochs
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
@@ -242,6 +243,7 @@ def conclude(
         evidence=tuple(each for each in judged.bound.evidence if with_step or each.metric not in OF_TRAINING),
         notes=(
             *measured.notes,
+            *disturbance_notes([measured]),
             *_notes(judged, data, rounds, kept, f"{sample}s/s"),
             *_read_ahead(measured, judged, ceiling, data, f"{sample}s/s"),
             *one_thread.notes(measured),
@@ -301,7 +303,7 @@ def _read_ahead(
     storage_s, rest_s = total / phase.bw_bytes, data.samples / later
     facts = {
         "size_bytes": total, "within_s": storage_s, "low_per_s": data.samples / (storage_s + rest_s),
-        "high_per_s": data.samples / max(storage_s, rest_s), "later_per_s": later, "unit": unit,
+        "high_per_s": data.samples / max(storage_s, rest_s), "memory_per_s": later, "unit": unit,
         "how": "estimated" if judged.speedups.storage is None else judged.speedups.storage.how,
     }  # fmt: skip
     return [*found, Note(code="small_set", facts=facts)]

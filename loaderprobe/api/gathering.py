@@ -36,6 +36,15 @@ def meeting_s(crew: Crew, clock: Clock) -> float:
     return median(took)
 
 
+def processes_of_ranks(crew: Crew) -> tuple[int, ...]:
+    """The processes that are the ranks of this host. All ranks call it at the same time."""
+    host = socket.gethostname()
+    given = crew.gathered(msgspec.json.encode((host, os.getpid())))
+    listed = msgspec.json.encode([msgspec.json.decode(each, type=tuple[str, int]) for each in given])
+    ranks = msgspec.json.decode(crew.broadcast(listed), type=list[tuple[str, int]])
+    return tuple(pid for where, pid in ranks if where == host)
+
+
 class Gathering:
     """One rank's side of it. All ranks call the same methods in the same order; each raises LostRank."""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of
 from loaderprobe.analyze.verdict.validity import base_mode
-from loaderprobe.api.gathering import WORTH_A_WORD, Gathering, meeting_s
+from loaderprobe.api.gathering import WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.in_step import Agreement
 from loaderprobe.measure.order import Order
@@ -25,6 +25,7 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note, each_once
 from loaderprobe.records.place import Place
 from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.others import OthersMeter
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.ranks import AtPlace
@@ -43,6 +44,7 @@ class RankChild:
         self._order, self._place, self._at = order, place, joined_at(place)
         _HELD.append(self._at)
         self._cores = cores_of(self._at.crew, place.node)
+        self._ranks_here = processes_of_ranks(self._at.crew)
         self._meeting_s = meeting_s(self._at.crew, SystemClock())
         self._gathering: Gathering | None = None
 
@@ -65,7 +67,12 @@ class RankChild:
         self._gathering = Gathering(
             crew, parts.next_round, node=self._place.node, device=device, earlier=self._order.earlier
         )
-        of_rank = replace(parts, cores_available=self._cores, next_round=self._gathering.next_round)
+        of_rank = replace(
+            parts,
+            cores_available=self._cores,
+            next_round=self._gathering.next_round,
+            disturbance=OthersMeter(self._ranks_here),
+        )
         if self._place.local_rank:
             of_rank = replace(of_rank, read_devices=lambda: None)
         return RankSession(parts=of_rank, meeting=Agreement(crew), **given)

@@ -11,12 +11,13 @@ from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.diagnose import Diagnosis, compute_of, judge_loader
-from loaderprobe.api.gathering import KIND, WORTH_A_WORD, Gathering, meeting_s
+from loaderprobe.api.gathering import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
 from loaderprobe.api.seen_loaders import Seen
 from loaderprobe.api.user_loader import Asked, Deadline, measure_loader
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.in_step import Meeting, SessionInStep
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.take_over import TakeOver
 from loaderprobe.measure.turns import Turns
@@ -27,6 +28,7 @@ from loaderprobe.records.note import Note
 from loaderprobe.records.together import Apart, ApartCode, RankMeasurement, RankOffer
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
+from loaderprobe.system.others import OthersMeter
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.ranks import Joined
@@ -58,6 +60,7 @@ class Ranks:
         self._crew: Crew | None = None
         self._meeting: Meeting | None = None
         self._meeting_s = 0.0
+        self._ranks_here: tuple[int, ...] = ()
         self._gathering: Gathering | None = None
         self.apart: Apart | None = None
         """Why the ranks are not measured together."""
@@ -125,11 +128,16 @@ class Ranks:
         """Measure in step with the others. The verdict on all, on rank 0; None on the others."""
         meeting, gathering = self._meeting, self._gathering
         assert meeting is not None and gathering is not None
+
+        def session(parts: Parts, **given: Any) -> SessionInStep:
+            seeing = replace(parts, disturbance=OthersMeter(self._ranks_here))
+            return SessionInStep(turns=turns, period=seen.period, meeting=meeting, parts=seeing, **given)
+
         asked = Asked(
             cache=request.cache,
             budget_s=budget_s,
             next_round=gathering.next_round,
-            session=lambda **given: SessionInStep(turns=turns, period=seen.period, meeting=meeting, **given),
+            session=session,
             ceiling=False,
             deadline=lambda budget: self._deadline(budget, meeting),
             joined=self._as_one,
@@ -151,6 +159,7 @@ class Ranks:
         from loaderprobe.loaders.ranks import GlooCrew
 
         crew = GlooCrew(self._joined)
+        self._ranks_here = processes_of_ranks(crew)
         self._meeting_s = meeting_s(crew, SystemClock())
         self._crew, self._meeting, self._gathering = crew, Meeting(crew), Gathering(crew, standard_rounds)
 

@@ -175,32 +175,34 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
                     hint="give more time (--budget, in Python budget_s), or use smaller batches (--batch-size)",
                 ) from error
             measured = session.measurement((), ())
-            own_notes = (*_with_budget(measured, session, asked), *own.notes(), *notes)
-            measured = asked.joined(replace(measured, notes=own_notes))
+            measured = asked.joined(replace(measured, notes=(*measured.notes, *own.notes(), *notes)))
     # When the script ends, nothing can be started any more.
     wanted = wanted and ENDED not in measured.notes
     if wanted:
         on_stage("what the storage delivers", 0, 0)
+    ceiling = ceiling_of(measured, learned.files, cache) if wanted else None
     return UserMeasured(
-        measurement=measured,
+        measurement=replace(measured, notes=_with_budget(measured, ceiling, session, asked)),
         files=learned.files,
-        ceiling=ceiling_of(measured, learned.files, cache) if wanted else None,
+        ceiling=ceiling,
         keeps_samples=learned.keeps_samples,
     )
 
 
-def _with_budget(measured: Measurement, session: Session, asked: Asked) -> tuple[Note, ...]:
-    """The session's notes; where the budget ended it while the verdict is open, with the budget that it would take."""
-    if session.more_s is None or not session.budget_s or asked.budget_s is None or not _is_open(measured):
+def _with_budget(
+    measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: Asked
+) -> tuple[Note, ...]:
+    """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
+    if session.more_s is None or not session.budget_s or asked.budget_s is None or not _is_open(measured, ceiling):
         return measured.notes
     # Learning and the storage alone take their shares of a larger budget, too.
     enough_s = asked.budget_s * (1 + session.more_s / session.budget_s)
     return enough_said(measured.notes, enough_s, session.enough_rounds)
 
 
-def _is_open(measured: Measurement) -> bool:
+def _is_open(measured: Measurement, ceiling: StorageCeiling | None) -> bool:
     try:
-        return verdict(measured).bound.cause in ("inconclusive", "either")
+        return verdict(measured, ceiling).bound.cause in ("inconclusive", "either")
     except BadValue:
         return True  # no complete round
 

@@ -94,9 +94,10 @@ class Durations:
     def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
         rest = list(plan)
         yield rest
-        # It is for advice: the verdict needs the others.
-        rest = [each for each in rest if each.mode != "one_thread"]
-        yield rest
+        if any(each.mode == "one_thread" for each in rest):
+            # It is for advice: the verdict needs the others.
+            rest = [each for each in rest if each.mode != "one_thread"]
+            yield rest
         if any(each.among_ranks for each in rest):
             rest = [each for each in rest if not each.among_ranks]
             yield rest
@@ -109,13 +110,12 @@ class Durations:
             yield [each for each in rest if each not in trained]
 
 
-def enough_said(notes: Iterable[Note], budget_s: float, rounds: int) -> tuple[Note, ...]:
-    """The same notes; those that time was too short say that such a budget would allow so many rounds."""
-    facts: dict[str, float | str] = {
-        "budget_s": float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S),
-        "rounds": float(rounds),
-    }
-    return tuple(replace(note, facts=facts) if note.code in TOO_SHORT else note for note in notes)
+def enough_said(notes: Sequence[Note], budget_s: float, rounds: int) -> tuple[Note, ...]:
+    """The same notes; the last one that time was too short says that such a budget would allow so many rounds."""
+    whole_s = float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S)
+    last = max((place for place, note in enumerate(notes) if note.code in TOO_SHORT), default=-1)
+    said = (replace(note, facts={"budget_s": whole_s, "rounds": float(rounds)}) for note in notes[last : last + 1])
+    return (*notes[:last], *said, *notes[last + 1 :]) if last >= 0 else tuple(notes)
 
 
 def _timed_s(segment: Segment) -> float:

@@ -9,14 +9,14 @@ from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import Unavailable
 
 CapabilityName = Literal[
-    "storage", "cold_reads", "device_reads", "worker_reads", "waits", "run_delay", "cores", "shared_memory",
-    "gpu_training", "gpu_utilization", "gpu_sm_occupancy",
+    "storage", "cold_reads", "device_reads", "worker_reads", "waits", "run_delay", "cores", "other_processes",
+    "shared_memory", "gpu_training", "gpu_utilization", "gpu_sm_occupancy",
 ]  # fmt: skip
 """What a sweep measures, and what it needs."""
 FindingCode = Literal[
     "on_storage", "in_memory", "always_warm", "no_trial_file", "cache_unknown", "stays_in_cache", "evicted",
     "device_counted", "device_not_counted", "reads_counted", "reads_refused", "reads_not_counted",
-    "calls_seen", "no_proc", "kinds_only", "delay_counted", "delay_not_counted", "cores",
+    "calls_seen", "no_proc", "kinds_only", "delay_counted", "delay_not_counted", "cores", "others_take",
     "no_shared_memory", "shared_memory_small", "shared_memory", "trains_on",
     "utilization_read", "occupancy_read", "gpu_not_read",
 ]  # fmt: skip

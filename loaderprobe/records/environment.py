@@ -27,6 +27,9 @@ class StorageLocation:
     """What could not be known."""
     layers: tuple[StorageKind | Literal["hidden"], ...] = ()
     """What an overlay's layers live on, topmost first; `hidden` for one that is not visible from here."""
+    read_ahead_bytes: int | None = None
+    """The most that the kernel reads ahead in a file here (`read_ahead_kb` of the file system's backing device; of an
+    overlay the largest of its visible layers); None where it does not say, as for files in memory."""
 
     @property
     def counts_reads(self) -> bool:

@@ -80,6 +80,9 @@ class Others:
     """The same of own processes: workers, threads of libraries and what has ended meanwhile among them."""
     steal_ns: int
     """That a hypervisor gave other machines while this one had work (/proc/stat); 0 where it does not say."""
+    own_read_bytes: int | None = None
+    """That own processes but for the ancestors caused to be read from storage (/proc/PID/io); None where that is not
+    readable, or one ended meanwhile, with which its count is lost."""
     run_delay_ns: int | None = None
     """The training thread ready to run, but waiting for a core (/proc/thread-self/schedstat), for own processes too."""
     cpu_pressure_us: int | None = None
@@ -89,7 +92,7 @@ class Others:
     memory_pressure_us: int | None = None
 
     def __post_init__(self) -> None:
-        optional = ("run_delay_ns", "cpu_pressure_us", "io_pressure_us", "memory_pressure_us")
+        optional = ("own_read_bytes", "run_delay_ns", "cpu_pressure_us", "io_pressure_us", "memory_pressure_us")
         least = {"span_ns": 1, "cores": 1, "cpu_ns": 0, "own_cpu_ns": 0, "steal_ns": 0, **dict.fromkeys(optional, 0)}
         check_at_least("other processes", self, least)
 
@@ -137,7 +140,7 @@ class Segment:
     without: int | None = None
     """The rank that took no input, in step with those that did; None where all did."""
     others: Others | None = None
-    """What other processes did meanwhile, of several ranks on the host of rank 0; None where that was not read."""
+    """What other processes did meanwhile, of several ranks on the host of the slowest; None where that was not read."""
 
     def __post_init__(self) -> None:
         what = f"segment {self.mode} {self.activity} of round {self.round}"

@@ -45,7 +45,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             options ranks and nodes; causes imbalance and gradients with their speed-ups, and straggler; a verdict has
 #             the rank and the host of an imbalance, or the host alone where all ranks there are slow; with several
 #             ranks rates, batches and bytes are those of all
-SUMMARY_VERSION = 10
+# 11 2026-11  the run has notes: what other processes took of the machine; storage has its read-ahead
+SUMMARY_VERSION = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,8 @@ class RunInfo:
     data: tuple[DataInfo, ...]
     damaged: tuple[DamagedFile, ...] = ()
     """Files of the run that cannot be used; what depends on them is missing."""
+    notes: tuple[Note, ...] = ()
+    """What else is to know of all its measurements, such as what other processes took of the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from loaderprobe.render import metadata_words
 from loaderprobe.render.columns import half_interval, value_range
 from loaderprobe.render.device_words import kind_words
 from loaderprobe.render.evidence_words import evidence_words
+from loaderprobe.render.facts import read_ahead_words
 from loaderprobe.render.feed_words import feeding, other_feeds
 from loaderprobe.render.note_words import note_words
 from loaderprobe.render.unavailable_words import unavailable_words
@@ -27,13 +28,14 @@ Notes = list[tuple[str, str]]
 
 
 def place(report: BandwidthReport) -> str:
-    """`ext4 (block) mounted on /data from /dev/vdb1, device vdb`."""
+    """`ext4 (block) mounted on /data from /dev/vdb1, device vdb, read-ahead 128 KiB`."""
     found = report.location
     kind = "" if found.kind == "unknown" else f" ({found.kind})"
     devices = f", device {join_words(found.devices)}" if found.devices else ""
     if not found.devices and found.kind not in ("memory", "network", "fuse"):
         devices = ", no block device to see"
-    return f"{found.filesystem}{kind} mounted on {found.mount} from {found.source}{devices}"
+    ahead = "" if found.read_ahead_bytes is None else f", {read_ahead_words(found.read_ahead_bytes)}"
+    return f"{found.filesystem}{kind} mounted on {found.mount} from {found.source}{devices}{ahead}"
 
 
 def files(report: BandwidthReport) -> str:

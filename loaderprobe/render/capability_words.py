@@ -17,13 +17,14 @@ TITLES: dict[CapabilityName, str] = {
     "waits": "waits of workers",
     "run_delay": "waits for a core",
     "cores": "cores",
+    "other_processes": "other processes",
     "shared_memory": "shared memory for workers",
     "gpu_training": "training on a GPU",
     "gpu_utilization": "GPU utilization (NVML)",
     "gpu_sm_occupancy": "SM occupancy (NVML GPM)",
 }
 _TEXTS: dict[FindingCode, str] = {
-    "on_storage": "{filesystem} on {devices}",
+    "on_storage": "{filesystem} on {devices}{ahead}",
     "in_memory": "{path} is in memory, not on storage",
     "always_warm": "files in memory are always warm",
     "no_trial_file": "no permission to write a test file here; the sweep checks by bytes read",
@@ -41,6 +42,7 @@ _TEXTS: dict[FindingCode, str] = {
     "delay_counted": "/proc/thread-self/schedstat counts the run-queue delay",
     "delay_not_counted": "no schedstat: waiting for a core counts as waiting for storage",
     "cores": "{cores} after affinity and quota, of {all}",
+    "others_take": "they take {share} of {cores} cores now, counted by /proc/stat",
     "no_shared_memory": "there is no /dev/shm",
     "shared_memory_small": "{free_bytes} free, too little for 2 workers",
     "shared_memory": "{free_bytes} free in /dev/shm",
@@ -68,6 +70,8 @@ _STEPS: dict[StepCode, str] = {
 def finding_words(found: Finding) -> str:
     """A clause without a full stop: `2 after affinity and quota, of 4`."""
     facts = {name: fact(name, value) for name, value in found.facts.items()}
+    if found.code == "on_storage":
+        facts["ahead"] = f", {facts['read_ahead_bytes']}" if "read_ahead_bytes" in facts else ""
     if found.code == "gpu_not_read":
         facts["why"] = because_words(found.facts)
     return _TEXTS[found.code].format(**facts)

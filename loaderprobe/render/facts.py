@@ -15,6 +15,11 @@ def fact(name: str, value: float | str) -> str:
     return next((shown(value) for ends, shown in _BY_END if name.endswith(ends)), f"{value:.10g}")
 
 
+def read_ahead_words(size_bytes: float) -> str:
+    """`read-ahead 128 KiB`, as `read_ahead_kb` of the kernel has it."""
+    return f"read-ahead {size_bytes / 1024:.0f} KiB"
+
+
 def _milliseconds(seconds: float) -> str:
     return significant(seconds * 1e3)
 
@@ -27,6 +32,7 @@ def _microseconds(seconds: float) -> str:
 _BY_END: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     ("status", nvml_words),
     ("bytes_per_s", format_rate),
+    ("read_ahead_bytes", read_ahead_words),
     ("_per_s", significant),
     ("bytes", format_bytes),
     ("exact_share", "{:.1%}".format),
@@ -36,6 +42,7 @@ _BY_END: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     (("file_s", "meeting_s", "within_s", "take_s", "timeout_s"), format_duration),
     ("ended_after_s", "{:.1f}".format),
     ("_s", "{:.0f}".format),
+    ("amplification", "{:.2g}".format),
     ("seconds", "{:.2f}".format),
     (("cores", "cores_available", "rise", "paced"), "{:.3g}".format),
 )

@@ -16,6 +16,7 @@ _SPIN = (
     "torch's threads spin while the serial loader makes a batch: alone it keeps {cores} cores busy for {loader_per_s} "
     "{unit}, and {one_thread_cores} for {one_thread_per_s} {unit} with torch on one thread"
 )
+_DURING = "during {segments} of {of} segments"
 _TEXTS: dict[NoteCode, str] = {
     "no_time": "there was no time left for another round{more}",
     "cut_short": "there was no time left for all of the last round{more}",
@@ -50,7 +51,7 @@ _TEXTS: dict[NoteCode, str] = {
     "small_set": (
         "the whole data set (about {size_bytes}) can stay in memory, and the storage delivers it in about {within_s}: "
         "in the first epoch the loader alone delivers {low_per_s} to {high_per_s} {unit} (estimated), limited by "
-        "storage; in later ones {later_per_s} ({how}), without it"
+        "storage; in later ones {memory_per_s} ({how}), without it"
     ),
     "ranks_together": (
         "{ranks} ranks{on}, measured together: rates are those of all of them, which train in step. Times of workers "
@@ -79,6 +80,9 @@ _TEXTS: dict[NoteCode, str] = {
     "threads_spin_in_training": (
         f"{_SPIN}. Training runs at {{training_per_s}} and {{one_thread_training_per_s}} {{unit}}"
     ),
+    "others_took": f"other processes took {{share}} of {{cores}} cores {_DURING}",
+    "host_took": f"the hypervisor gave other machines {{share}} of {{cores}} cores {_DURING}",
+    "others_read_too": f"other processes read {{bytes_per_s}} from the same devices {_DURING}",
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from loaderprobe.records.note import each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.render.facts import read_ahead_words
 from loaderprobe.render.figures import reason_words, reasons, words_of
 from loaderprobe.render.groups import detail_of, full_label, groups, measured
 from loaderprobe.render.note_words import note_words
@@ -47,7 +48,7 @@ _SIDES = (
 
 
 def counts(report: Report) -> str:
-    """How many configurations ended on each side, as one sentence."""
+    """How many configurations ended on each side, and what other processes did meanwhile, a sentence each."""
     rows = report.summary.configurations
     sides: Counter[str] = Counter(row.bound.side for row in rows if row.bound)
     states = Counter(row.status for row in rows)
@@ -58,6 +59,7 @@ def counts(report: Report) -> str:
     found = f"Of {counted(len(measured(rows)), 'measured configuration')}{against}: {join_words(words)}."
     lost = [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
     parts = [found if words else "Nothing was measured.", f"{join_words(lost).capitalize()}." if lost else ""]
+    parts += [f"{said[0].upper()}{said[1:]}." for said in map(note_words, report.summary.run.notes)]
     return " ".join(part for part in parts if part)
 
 
@@ -209,11 +211,8 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     ]
     for place in machine.storage:
         devices = f", device {join_words(place.devices)}" if place.devices else ", block device not visible"
+        ahead = "" if place.read_ahead_bytes is None else f", {read_ahead_words(place.read_ahead_bytes)}"
         notes = "".join(f"; {note_words(note)}" for note in place.notes)
-        facts.append(
-            (
-                "Storage",
-                f"{place.path}: {place.filesystem} ({place.kind}) on {place.mount}, {place.source}{devices}{notes}",
-            )
-        )
+        where = f"{place.filesystem} ({place.kind}) on {place.mount}, {place.source}"
+        facts.append(("Storage", f"{place.path}: {where}{devices}{ahead}{notes}"))
     return facts

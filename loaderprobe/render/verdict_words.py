@@ -296,8 +296,8 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     "no_complete_round": lambda facts: "no round measured both the loader and training",
     "files_were_warm": lambda facts: facts.because,
     "above_ceiling": lambda facts: (
-        f"samples came at {facts.number('samples_bytes_per_s', format_rate)}, but their storage delivers only "
-        f"{facts.number('ceiling_bytes_per_s', format_rate)}: memory served a part of what was to be cold"
+        f"samples came at {facts.number('samples_bytes_per_s', format_rate)}, but storage delivers "
+        f"{facts.number('ceiling_bytes_per_s', format_rate)}. Memory served a part of them"
     ),
     "one_round_does_not_fit": lambda facts: (
         f"{_of_prediction(facts)} in the only round there was time for; a larger --budget gives more rounds"

@@ -79,11 +79,14 @@ def _describe(path: Path, mount: _Mount, above: frozenset[str]) -> StorageLocati
     if kind == "overlay":
         layers = tuple(_beneath(name, above) for name in _layers(mount.options))
         devices = tuple(dict.fromkeys(device for layer in layers if layer for device in layer.devices))
+        ahead = [each.read_ahead_bytes for each in layers if each and each.read_ahead_bytes is not None]
+        read_ahead = max(ahead, default=None)
         notes = _notes_of_layers(layers)
     else:
         if kind == "block" or mount.filesystem == "fuseblk":
             devices = _devices(mount)
         kind = "unknown" if kind == "block" and not devices else kind
+        read_ahead = None if kind == "memory" else _read_ahead_bytes(mount)
         notes = [*_notes(kind, mount.filesystem), *_notes_of_devices(devices, above)]
     return StorageLocation(
         path=str(path),
@@ -93,6 +96,7 @@ def _describe(path: Path, mount: _Mount, above: frozenset[str]) -> StorageLocati
         source=mount.source,
         devices=devices,
         notes=tuple(notes),
+        read_ahead_bytes=read_ahead,
         layers=tuple(kind for layer in layers for kind in (layer.layers or (layer.kind,) if layer else ("hidden",))),
     )
 
@@ -228,6 +232,25 @@ def _devices(mount: _Mount) -> tuple[str, ...]:
         return ()
     siblings = _btrfs_devices((SYS / "dev/block" / source).resolve().name) or [source]
     return tuple(dict.fromkeys(leaf for number in siblings for leaf in _leaves(number)))
+
+
+def _read_ahead_bytes(mount: _Mount) -> int | None:
+    """Of the backing device of the file system, which NFS, FUSE, dm and loop devices each have of their own."""
+    number = f"{os.major(mount.device)}:{os.minor(mount.device)}"
+    places = [SYS / "class/bdi" / number, SYS / "class/bdi" / f"{number}-fuseblk"]
+    device = (SYS / "dev/block" / number).resolve()
+    # A partition has that of its disk; btrfs one that is named by its volume.
+    places += [(device.parent if (device / "partition").exists() else device) / "queue"]
+    source = None if device.exists() else _number_of(mount.source)
+    if source is not None:
+        name = (SYS / "dev/block" / source).resolve().name
+        places += [each / "bdi" for each in (SYS / "fs/btrfs").glob("*-*") if (each / "devices" / name).exists()]
+    for place in places:
+        try:
+            return int((place / "read_ahead_kb").read_text()) * 1024
+        except (OSError, ValueError):
+            continue
+    return None
 
 
 def _number_of(source: str) -> str | None:

@@ -51,7 +51,7 @@ def let_go(own: Path = Path("/proc/self")) -> int:
 
 
 class Evicted:
-    """Some files of which this process drops all pages from the page cache, again and again.
+    """Some files of which this process drops all pages from the page cache, often and cheaply.
 
     Of pages that other processes have mapped, those stay. Files that are removed are left out.
     """

@@ -4,6 +4,7 @@ from loaderprobe.testing.batch_sizes import ScriptedMeter, ScriptedProber, Scrip
 from loaderprobe.testing.fakes import (
     FakeClock,
     FakePageCache,
+    PlantedDisturbance,
     ScriptedLoader,
     Service,
     example_arguments,
@@ -19,6 +20,7 @@ __all__ = [
     "FakeCrew",
     "FakePageCache",
     "FakeStore",
+    "PlantedDisturbance",
     "ProfiledCompute",
     "ScriptedLoader",
     "ScriptedMeter",

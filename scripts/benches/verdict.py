@@ -2,13 +2,18 @@
 
 Three kinds of slow disk are planted and verified, and a warm one beside them; `verdict_blocks` says what is
 measured there, `verdict_score` what counts as right. With --keep the raw measurements stay, and --from judges those
-again without measuring, so that a change of the rule shows in seconds. Ends with code 1 when a firm word was wrong,
-under 85 % of the clear rows got the right firm word, or the mean regret is over 0.5 %.
+again without measuring, so that a change of the rule shows in seconds; --said lists the words that it changes.
+Ends with code 1 when a firm word was wrong, under 85 % of the clear rows got the right firm word, or the mean regret
+is over 0.5 %.
+
+With --noise each block is measured several times beside a neighbour that comes and goes (`neighbours`), and that is
+paused while the truth is measured. Then 70 % of the clear rows are enough, and regret does not count.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
@@ -16,7 +21,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 
 from loaderprobe.records.measurement import Measurement
@@ -33,12 +38,14 @@ from scripts.benches.harness import (
     ran,
     raw_results,
 )
+from scripts.benches.neighbours import KINDS, neighbour
 from scripts.benches.verdict_blocks import BLOCKS, Block, measure_block
 from scripts.benches.verdict_score import RESOURCES, Row, judged, outcome, regret
 
 IMAGES = 512
 CHILD_LIMIT_S = 600
-RIGHT_AT_LEAST = 0.85
+RIGHT_AT_LEAST, RIGHT_BESIDE_NOISE = 0.85, 0.7
+REPEATS_BESIDE_NOISE = 3
 REGRET_AT_MOST = 0.005
 WORDS = (*RESOURCES, "balanced")
 
@@ -52,9 +59,12 @@ def disk_of(undo: ExitStack, kind: str, mb_per_s: float, source: Path, scratch: 
     return planted(undo, name, kind, limit, fill=fill, scratch=scratch, keep_cache=True)
 
 
-def measure(blocks: Sequence[Block], out: Path, truth_rounds: int) -> bool:
-    """Plant each disk in turn, and measure its blocks there, each in a process of its own; True when none failed."""
-    progress, complete = Progress(len(blocks)), True
+def measure(blocks: Sequence[Block], out: Path, truth_rounds: int, repeats: int, kinds: Sequence[str]) -> bool:
+    """Plant each disk in turn, and measure its blocks there, each in a process of its own; True when none failed.
+
+    Each is measured so often, beside neighbours of these kinds if there are any.
+    """
+    progress, complete = Progress(len(blocks) * repeats), True
     with tempfile.TemporaryDirectory(prefix="loaderprobe-verdict-") as scratch:
         source = Path(scratch, "photographs")
         for resolution in sorted({block.resolution for block in blocks}):
@@ -64,10 +74,15 @@ def measure(blocks: Sequence[Block], out: Path, truth_rounds: int) -> bool:
                 place = disk_of(undo, kind, mb_per_s, source, Path(scratch))
                 if place is None:
                     continue
-                for block in group:
-                    own = ("--rounds", truth_rounds, "--child", block.name, place.folder / block.resolution, out)
-                    complete &= ran(place.command(child("verdict", *own)), block.name, CHILD_LIMIT_S)
-                    progress.done(block.name)
+                for block, repeat in product(group, range(repeats)):
+                    suffix = f"-{repeat}" if repeats > 1 else ""
+                    folder = place.folder / block.resolution
+                    with ExitStack() as beside:
+                        seed = f"{block.name}{suffix}"
+                        pid = beside.enter_context(neighbour(place, folder, seed, kinds)) if kinds else 0
+                        own = ("--rounds", truth_rounds, "--child", block.name, folder, out, pid, suffix)
+                        complete &= ran(place.command(child("verdict", *own)), block.name, CHILD_LIMIT_S)
+                    progress.done(block.name + suffix)
     return complete
 
 
@@ -76,7 +91,7 @@ def stored(folder: Path, only: str) -> list[Row]:
     rows = []
     for own in sorted(folder.glob("*.verdict.json")):
         name = own.name.removesuffix(".verdict.json")
-        if only not in name:
+        if not any(part in name for part in only.split(",")):
             continue
         pair = (own, own.with_name(f"{name}.truth.json"))
         rows.append(judged(name, *(decode("measurement", p.read_bytes(), Measurement, str(p)) for p in pair)))
@@ -139,7 +154,28 @@ def compare(rows: Sequence[Row]) -> None:
         )
 
 
-def report(rows: Sequence[Row], everything: bool) -> bool:
+def changed(rows: Sequence[Row], file: Path) -> None:
+    """Keep the words said in this file; or, where it is there, list those that are others now, and leave it."""
+    said = {
+        row.name: {"words": row.said["verdict"], "outcome": outcome(row.truth, row.said["verdict"])} for row in rows
+    }
+    now = json.loads(json.dumps(said))
+    if not file.exists():
+        file.write_text(json.dumps(said, indent=1))
+        print(f"\nthe words of {len(said)} rows are in {file}")
+        return
+    before = json.loads(file.read_text())
+    both = [name for name in now if name in before]
+    others = [name for name in both if now[name]["words"] != before[name]["words"]]
+    print(f"\n{len(others)} of {len(both)} words are others than in {file}")
+    for name in others:
+        old, new = (
+            f"{' or '.join(each[name]['words']) or 'inconclusive'} ({each[name]['outcome']})" for each in (before, now)
+        )
+        print(f"    {name}: {old} -> {new}")
+
+
+def report(rows: Sequence[Row], everything: bool, noise: bool) -> bool:
     """Print it all; True when the verdict is as good as it has to be."""
     outcomes = {row.name: outcome(row.truth, row.said["verdict"]) for row in rows}
     for row in rows:
@@ -154,31 +190,47 @@ def report(rows: Sequence[Row], everything: bool) -> bool:
     confusion(rows)
     print()
     compare(rows)
-    firm_right = found["right"] >= RIGHT_AT_LEAST * len(clear)
-    return firm_right and not found["wrong"] and mean(regrets(clear, "verdict") or [0.0]) <= REGRET_AT_MOST
+    firm_right = found["right"] >= (RIGHT_BESIDE_NOISE if noise else RIGHT_AT_LEAST) * len(clear)
+    cheap = noise or mean(regrets(clear, "verdict") or [0.0]) <= REGRET_AT_MOST
+    share = found["right"] / len(clear) if clear else 0.0
+    print(f"\n{share:.0%} of clear rows firm-right, {found['wrong']} firm-wrong")
+    return firm_right and not found["wrong"] and cheap
 
 
 def options() -> argparse.Namespace:
     found = parser_of_kept(__doc__)
-    found.add_argument("--only", default="", help="blocks whose name contains this: n0, n2, heavy, 500x375 ...")
+    found.add_argument("--only", default="", help="blocks whose name contains this, or one of these: n0,heavy,500x375")
     found.add_argument("--rounds", type=int, default=3, help="of the truth")
-    found.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    found.add_argument("--noise", action="store_true", help="beside neighbours that come and go")
+    found.add_argument("--neighbours", default=",".join(KINDS), help="which; without this: %(default)s")
+    found.add_argument("--repeats", type=int, help="of each block; 3 beside neighbours, else 1")
+    found.add_argument("--said", type=Path, help="keep the words in this file, or list what differs from those in it")
+    found.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     return found.parse_args()
 
 
 def main() -> int:
     chosen = options()
     if chosen.child:
-        name, folder, out = chosen.child
+        name, folder, out, pid, suffix = chosen.child
         block = next(block for block in BLOCKS if block.name == name)
-        measure_block(block, Path(folder), Path(out), chosen.rounds)
+        measure_block(block, Path(folder), Path(out), chosen.rounds, int(pid), suffix)
         return 0
-    blocks = [block for block in BLOCKS if chosen.only in block.name]
-    with raw_results(chosen, lambda out: measure(blocks, out, chosen.rounds)) as (source, complete):
+    blocks = [block for block in BLOCKS if any(part in block.name for part in chosen.only.split(","))]
+    repeats = chosen.repeats or (REPEATS_BESIDE_NOISE if chosen.noise else 1)
+    kinds = chosen.neighbours.split(",") if chosen.noise else []
+
+    def measured(out: Path) -> bool:
+        return measure(blocks, out, chosen.rounds, repeats, kinds)
+
+    with raw_results(chosen, measured) as (source, complete):
         rows = stored(source, chosen.only)
         if not rows:
             print("nothing was measured")
-        return 0 if rows and report(rows, chosen.all) and complete else 1
+        good = bool(rows) and report(rows, chosen.all, chosen.noise)
+        if chosen.said and rows:
+            changed(rows, chosen.said)
+        return 0 if good and complete else 1
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.measure import session
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.store.codec import encode, write_atomically
+from scripts.benches.neighbours import set_paused
 from scripts.benches.verdict_rounds import Director
 
 DiskKind = Literal["token_bucket", "single_server", "latency", "warm"]
@@ -117,21 +118,29 @@ class Photographs(Dataset[tuple[Any, ...]]):
         return (image, index) if self._heavy is None else (image, index, self._heavy)
 
 
-def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int) -> None:
-    """Measure one block in this process; two files for each accelerator go to `out`."""
+def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int, neighbour: int, suffix: str) -> None:
+    """Measure one block in this process; two files for each accelerator go to `out`.
+
+    The process `neighbour`, if not 0, is paused in the rounds for the truth.
+    """
     warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are meant
     # The truth takes rounds beyond those that a verdict may take.
     session.MOST_ROUNDS = 1000
     loader = DataLoader(
         Photographs(folder, block.variant), batch_size=BATCH_SIZE, shuffle=True, num_workers=block.workers
     )
-    director = Director(block.accelerators, truth_rounds, next_round)
+
+    def on_round(truth: bool) -> None:
+        if neighbour:
+            set_paused(neighbour, truth)
+
+    director = Director(block.accelerators, truth_rounds, next_round, on_round)
     asked = Asked(cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director)
     found = measure_loader(loader, director.rack, asked, lambda *_: None)
     if isinstance(found.files, UnknownFiles):
         raise SystemExit(f"{block.name}: {found.files.code}")
     director.finished(found.measurement)
     for name in block.accelerators:
-        stem = f"{block.name}-{'a' if name != 'none' else ''}{name}"
+        stem = f"{block.name}-{'a' if name != 'none' else ''}{name}{suffix}"
         write_atomically(out / f"{stem}.verdict.json", encode("measurement", director.verdict_of(name)))
         write_atomically(out / f"{stem}.truth.json", encode("measurement", director.truth_of(name)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,13 +77,21 @@ class Director:
     """Decides the rounds of a block: the verdict's own, as the standard asks, and in between those of the truth.
 
     A loader segment that several accelerators ask for in one round is measured once. The truth has rounds of its own
-    for each accelerator, so that all its parts see the same machine.
+    for each accelerator, so that all its parts see the same machine. `on_round` is called before each round, with
+    whether it is for the truth.
     """
 
-    def __init__(self, accelerators: Sequence[str], truth_rounds: int, standard: NextRound) -> None:
+    def __init__(
+        self,
+        accelerators: Sequence[str],
+        truth_rounds: int,
+        standard: NextRound,
+        on_round: Callable[[bool], None] = lambda truth: None,
+    ) -> None:
         self._accelerators = accelerators
         self._truth_rounds = truth_rounds
         self._standard = standard
+        self._on_round = on_round
         self._plans = self._all_plans()
         self._seen: Measurement | None = None
         self._rack: Rack | None = None
@@ -144,6 +152,7 @@ class Director:
     def _begin(self, part: Part, loader_only: Any, training: Any) -> Plan:
         assert self._rack
         self.parts.append(part)
+        self._on_round(part.truth)
         self._rack.begin(part.trained or self._accelerators)
         return (*loader_only, *training)
 

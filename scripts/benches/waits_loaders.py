@@ -85,14 +85,26 @@ def make_loader(row: Row, place: Place, without: str = "", apart: int = 0) -> An
     if row.reader == "text":
         return DataLoader(dataset, batch_sampler=LengthGrouped(), collate_fn=pad, **common)
     if apart:
-        first = int(torch.randint(apart, ()))
-        order = torch.arange(first, LARGE_SAMPLES, apart)
-        common["sampler"] = order[torch.randperm(len(order))].tolist()
+        common["sampler"] = far_apart(LARGE_SAMPLES, apart)
     elif row.order == "replacement":
         common["sampler"] = RandomSampler(dataset, replacement=True, num_samples=row.samples)
     elif not reader.iterable:
         common["shuffle"] = True
     return reader.loader(dataset, batch_size=BATCH_SIZE, **common)
+
+
+def far_apart(count: int, apart: int) -> list[int]:
+    """All indices, first those that are at least so far apart, then those halfway between, and so on; each in turn.
+
+    A loader that reads ahead is too slow to get past the first in a timed part; one that does not needs more of them.
+    """
+    apart = 1 << (apart - 1).bit_length()
+    begin, order = int(torch.randint(apart, ())), dict[int, None]()
+    while apart:
+        found = torch.arange(begin % apart, count, apart)
+        order |= dict.fromkeys(index for index in found[torch.randperm(len(found))].tolist() if index not in order)
+        apart //= 2
+    return list(order)
 
 
 def make_step(row: Row) -> Callable[[Any], Any] | None:

@@ -3,7 +3,7 @@
 Nothing of loaderprobe measures here: a DataLoader is iterated, its batches are stepped on, and a clock is read. Each
 variant has a fresh loader with workers of its own; files are evicted before each cold one, when no process has them
 mapped, and read whole before the warm one. How much of them then lies in memory is asked of the kernel, and where the
-disk is the row's own, its counter tells how many bytes come from storage for those delivered.
+disk is the row's own, its counter says how many bytes come from storage for those delivered.
 
 **Cold** is the rate over a set larger than memory: what is read ahead for one sample serves no other. How a plain loop
 gets there goes with how the files are read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from loaderprobe.system.device import locate
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
+    PlantedDisturbance,
     ScriptedLoader,
     Service,
     example_config,
@@ -33,9 +34,10 @@ Measure = Callable[..., Measurement]
 
 
 def scripted_parts(
-    service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache
-) -> Parts:
-    """The parts of a session on a scripted loader and a fake clock."""
+    service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache,
+    others: Sequence[float] = (),
+) -> Parts:  # fmt: skip
+    """The parts of a session on a scripted loader and a fake clock; `others` take these shares of the cores."""
     return Parts(
         loader=ScriptedLoader(config, files, clock, cache, service),
         compute=compute,
@@ -46,6 +48,7 @@ def scripted_parts(
         read_devices=lambda: None,
         next_round=next_round,
         deciding=deciding,
+        disturbance=PlantedDisturbance(clock, others),
     )
 
 
@@ -53,8 +56,8 @@ def scripted_session(
     service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache,
     **options: Any,
 ) -> Session:  # fmt: skip
-    """A session of these parts; `options` are those of the session, and `earlier` of its recorder."""
-    parts = scripted_parts(service, clock, compute, config, files, cache)
+    """A session of these parts; `options` are its own, `earlier` those of its recorder, `others` of its parts."""
+    parts = scripted_parts(service, clock, compute, config, files, cache, options.pop("others", ()))
     recorder = Recorder(config, earlier=options.pop("earlier", None))
     return Session(recorder=recorder, files=files, parts=parts, on_stage=lambda *_: None, **options)
 

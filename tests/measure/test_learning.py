@@ -130,7 +130,7 @@ def test_waiting_for_a_core_is_no_work_that_was_saved() -> None:
 def test_the_bytes_of_a_sample_are_those_of_its_files(
     changes: dict[str, int], samples: int | None, size: float | None
 ) -> None:
-    """Not what the kernel reads around it, which is what they are held against; nothing of what no storage read."""
+    """Not what the kernel reads around it, which is compared with them; nothing of what no storage read."""
     assert bytes_of_sample(FILES, FirstLap(**(LAP | changes)), samples) == size
 
 

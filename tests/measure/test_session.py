@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.disturbance import others_share
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.readiness import REST_S, Readiness
@@ -183,7 +185,19 @@ class Busy(ScriptedLoader):
         return self.asked > 150
 
 
-@pytest.mark.parametrize(("budget_s", "segments"), [(9.0, 6), (11.0, 10)])
+def test_a_short_budget_measures_fewer_modes_twice() -> None:
+    """All modes would fit once: files from memory, for which workers wait, are measured in two rounds instead."""
+    clock, files, cache = FakeClock(), example_files(4096), FakePageCache()
+    config = example_config(data=files.fingerprint, compute="emulated:100000", batch_size=8)
+    service = Service(cpu_s=0.001, blocked_s=0.05)
+    session = scripted_session(service, clock, make_compute(config, clock), config, files, cache, budget_s=10.0)
+    session.run()
+    found = session.measurement((), ())
+    assert Counter(each.mode for each in found.segments) == {"baseline": 6, "warm": 2}
+    assert verdict(found).bound.cause == "storage"
+
+
+@pytest.mark.parametrize(("budget_s", "segments"), [(9.0, 8), (11.0, 10)])
 def test_an_ablation_is_not_thought_as_slow_as_cold_reads(budget_s: float, segments: int) -> None:
     """Cold segments take 1.6 s here, warm ones 0.7 s: a round begins when there is time for its own segments."""
     clock, files, cache = FakeClock(), example_files(4096), FakePageCache()
@@ -218,3 +232,15 @@ def test_small_shards_are_made_warm_by_reading_them(read_bytes: float, whole: bo
     for so_far in (read_bytes, 0.0):
         ready.prepare("warm", taken=0, pace=Pace(), to_flush=4, cpu_s=0.001, read_bytes=so_far, cores=2)
     assert (Path("/data/a.tar") in cache.held, taken) == (whole, [] if whole else [10, 10])
+
+
+def test_segments_carry_what_others_took() -> None:
+    """Each has the share that was planted while it was timed, and nothing of the flush before it."""
+    clock, cache, files = FakeClock(), FakePageCache(), example_files()
+    config = example_config(compute="emulated:100000")
+    compute, planted = make_compute(config, clock), [0.0, 0.5, 0.25]
+    session = scripted_session(Service(cpu_s=0.002), clock, compute, config, files, cache, others=planted)
+    session.run()
+    seen = [each.others for each in session.measurement((), ()).segments]
+    assert [others_share(each) for each in session.measurement((), ()).segments[:4]] == pytest.approx([*planted, 0.0])
+    assert all(each is not None and each.span_ns > 0 for each in seen)

@@ -53,6 +53,7 @@ WORDS: list[tuple[ActionCode, dict[str, float | str], str]] = [
         "give each rank its own share of the data set: add DistributedSampler(dataset) to the DataLoader, or "
         "split_dataset_by_node to a stream",
     ),
+    ("one_thread", {}, "load with torch on one thread: its threads spin between the small operations of a sample"),
     ("decoder", {"decoder": "torchvision"}, "decode with torchvision.io"),
     ("tensor", {"tensor": "uint8"}, "deliver uint8 tensors and normalise on the device"),
     ("shorter_lock", {"subject": "/a"}, "hold the lock (/a) for less time, or give each worker its own"),

@@ -18,6 +18,10 @@ FACTS: dict[str, float | str] = {
     "first_bytes_per_s": 20e6, "again_bytes_per_s": 3e9, "limits": "bandwidth opens_at_size", "text": "it snowed",
     "ranks": 2.0, "hosts": 1.0, "meeting_s": 0.004, "share": 0.08, "next": 4.0, "clients": 8.0, "rank": "3",
     "host": "node0", "again": 5.0, "readers": 1.0, "alone_bytes_per_s": 612e6, "read_bytes_per_s": 26e6, "least": "",
+    "sample_bytes": 108e3, "read_bytes": 2.5e6, "amplification": 23.1481, "within_s": 8.3, "low_per_s": 93.0,
+    "high_per_s": 182.0, "memory_per_s": 189.0, "how": "estimated",
+    "loader_per_s": 302.0, "one_thread_cores": 1.0, "one_thread_per_s": 292.0, "training_per_s": 189.0,
+    "one_thread_training_per_s": 184.0,
 }  # fmt: skip
 BECAUSE = {"wrapper_left_out": "new_batches", "files_hidden": "read_in_parts", "cache_unknown": "on_fuse"}
 
@@ -53,6 +57,10 @@ def test_every_code_has_words(code: NoteCode) -> None:
         (_note("ranks_together", ranks=16.0, hosts=2.0), "16 ranks on 2 hosts, measured together"),
         (_note("storage_alone", share=0.04), "612 MB/s to 1 reader; 26.0 MB/s are read here, 4% of that"),
         (_note("storage_alone", least="at least ", readers=2.0), "delivers at least 612 MB/s to 2 readers"),
+        (_note("threads_spin", cores=1.97), "keeps 1.97 cores busy for 302 images/s, and 1 for 292 images/s"),
+        (_note("threads_spin_in_training"), "on one thread. Training runs at 189 and 184 images/s"),
+        (_note("read_ahead"), "for each 108 kB of samples the storage reads 2.50 MB, 23 times as much"),
+        (_note("small_set"), "93.0 to 182 images/s (estimated), limited by storage; in later ones 189 (estimated)"),
         (_note("ranks_meet"), "takes 4.00 ms: about 8% of a training step"),
         (_note("repeats_faster"), "got 20.0 MB/s, repeats 3.00 GB/s"),
     ],

@@ -5,12 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.first_page import CPU_ADVICE
 from loaderprobe.render.groups import groups
+from loaderprobe.render.html import html_report
+from loaderprobe.render.json import summary_json
 from loaderprobe.render.limits import letters_of
 from loaderprobe.render.overview import counts, joint_label, sentences
+from loaderprobe.render.table import markdown_report
 from loaderprobe.render.terminal import terminal_report
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import MISSING, bound_words, interval, speed
@@ -254,3 +258,20 @@ def test_advice_is_for_the_fastest_row_of_each_data_set() -> None:
     text = flat(terminal_report(example_report()))
     assert "(for 500x375 and 1024x768, 2 workers)" in text
     assert "500x375, serial)" not in text
+
+
+def test_what_other_processes_took_is_one_line_of_every_form() -> None:
+    """Not one for each configuration; the storage is named with its read-ahead."""
+    report = example_report()
+    facts: dict[str, float | str] = {"share": 0.38, "cores": 2.0, "segments": 4, "of": 12}
+    run = replace(report.summary.run, notes=(Note(code="others_took", facts=facts),))
+    machine = report.summary.environment
+    machine = replace(machine, storage=(replace(machine.storage[0], read_ahead_bytes=2560 * 1024),))
+    report = replace(report, summary=replace(report.summary, run=run, environment=machine))
+    said = "ther processes took 38% of 2 cores during 4 of 12 segments"
+    text = terminal_report(report, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    for shown in (" ".join(text.split()), markdown_report(report), html_report(report), summary_json(report)):
+        assert shown.count(said) == 1
+    assert "device vdb, read-ahead 2560 KiB" in markdown_report(report)
+    assert '"read_ahead_bytes": 2621440' in summary_json(report)

@@ -66,6 +66,7 @@ EVERY = [
     bound("balanced", "no_speedup", least_speedup=1.05),
     bound("inconclusive", "no_complete_round"),
     bound("inconclusive", "files_were_warm", because="always_warm"),
+    bound("inconclusive", "above_ceiling", samples_bytes_per_s=54e6, ceiling_bytes_per_s=20e6),
     bound("inconclusive", "one_round_does_not_fit", predicted_share=0.6, noise_band=0.1),
     bound("inconclusive", "outside_noise_band", predicted_share=0.6, noise_band=0.1),
     bound("inconclusive", "rounds_differ", spread=0.6),

@@ -74,6 +74,12 @@ class Kernel:
         for member in members:
             (directory / Path(member).name).symlink_to(self._sys / "devices" / member)
 
+    def read_ahead(self, place: str, kilobytes: int) -> None:
+        """Of a backing device, given below /sys."""
+        directory = self._sys / place
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "read_ahead_kb").write_text(f"{kilobytes}\n")
+
     def have_read(self, **sectors: int) -> None:
         """What each device has read, in sectors."""
         lines = [f"8 0 {name} 9 9 {count} 9 9 9 9\n" for name, count in sectors.items()]

@@ -115,3 +115,39 @@ def test_a_hidden_mountinfo_is_no_error(kernel: Kernel, monkeypatch: pytest.Monk
     monkeypatch.setattr(device, "PROC", tmp_path / "none")
     found = locate(kernel.data)
     assert (found.filesystem, found.kind, found.devices) == ("unknown", "block", ("vda",))
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "number", "place"),
+    [
+        ("xfs", "253:0", "class/bdi/253:0"),
+        ("ext4", "254:1", "devices/vda/queue"),
+        ("nfs4", "0:40", "class/bdi/0:40"),
+        ("fuse.s3fs", "0:40", "class/bdi/0:40"),
+        ("fuseblk", "0:40", "class/bdi/0:40-fuseblk"),
+        ("btrfs", "0:40", "fs/btrfs/0-0/bdi"),
+    ],
+)
+def test_the_read_ahead_is_that_of_the_backing_device(kernel: Kernel, filesystem: str, number: str, place: str) -> None:
+    """Of a file system of its own, where it has one; a partition has that of its disk, which is not that of dm."""
+    kernel.disk("vda", "254:0")
+    kernel.disk("vda/vda1", "254:1", partition=True)
+    kernel.disk("virtual/dm-0", "253:0", slaves=("vda/vda1",))
+    kernel.btrfs("vda/vda1")
+    kernel.read_ahead("class/bdi/254:0", 64)
+    kernel.read_ahead(place, 2560)
+    kernel.mount(filesystem, number=number, source="/dev/vda1")
+    assert locate(kernel.data).read_ahead_bytes == 2560 * 1024
+
+
+def test_a_read_ahead_that_is_not_known_is_none(kernel: Kernel) -> None:
+    """Off is 0; an overlay has the largest of its layers."""
+    kernel.mount("nfs4")
+    assert locate(kernel.data).read_ahead_bytes is None
+    kernel.read_ahead("class/bdi/0:40", 0)
+    assert locate(kernel.data).read_ahead_bytes == 0
+    lower, upper = kernel.mount("xfs", "lower", number="0:51"), kernel.mount("tmpfs", "upper", number="0:52")
+    kernel.read_ahead("class/bdi/0:51", 128)
+    kernel.read_ahead("class/bdi/0:52", 4096)
+    over = kernel.mount("overlay", "over", number="0:53", options=f"rw,lowerdir={lower},upperdir={upper}")
+    assert locate(over).read_ahead_bytes == 128 * 1024

@@ -33,7 +33,7 @@ from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.records.forecast import Forecast, Refusal
-from loaderprobe.records.measurement import NO_STEP, Alternative, Measurement
+from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 from loaderprobe.stats import median
 
@@ -109,13 +109,14 @@ def _one_thread(measurement: Measurement, found: Experiments) -> tuple[Advice, .
     segments = segments_of(measurement, found.base, judged_activity(measurement))
     before = rate_interval(measurement, segments)
     ratio = median(list(tried.ratios.values()))
-    low = min(each * (1 - tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
+    # A gain is beyond the spread, so that even the low end is one.
+    low = min(each / (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
     high = max(each * (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
     now = before.value
     return (
         Advice(
             action=Action(code="one_thread", facts={}),
-            command=_WITHOUT_STEP if _steps_without_torch(measurement) else _AROUND_NEXT,
+            command=_ON_ONE_THREAD,
             speedup=ratio,
             before=before,
             after=Interval(value=now * ratio, low=now * low, high=now * high),
@@ -124,14 +125,10 @@ def _one_thread(measurement: Measurement, found: Experiments) -> tuple[Advice, .
     )
 
 
-def _steps_without_torch(measurement: Measurement) -> bool:
-    """True where no step computes with torch, so that one thread for all is what was measured."""
-    return measurement.compute.name == NO_STEP or measurement.compute.specified_images_per_s is not None
-
-
-_WITHOUT_STEP = "torch.set_num_threads(1)"
-_AROUND_NEXT = "n = torch.get_num_threads(); torch.set_num_threads(1); batch = next(batches); torch.set_num_threads(n)"
-"""What was measured: the step keeps its threads."""
+# As it was measured: the step keeps its threads.
+_ON_ONE_THREAD = (
+    "n = torch.get_num_threads(); torch.set_num_threads(1); batch = next(batches); torch.set_num_threads(n)"
+)
 
 
 def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:

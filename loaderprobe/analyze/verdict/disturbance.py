@@ -7,10 +7,12 @@ more than cores; so what others did is judged by their CPU time, by steal, and b
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from loaderprobe.analyze.verdict.rates import segment_seconds, worker_cost
-from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.analyze.verdict.rates import segment_seconds
+from loaderprobe.records.measurement import Measurement, Others, Segment
+from loaderprobe.records.note import Note
+from loaderprobe.stats import mean
 
 CPU_FROM = 0.10
 """Of the cores that may be used: what others take from this share on disturbs."""
@@ -27,9 +29,15 @@ ALIKE_WITHIN = 0.15
 
 
 def others_share(segment: Segment) -> float | None:
-    """Share of the cores that others, and the hypervisor, took while it was timed; None where that was not read."""
+    """Share of the cores that other processes took while it was timed; None where that was not read."""
     seen = segment.others
-    return None if seen is None else (seen.cpu_ns + seen.steal_ns) / (seen.span_ns * seen.cores)
+    return None if seen is None else seen.cpu_ns / (seen.span_ns * seen.cores)
+
+
+def steal_share(segment: Segment) -> float:
+    """Share of the time of the cores that the hypervisor gave other machines; 0 where that was not read."""
+    seen = segment.others
+    return 0.0 if seen is None else seen.steal_ns / (seen.span_ns * seen.cores)
 
 
 def pressing_share(measurement: Measurement, segment: Segment) -> float | None:
@@ -37,39 +45,46 @@ def pressing_share(measurement: Measurement, segment: Segment) -> float | None:
     share, seen = others_share(segment), segment.others
     if share is None or seen is None:
         return None
-    available = min(measurement.cores_available, seen.cores)
+    available = _available(measurement, seen)
     return max(0.0, share * seen.cores - (seen.cores - available)) / available
 
 
-def other_reads(measurement: Measurement, segment: Segment) -> float | None:
-    """Bytes/s that other processes read from the devices meanwhile; None where reads are not counted.
+def _available(measurement: Measurement, seen: Others) -> float:
+    """Ranks share the cores, of which `cores_available` is that of one."""
+    return min(measurement.cores_available * measurement.ranks, seen.cores)
 
-    Batches of the segment were begun before it, and those after it within it: as many bytes are in doubt.
-    """
-    cost = worker_cost(measurement.worker_batches, [segment])
-    if cost is None or segment.disk_bytes is None or not measurement.storage_counts_reads:
-        return None
-    ahead = measurement.config.loader.batches_begun / segment.steps
+
+def other_reads(measurement: Measurement, segment: Segment) -> float | None:
+    """Bytes/s that other processes read from the devices meanwhile; None where reads are not counted, and for ranks."""
+    own = segment.others.own_read_bytes if segment.others else None
     seconds = segment_seconds(segment)
-    others = segment.disk_bytes - cost.read_bytes * (1 + ahead)
-    return max(0.0, others) / seconds if seconds else None
+    # Ranks may be on several hosts, whose devices count together, but not their processes.
+    if own is None or segment.disk_bytes is None or not seconds or measurement.ranks > 1:
+        return None
+    return max(0, segment.disk_bytes - own) / seconds if measurement.storage_counts_reads else None
 
 
 def is_disturbed(measurement: Measurement, segment: Segment) -> bool:
     """True where others took what may have changed its rate; False also where that was not read."""
-    return _by_cpu(measurement, segment) or _by_reads(measurement, segment)
+    return any(found(measurement, segment) for found in (took_cores, lost_to_host, shared_devices))
 
 
-def _by_cpu(measurement: Measurement, segment: Segment) -> bool:
+def took_cores(measurement: Measurement, segment: Segment) -> bool:
+    """True where others took a good part of the cores, and left few idle."""
     seen, pressing = segment.others, pressing_share(measurement, segment)
     if seen is None or pressing is None:
         return False
-    cores = seen.span_ns * seen.cores
     idle = seen.cores - (seen.cpu_ns + seen.own_cpu_ns + seen.steal_ns) / seen.span_ns
-    return (pressing > CPU_FROM and idle < max(1.0, IDLE_BELOW * seen.cores)) or seen.steal_ns > STEAL_FROM * cores
+    return pressing > CPU_FROM and idle < max(1.0, IDLE_BELOW * seen.cores)
 
 
-def _by_reads(measurement: Measurement, segment: Segment) -> bool:
+def lost_to_host(measurement: Measurement, segment: Segment) -> bool:
+    """True where the hypervisor gave others the cores while this machine had work."""
+    return steal_share(segment) > STEAL_FROM
+
+
+def shared_devices(measurement: Measurement, segment: Segment) -> bool:
+    """True where other processes' reads were a good part of what the devices read."""
     seconds = segment_seconds(segment)
     if not segment.disk_bytes or segment.disk_bytes <= LEAST_READS * seconds:
         return False
@@ -91,6 +106,33 @@ def disturbed_rounds(measurement: Measurement) -> Mapping[int, Sequence[Segment]
 
 
 def like(first: Segment, second: Segment) -> bool:
-    """True where others took as much of the machine in both; True also where that was not read."""
+    """True where others, and the hypervisor, took as much of the machine in both; also where that was not read."""
     one, other = others_share(first), others_share(second)
-    return one is None or other is None or abs(one - other) < ALIKE_WITHIN
+    if one is None or other is None:
+        return True
+    return abs(one + steal_share(first) - other - steal_share(second)) < ALIKE_WITHIN
+
+
+def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Note, ...]:
+    """What others did while all of these were measured: means over the segments that it disturbed, of how many."""
+    seen = [(measurement, each) for measurement in measurements for each in measurement.segments]
+    took, lost, shared = (
+        [(measurement, each) for measurement, each in seen if found(measurement, each)]
+        for found in (took_cores, lost_to_host, shared_devices)
+    )
+    notes = []
+    cores = max((_available(m, each.others) for m, each in [*took, *lost] if each.others), default=0.0)
+    if took:
+        share = mean([pressing_share(measurement, each) or 0.0 for measurement, each in took])
+        notes.append(Note(code="others_took", facts=_facts(took, seen) | {"share": share, "cores": cores}))
+    if lost:
+        share = mean([steal_share(each) for _, each in lost])
+        notes.append(Note(code="host_took", facts=_facts(lost, seen) | {"share": share, "cores": cores}))
+    if shared:
+        rate = mean([other_reads(measurement, each) or 0.0 for measurement, each in shared])
+        notes.append(Note(code="others_read_too", facts=_facts(shared, seen) | {"bytes_per_s": rate}))
+    return tuple(notes)
+
+
+def _facts(found: Sequence[object], of: Sequence[object]) -> dict[str, float | str]:
+    return {"segments": len(found), "of": len(of)}

@@ -75,10 +75,14 @@ def beside(measurement: Measurement, asked: Sequence[Part]) -> tuple[Part, ...]:
     """What a round that measures the configuration as asked also measures on one thread; nothing where none spins."""
     if "one_thread" not in measurement.modes or measurement.config.ranks > 1:
         return ()
-    if (spinning(measurement) or 0.0) < SPINNING or not _open(measurement):
+    if (spinning(measurement) or 0.0) < SPINNING:
         return ()
+    activities: tuple[Activity, ...] = ("loader_only", judged_activity(measurement))
+    done = {each: _ratios(measurement, each) for each in activities}
+    gained = any(ratio >= WORTH for each in done.values() for ratio in each.values())
+    wanted = {each for each, ratios in done.items() if len(ratios) < (MOST_PAIRS if gained else 1)}
     base = base_mode(measurement)
-    return tuple(("one_thread", activity) for mode, activity in asked if mode == base)
+    return tuple(("one_thread", activity) for mode, activity in asked if mode == base and activity in wanted)
 
 
 def compared(measurement: Measurement) -> Compared | None:
@@ -115,14 +119,6 @@ def notes(measurement: Measurement) -> tuple[Note, ...]:
         return (Note(code="threads_spin", facts=facts),)
     facts |= {"training_per_s": found.training[0], "one_thread_training_per_s": found.training[1]}
     return (Note(code="threads_spin_in_training", facts=facts),)
-
-
-def _open(measurement: Measurement) -> bool:
-    """True where another round may show a gain."""
-    ratios = [_ratios(measurement, each) for each in ("loader_only", judged_activity(measurement))]
-    done = min(map(len, ratios))
-    gained = any(ratio >= WORTH for each in ratios for ratio in each.values())
-    return not done or (done < MOST_PAIRS and gained)
 
 
 def _ratios(measurement: Measurement, activity: Activity) -> dict[int, float]:

@@ -32,11 +32,12 @@ LEAST_VALUES = 3
 # The spread between rounds beyond that of their steps, known as well as from four rounds. Measured on a virtual machine
 # of two cores (`scripts/bench intervals`), assumed of others.
 DRIFT = Noise(variance=0.05**2, freedom=3)
-# The same of an emulated device that never waits: its clock.
+# The same of a device that never waits: of an emulated one its clock; assumed of others, whose clock may change.
 CLOCK = Noise(variance=0.001**2, freedom=3)
+DEVICE = Noise(variance=0.01**2, freedom=3)
 # The standard error of the median of three rounds over that of their mean; of many it is 1.25.
 MEDIAN_OVER_MEAN = 1.16
-# An emulated device that trains at this share of its rate never waits.
+# A device with its own queue that trains at this share of its rate never waits.
 NEVER_WAITS = 0.995
 
 
@@ -172,17 +173,17 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     The variance of a round's rate has two parts. What its steps vary by comes from their batch means, of all rounds
     together. The spread between rounds beyond that is assumed before anything is measured; the spread of these
     rounds is weighed against both, and against that of the loader, or of compute, alone: of the one that runs at about
-    the same rate. So one round has an interval, and many rounds have that of their spread. An emulated device that
-    never waits differs by no more than its clock.
+    the same rate. So one round has an interval, and many rounds have that of their spread. A device with its own queue
+    that never waits differs by no more than its clock.
     """
     synchronous = measurement.compute.synchronous or segments[0].activity != "training"
-    workers, given = measurement.config.loader.workers, measurement.compute.specified_images_per_s
+    workers = measurement.config.loader.workers
     rates = [segment_rate(each, synchronous=synchronous, workers=workers) for each in segments]
     value = median(rates)
     if not all(0 < rate < math.inf for rate in rates):
         return Interval(value=value, low=value, high=value)
-    by_clock = not synchronous and given is not None and min(rates) >= NEVER_WAITS * given
-    drift, period = (CLOCK, 1) if by_clock else (DRIFT, max(workers, 1))
+    by_clock = None if synchronous else _clock(measurement, min(rates))
+    drift, period = (by_clock, 1) if by_clock else (DRIFT, max(workers, 1))
     steps = [noise for each in segments if (noise := _noise_of_steps(each, period, synchronous=synchronous))]
     # Where steps are too few to show it, they are assumed to vary by as much as rounds do.
     known = (pooled(steps) or drift) + drift
@@ -191,6 +192,15 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     of_median = MEDIAN_OVER_MEAN if len(rates) >= LEAST_VALUES else 1.0
     half = value * of_median * half_width_beside([math.log(rate) for rate in rates], known)
     return Interval(value=value, low=max(0.0, value - half), high=value + half)
+
+
+def _clock(measurement: Measurement, images_per_s: float) -> Noise | None:
+    """What rounds of a device with its own queue differ by; None where it waits, or where its rate is not known."""
+    given = measurement.compute.specified_images_per_s
+    alone = [given] if given is not None else [*rates_by_round(measurement, "resident", "training").values()]
+    if not alone or images_per_s < NEVER_WAITS * median(alone):
+        return None
+    return DEVICE if given is None else CLOCK
 
 
 def _noise_beside(measurement: Measurement, judged: Segment, images_per_s: float) -> Noise | None:

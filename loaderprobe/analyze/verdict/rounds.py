@@ -109,8 +109,9 @@ def deciding(measurement: Measurement, plan: Round) -> Round:
     training, or the loader, as asked and without what may lead. What an estimate leaves far behind is left out.
     """
     base, found = base_mode(measurement), run_experiments(measurement)
-    trained = tuple(each for each in plan if each[1] == "training" and each[0] != "resident")
-    without = {each[0] for each in plan} - {base, "resident"}
+    beside = ("resident", "one_thread")
+    trained = tuple(each for each in plan if each[1] == "training" and each[0] not in beside)
+    without = {each[0] for each in plan} - {base, *beside}
     if not without or not found.speedups:
         return plan
     if len(trained) < 2 and len(misfits_of(found)) == 1 and _doubt_of_the_whole(found) >= 1:

@@ -1,4 +1,4 @@
-"""Cold is held against bytes, for files whose batches are not known, too; and no cold rate exceeds its storage."""
+"""Cold is proved by bytes, for files whose batches are not known, too; and no cold rate exceeds its storage."""
 
 from __future__ import annotations
 

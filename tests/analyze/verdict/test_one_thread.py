@@ -97,6 +97,7 @@ def test_a_gain_is_the_first_advice() -> None:
     first = recommended(measurement).advice[0]
     assert (first.action.code, first.how) == ("one_thread", "measured")
     assert (first.before.value, first.after.value) == pytest.approx((80, 156))
+    assert first.before.value < first.after.low <= first.after.value <= first.after.high
     assert "next(batches)" in first.command
     (note,) = notes(measurement)
     assert note.facts["loader_per_s"] == pytest.approx(100)
@@ -105,12 +106,12 @@ def test_a_gain_is_the_first_advice() -> None:
 
 
 def test_without_a_step_the_loader_gains() -> None:
-    """Then one thread for the whole process is what was measured."""
+    """Two rounds that gain more than their steps vary by are enough."""
     rounds = [{"baseline": 100.0}, *[{"baseline": 100.0, "one_thread": 107.0}] * 2]
     measurement = serial(rounds)
     alone = replace(measurement, compute=replace(measurement.compute, name=NO_STEP, specified_images_per_s=None))
     first = recommended(alone).advice[0]
-    assert (first.action.code, first.command) == ("one_thread", "torch.set_num_threads(1)")
+    assert first.action.code == "one_thread"
     assert (first.before.value, first.after.value) == pytest.approx((100, 107))
 
 
@@ -129,7 +130,7 @@ def test_a_core_that_is_freed_at_the_same_rate_is_a_note() -> None:
     (note,) = notes(serial([USUAL, pair(101.0, 81.0)]))
     words = note_words(note)
     assert "2 cores busy for 100 images/s, and 1 for 101 images/s" in words
-    assert "Training runs at 80 and 81" in words
+    assert "Training runs at 80.0 and 81.0 images/s" in words
     assert notes(serial([USUAL, pair(60.0, 55.0)])) == ()
     assert notes(serial([USUAL])) == ()
 

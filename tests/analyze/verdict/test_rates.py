@@ -60,6 +60,8 @@ def test_two_steps_of_a_steady_device_are_known_by_its_clock(workers: int) -> No
     measurement = run(alike(1, baseline=300), Cost(), compute=75, workers=workers, facts={"segments": (single,)})
     found = rate_interval(measurement, [single])
     assert found.value == pytest.approx(75, rel=1e-6) and 0 < half(found) < 0.005
+    own = run([{"baseline": 300.0, "training": 75.0, "resident": 75.0}], Cost(), workers=workers)
+    assert 0.005 < half(rate_interval(own, own.segments[1:2])) < 0.05, "a real device may change its clock"
     waiting = replace(measurement, compute=replace(measurement.compute, specified_images_per_s=100.0))
     assert half(rate_interval(waiting, [single])) > 0.1, "a device that waits is not known by its clock"
 
@@ -68,7 +70,7 @@ def test_a_single_round_has_what_rounds_are_assumed_to_differ_by() -> None:
     """And what its steps vary by; two or three that agree have less, and rounds that differ have more."""
     even, uneven = [0.1] * 24, [0.08, 0.12] * 3 + [0.1, 0.14, 0.06, 0.1, 0.12, 0.08] * 3
     one, two, three = (half(rate_of([even] * count)) for count in (1, 2, 3))
-    assert 0.15 < one < 0.17 and two < 0.6 * one and three < 0.06
+    assert 0.15 < one < 0.17 and two < 0.6 * one and three < 0.07
     assert half(rate_of([uneven])) > one
     apart = rate_of([even, [0.11] * 22, [0.09] * 26])
     assert apart.value == pytest.approx(BATCH / 0.1) and 0.08 < half(apart) < 0.25
@@ -77,7 +79,7 @@ def test_a_single_round_has_what_rounds_are_assumed_to_differ_by() -> None:
 def test_many_rounds_have_the_interval_of_their_spread() -> None:
     """Whatever was assumed: Student's, nearly."""
     draw = random.Random(3)
-    rounds = [[0.1 * draw.lognormvariate(0, 0.02)] * 12 for _ in range(40)]
+    rounds = [[0.1 * draw.lognormvariate(0, 0.05)] * 12 for _ in range(40)]
     found = rate_of(rounds)
     rates = interval([BATCH / each[0] for each in rounds])
     assert half(found) == pytest.approx(MEDIAN_OVER_MEAN * half(rates), rel=0.15)

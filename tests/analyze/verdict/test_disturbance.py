@@ -1,0 +1,101 @@
+"""Which segments others disturbed, by what they took."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loaderprobe.analyze.verdict.disturbance import disturbance_notes, disturbed, disturbed_rounds, like, pressing_share
+from loaderprobe.records.measurement import Measurement, Others, Segment
+from loaderprobe.render.note_words import note_words
+from tests.analyze.runs import Cost, alike, run
+
+MS = 1_000_000
+
+
+def others(share: float = 0.0, **changes: Any) -> Others:
+    """Of a second on two cores that own processes keep half busy."""
+    span_ns, cores = 1000 * MS, int(changes.pop("cores", 2))
+    own_ns = changes.pop("own_cpu_ns", span_ns)
+    return Others(
+        span_ns=span_ns, cores=cores, cpu_ns=round(share * cores * span_ns), own_cpu_ns=own_ns,
+        steal_ns=changes.pop("steal_ns", 0), **changes,
+    )  # fmt: skip
+
+
+def seen(*each: Others | None, **facts: Any) -> Measurement:
+    """As many segments as are given, on two cores unless said otherwise."""
+    found = run(alike(4, baseline=100, warm=200), Cost(cpu_s=0.005), facts={"cores_available": 2.0, **facts})
+    segments = found.segments[: len(each)]
+    return replace(found, segments=tuple(replace(s, others=o) for s, o in zip(segments, each, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("taken", "is_so"),
+    [
+        (others(0.38), True),
+        (others(0.05), False),
+        (others(run_delay_ns=900 * MS, cpu_pressure_us=900_000), False),
+        (others(steal_ns=200 * MS), True),
+        (others(steal_ns=50 * MS), False),
+        (others(0.3, cores=64, own_cpu_ns=8000 * MS), False),
+        (others(0.8, cores=64, own_cpu_ns=8000 * MS), True),
+        (None, False),
+    ],
+    ids=["cores", "little", "own workers wait", "stolen", "stolen little", "most idle", "nearly full", "not read"],
+)
+def test_what_others_take_disturbs_where_few_cores_are_left(taken: Others | None, *, is_so: bool) -> None:
+    """Waiting of own threads is no sign of others; cores that stay idle are in the way of none."""
+    cores = taken.cores if taken else 2
+    assert bool(disturbed(seen(taken, cores_available=float(cores)))) is is_so
+
+
+def test_cores_that_may_not_be_used_are_no_loss() -> None:
+    """Of 8 cores a quota allows 2: what others take of the other 6 is free for them."""
+    taken = others(0.5, cores=8)
+    assert pressing_share(seen(taken, cores_available=2.0), seen(taken).segments[0]) == 0.0
+    taken = others(0.9, cores=8)
+    assert pressing_share(seen(taken, cores_available=2.0), seen(taken).segments[0]) == pytest.approx(0.6)
+
+
+def test_disturbed_rounds_have_their_segments() -> None:
+    """Rounds in which nothing disturbed are left out."""
+    found = seen(others(), others(), others(), others(0.4), others(0.3))
+    rounds = disturbed_rounds(found)
+    assert {number: list(each) for number, each in rounds.items()} == {1: [found.segments[3], found.segments[4]]}
+
+
+@pytest.mark.parametrize(("more", "is_so"), [(0, False), (5 * 10**6, False), (20 * 10**6, True)])
+def test_other_processes_reads_disturb_from_a_tenth_of_the_devices(more: int, *, is_so: bool) -> None:
+    """Of 100 MB that the devices read, own processes read all but these; those of ranks are not known."""
+    found = seen(others(own_read_bytes=100 * 10**6 - more))
+    found = replace(found, segments=(replace(found.segments[0], disk_bytes=100 * 10**6),))
+    assert bool(disturbed(found)) is is_so
+    assert not disturbed(replace(found, ranks=2))
+    assert not disturbed(replace(found, storage_counts_reads=False))
+
+
+def test_like_conditions_are_those_in_which_others_took_as_much() -> None:
+    """Steal counts as what others take; what was not read is taken for alike."""
+
+    def of(taken: Others | None) -> Segment:
+        return seen(taken).segments[0]
+
+    assert like(of(others(0.1)), of(others(0.2)))
+    assert not like(of(others(0.1)), of(others(0.3)))
+    assert not like(of(others()), of(others(steal_ns=400 * MS)))
+    assert like(of(None), of(others(0.9)))
+
+
+def test_the_note_has_the_figures_of_the_disturbed_segments_only() -> None:
+    """One line for all measurements; none below the threshold."""
+    found = seen(others(0.3), others(), others(0.5), others(0.02))
+    (note,) = disturbance_notes([found])
+    assert note_words(note) == "other processes took 40% of 2 cores during 2 of 4 segments"
+    (note,) = disturbance_notes([found, found, seen(others(), others())])
+    assert note_words(note) == "other processes took 40% of 2 cores during 4 of 10 segments"
+    assert disturbance_notes([seen(others(0.05), None)]) == ()
+    (note,) = disturbance_notes([seen(others(steal_ns=500 * MS), others())])
+    assert note_words(note) == "the hypervisor gave other machines 25% of 2 cores during 1 of 2 segments"
