@@ -15,6 +15,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.ranks_view import ranks_view
 from loaderprobe.analyze.same_samples import own_shares
 from loaderprobe.analyze.verdict import one_thread
+from loaderprobe.analyze.verdict.counted import counted
 from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.disturbance import disturbance_notes
 from loaderprobe.analyze.verdict.epochs import Epochs, epochs
@@ -260,7 +261,8 @@ def conclude(
 
 
 def _alone(measured: Measurement) -> Interval:
-    """The loader without a step, over the rounds."""
+    """The loader without a step, over the rounds that count."""
+    measured = counted(measured)
     return rate_interval(measured, segments_of(measured, base_mode(measured), "loader_only"))
 
 

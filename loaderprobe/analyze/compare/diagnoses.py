@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from loaderprobe.analyze.compare.comparable import Facts, environment_facts
 from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.rows import SideRow
+from loaderprobe.analyze.verdict.counted import counted
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.analyze.verdict.validity import base_mode
@@ -25,8 +26,8 @@ class Diagnosed:
 
     @property
     def reading(self) -> Reading:
-        """Images/s, or samples/s, of its rounds."""
-        found = self.measurement
+        """Images/s, or samples/s, of its rounds that count."""
+        found = counted(self.measurement)
         rates = rates_by_round(found, base_mode(found), judged_activity(found))
         return Reading(values=tuple(rates.values()), figure=self.findings.images_per_s)
 

@@ -10,6 +10,7 @@ from typing import Literal
 from loaderprobe.analyze.compare.comparable import ALL, differences
 from loaderprobe.analyze.compare.effects import Reading, sample, too_few_rounds
 from loaderprobe.analyze.compare.rows import SideRow
+from loaderprobe.analyze.verdict.counted import counted
 from loaderprobe.analyze.verdict.rates import rates_by_round, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.analyze.verdict.validity import base_mode
@@ -42,15 +43,15 @@ class Found:
 
     @property
     def reading(self) -> Reading:
-        """Images/s of its rounds."""
+        """Images/s of its rounds that count."""
         assert self.row.verdict is not None
-        judged = base_mode(self.measurement), judged_activity(self.measurement)
-        rates = rates_by_round(self.measurement, *judged)
+        found = counted(self.measurement)
+        judged = base_mode(found), judged_activity(found)
         return Reading(
-            values=tuple(rates.values()),
+            values=tuple(rates_by_round(found, *judged).values()),
             figure=self.row.verdict.images_per_s,
             turns=self.turns,
-            at_s=tuple(segment.begin_ns[0] / 1e9 for segment in segments_of(self.measurement, *judged)),
+            at_s=tuple(segment.begin_ns[0] / 1e9 for segment in segments_of(found, *judged)),
         )
 
 

@@ -60,10 +60,11 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
 def _for_the_rate(measurement: Measurement) -> Round:
     """Another round of what is judged, where its interval is wide: rounds differ, so longer ones would not help."""
     judged = base_mode(measurement), judged_activity(measurement)
-    found = segments_of(measurement, *judged)
-    if not found or len(found) >= MOST_TIMES * measurement.config.rounds:
+    times = _times(measurement, *judged)
+    if not times or times >= MOST_TIMES * measurement.config.rounds:
         return ()
-    rate = rate_interval(measurement, found)
+    measurement = counted(measurement)  # what the verdict shows
+    rate = rate_interval(measurement, segments_of(measurement, *judged))
     return (judged,) if rate.high - rate.value > WIDE * rate.value else ()
 
 
