@@ -18,6 +18,7 @@ FACTS: dict[str, float | str] = {
     "first_bytes_per_s": 20e6, "again_bytes_per_s": 3e9, "limits": "bandwidth opens_at_size", "text": "it snowed",
     "ranks": 2.0, "hosts": 1.0, "meeting_s": 0.004, "share": 0.08, "next": 4.0, "clients": 8.0, "rank": "3",
     "host": "node0", "again": 5.0, "readers": 1.0, "alone_bytes_per_s": 612e6, "read_bytes_per_s": 26e6, "least": "",
+    "segments": 4.0, "of": 12.0,
 }  # fmt: skip
 BECAUSE = {"wrapper_left_out": "new_batches", "files_hidden": "read_in_parts", "cache_unknown": "on_fuse"}
 
