@@ -68,7 +68,7 @@ def test_two_steps_of_a_steady_device_are_known_by_its_clock(workers: int) -> No
 
 def test_a_single_round_has_what_rounds_are_assumed_to_differ_by() -> None:
     """And what its steps vary by; two or three that agree have less, and rounds that differ have more."""
-    even, uneven = [0.1] * 24, [0.08, 0.12] * 3 + [0.1, 0.14, 0.06, 0.1, 0.12, 0.08] * 3
+    even, uneven = [0.1] * 24, ([0.05] * 4 + [0.15] * 4) * 3
     one, two, three = (half(rate_of([even] * count)) for count in (1, 2, 3))
     assert 0.15 < one < 0.17 and two < 0.6 * one and three < 0.07
     assert half(rate_of([uneven])) > one
