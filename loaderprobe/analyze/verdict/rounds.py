@@ -47,21 +47,7 @@ Round = tuple[tuple[Mode, Activity], ...]
 
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
-    """The segments of the next round, in no order; none when more would tell nothing new, and the rate is known."""
-    return _for_the_verdict(measurement, thorough=thorough) or _for_the_rate(measurement)
-
-
-def _for_the_rate(measurement: Measurement) -> Round:
-    """Another round of what is judged, where its interval is wide: rounds differ, so longer ones would not help."""
-    judged = base_mode(measurement), judged_activity(measurement)
-    found = segments_of(measurement, *judged)
-    if not found or len(found) >= MOST_TIMES * measurement.config.rounds:
-        return ()
-    rate = rate_interval(measurement, found)
-    return (judged,) if rate.high - rate.value > WIDE * rate.value else ()
-
-
-def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
+    """The segments of the next round, in no order; none when more would tell nothing new."""
     rounds = measurement.config.rounds
     # Idle workers of one rank wait for those of another: what they would do by themselves is not to be estimated.
     thorough = thorough or measurement.config.ranks > 1
@@ -91,6 +77,22 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
         return ()
     beside: Round = screening if again else ((base_mode(measurement), "loader_only"),)
     return (*beside, *_loader_only(tuple(mode for mode in possible if mode in wanted)))
+
+
+def further_round(measurement: Measurement, *, thorough: bool) -> Round:
+    """The same in time that other configurations leave: also another round of what is judged, where its rate is wide.
+
+    Rounds differ, so longer ones would not help.
+    """
+    asked = next_round(measurement, thorough=thorough)
+    if asked:
+        return asked
+    judged = base_mode(measurement), judged_activity(measurement)
+    found = segments_of(measurement, *judged)
+    if not found or len(found) >= MOST_TIMES * measurement.config.rounds:
+        return ()
+    rate = rate_interval(measurement, found)
+    return (judged,) if rate.high - rate.value > WIDE * rate.value else ()
 
 
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
