@@ -16,7 +16,7 @@ MAX_SECONDS = 3.0
 MIN_STEPS_OF_SLOW_DEVICE = 3
 # Most steps of a segment: more add no information.
 MOST_BATCHES = 10_000
-# In times of the longest usual segment, when there is an end to waiting.
+# In times of the longest usual segment, when there is an end to waiting; twice that within a period of the workers.
 LONGEST = 4.0
 # Assumed, not measured: wall time of a segment over its timed part: flush, eviction, warming.
 OVERHEAD = 1.6
@@ -39,11 +39,15 @@ class Pace:
         """True when a segment of `steps` steps over `seconds` may end."""
         if steps >= (MOST_BATCHES if self.max_batches is None else self.max_batches):
             return True
-        if seconds >= LONGEST * self.max_s and steps:
+        latest_s = LONGEST * self.max_s
+        if seconds >= 2 * latest_s and steps:
             # So slow that the rest of a period of the workers cannot be waited for.
             return True
         if steps % self.multiple:
+            # Batches come in groups: three of two workers that take as long each are timed as if they took a third more.
             return False
+        if seconds >= latest_s and steps:
+            return True
         if seconds >= self.min_s and steps >= self.min_batches:
             return True
         return seconds >= self.max_s and steps >= MIN_STEPS_OF_SLOW_DEVICE
@@ -55,8 +59,8 @@ class Pace:
         most = MOST_BATCHES if self.max_batches is None else self.max_batches
         usual = self._whole(max(self.min_batches, self.min_s * steps / seconds))
         slow = self._whole(max(MIN_STEPS_OF_SLOW_DEVICE, self.max_s * steps / seconds))
-        late = math.ceil(LONGEST * self.max_s * steps / seconds)
-        return max(steps + 1, min(most, usual, slow, late))
+        latest = LONGEST * self.max_s * steps / seconds
+        return max(steps + 1, min(most, usual, slow, self._whole(latest), math.ceil(2 * latest)))
 
     def _whole(self, steps: float) -> int:
         return math.ceil(steps / self.multiple) * self.multiple

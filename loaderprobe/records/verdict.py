@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -106,8 +107,13 @@ class Interval:
 
     @property
     def too_wide(self) -> bool:
-        """True where the value may be off by as much as itself: it says nothing of what is faster."""
-        return self.high - self.value >= self.value
+        """True where the interval is as wide as its value: it says nothing of what is faster."""
+        return self.high - self.low >= self.value
+
+    @property
+    def factor(self) -> float:
+        """By what factor the value may be off: rates vary by factors, and so far as the upper end does."""
+        return math.exp((self.high - self.value) / self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

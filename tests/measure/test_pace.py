@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.measure.pace import MAX_SECONDS, MIN_SECONDS, Pace, pace_for
+from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
 
 
 def test_long_and_many_enough_ends_on_a_multiple_of_the_workers() -> None:
@@ -21,6 +23,17 @@ def test_a_slow_device_ends_by_time() -> None:
     pace = Pace()
     assert not pace.enough(2, 3.0)
     assert pace.enough(3, 3.0)
+
+
+def test_a_slow_loader_ends_on_a_multiple_of_the_workers_too() -> None:
+    """Two workers that take 2.8 s a batch: four batches come within 5.7 s, not three. There is an end to waiting."""
+    pace, seconds = Pace(multiple=2, max_s=1.4), LONGEST * 1.4
+    assert not pace.enough(3, seconds + 0.1)
+    assert pace.enough(4, seconds + 0.1)
+    assert pace.enough(3, 2 * seconds)
+    assert not pace.enough(0, 2 * seconds), "but one batch"
+    assert pace.expected(3, seconds) == 4, "as ranks agree ahead"
+    assert replace(pace, multiple=64).expected(3, seconds) == 6
 
 
 def test_a_cold_segment_ends_when_its_files_are_used_up() -> None:

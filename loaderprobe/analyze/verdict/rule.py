@@ -241,7 +241,7 @@ def contradiction(found: Experiments, names: Sequence[str]) -> Reason | None:
         activity = "training" if found.in_training else "loader_only"
         return _reason("slower_without", resource=slower[0], rate_share=1 / slower[1], activity=activity)
     rate = found.rate
-    if rate is not None and rate.too_wide and lead < (rate.high / rate.value) ** 2:
+    if rate is not None and rate.too_wide and lead < rate.factor**2:
         return _reason("interval_too_wide", low_per_s=rate.low, high_per_s=rate.high)
     return None
 
