@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.verdict.in_turn import round_in_turn
-from loaderprobe.analyze.verdict.rounds import next_round
+from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.api.assembly import alternatives, join_parts, make_compute, make_loader
 from loaderprobe.api.own_child import measure_own
 from loaderprobe.api.rank_child import RankChild
@@ -64,7 +64,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         # What belongs to a whole node is read by its first rank.
         seen = (location.devices, gpu) if place is None or place.local_rank == 0 else ((), None)
         samplers = stack.enter_context(sampling(clock, seen[0], loader.workers, seen[1]))
-        decide = round_in_turn if order.in_turn else next_round
+        decide = round_in_turn if order.in_turn else further_round if order.earlier else next_round
         # The forkserver, by whose other children nothing else is done.
         own = (os.getppid(),)
         parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide, own)

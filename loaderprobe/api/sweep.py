@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
+from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.child import forkserver
 from loaderprobe.api.generate import RESOLUTIONS
@@ -173,9 +173,7 @@ def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None
         return result
 
     with run.lock(), forkserver() as server:
-        run_sweep(
-            run, clock=clock, on_progress=on_progress, run_one=run_one, next_round=standard_rounds, is_open=is_open
-        )
+        run_sweep(run, clock=clock, on_progress=on_progress, run_one=run_one, next_round=further_round, is_open=is_open)
         budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
         ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)
         spent_s = (clock.now_ns() - begin_ns) / 1e9

@@ -280,6 +280,12 @@ class UserLoader(SwitchedLoader):
             evict_ahead.ask(self._lanes, self._lists, paths)
             self._log.ahead = self._lists
 
+    def extend_pool(self, batches: int) -> int:
+        """A stream begins again only after so many batches, or more; returns the length of the pool."""
+        if self._pool is None and 0 < self._log.pool < batches:
+            self._log.pool = -(-batches // self._lanes.lanes) * self._lanes.lanes
+        return self._log.pool
+
     def new_left(self) -> float:
         """Number of batches that were never made; below 0 when some were repeated."""
         if self._pool is not None:

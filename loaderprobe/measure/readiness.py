@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.pace import MAX_SECONDS, Pace
 from loaderprobe.protocols import Clock, Evicting, Files, Loader, PageCache, Renewing, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import BatchFiles, PartFiles
@@ -22,6 +23,8 @@ MIN_COLD_BATCHES = 3
 WARM_MARGIN = 2.0
 # Evicted ahead of each sample are few large files, of which a sample is a part: what is read ahead ends with its file.
 MOST_EVICTED_AHEAD = 256
+# In times of what is read ahead: of longer ones, its end is hardly met.
+SHORT_SHARD = 8
 # Seconds between checks while waiting for workers to finish the requested batches.
 MOST_REST_NS = 10 * 10**9
 REST_S = 0.002
@@ -46,6 +49,9 @@ class Readiness:
     """Number of batches taken when files were last evicted."""
     last_new: int = 0
     """Number of batches in the last segment that took new ones."""
+    sample_bytes: float | None = None
+    read_ahead_bytes: int | None = None
+    """The most that the kernel reads ahead in a file."""
     _supply: Literal["pool", "new", "again"] = "pool"
     _read_whole: bool | None = None
     """Whether files that are read in parts are made warm by reading them whole; None before it was decided."""
@@ -106,11 +112,34 @@ class Readiness:
         else:
             known = self.whole()
             untimed += self.untimed(mode, self.config.loader.batches_begun)
+            pace = self._whole_shards(pace, untimed)
+            least = max(pace.multiple, MIN_COLD_BATCHES)
             once = (self.pool or (known.count // self.config.compute.batch_size if known else 0)) - untimed
             if once < least:
                 self._too_few(once + untimed, untimed + least)
         once -= once % pace.multiple
         return replace(pace, max_batches=max(once, least))
+
+    def _whole_shards(self, pace: Pace, untimed: int) -> Pace:
+        """Of short shards, as many batches as one has for each worker.
+
+        What is read ahead ends with its shard, so that it differs from the begin of a segment to its end; it is the
+        same at the same place of the next shard.
+        """
+        if self._evicts_ahead or not (
+            isinstance(self.files, PartFiles) and self.sample_bytes and self.read_ahead_bytes
+        ):
+            return pace
+        sizes, workers = self.files.file_bytes.values(), max(self.config.loader.workers, 1)
+        shard = sum(sizes) / len(sizes)
+        if shard > SHORT_SHARD * self.read_ahead_bytes or shard < 2 * self.sample_bytes:
+            return pace
+        batches = math.ceil(shard / (self.sample_bytes * self.config.compute.batch_size)) * workers
+        if isinstance(self.loader, Evicting):
+            self.pool = max(self.pool, self.loader.extend_pool(untimed + batches))
+        if untimed + batches > self.pool:
+            return pace
+        return replace(pace, multiple=batches, max_s=max(pace.max_s, MAX_SECONDS))
 
     def _too_few(self, batches: int, needed: int) -> None:
         """Said once, of the segment that needs most."""

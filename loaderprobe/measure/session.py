@@ -198,8 +198,9 @@ class Session:
         self._durations = Durations.of(earlier) if earlier else Durations(usual_s=usual_s)
         recorder, loader, cache = self.recorder, self.parts.loader, self.parts.cache
         self._ready = Readiness(
-            self.config, self.files, recorder.access, loader, cache, self._drop, self.pool, recorder.notes
-        )
+            self.config, self.files, recorder.access, loader, cache, self._drop, self.pool, recorder.notes,
+            sample_bytes=recorder.sample_bytes, read_ahead_bytes=self.parts.location.read_ahead_bytes,
+        )  # fmt: skip
         self.on_stage("first batch", 0, 0)
         self._batches = self.parts.loader.batches()
         first = next(self._batches)

@@ -111,3 +111,6 @@ class Evicting(Protocol):
 
     def evict_ahead(self, paths: Sequence[Path]) -> None:
         """From now on evict these files ahead of each sample; with none, no more."""
+
+    def extend_pool(self, batches: int) -> int:
+        """Let a stream begin again only after so many batches, or more; returns after how many it does."""

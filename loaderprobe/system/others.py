@@ -52,7 +52,7 @@ class OthersMeter:
     """Reads what other processes did between `begin` and `end`, in the thread that calls both.
 
     `roots` are processes that count as own with all that they start: this one always, and those of other ranks here.
-    One reading takes 0.6 ms, and 2 ms with ten own processes (two busy cores).
+    One reading takes 0.4 ms, with ten own processes 1.6 ms, and with 200 threads more 4.6 ms.
     """
 
     def __init__(self, roots: Sequence[int] = (), proc: Path = PROC) -> None:

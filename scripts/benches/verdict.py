@@ -7,7 +7,8 @@ Ends with code 1 when a firm word was wrong, under 85 % of the clear rows got th
 is over 0.5 %.
 
 With --noise each block is measured several times beside a neighbour that comes and goes (`neighbours`), and that is
-paused while the truth is measured. Then 70 % of the clear rows are enough, and regret does not count.
+paused while the truth is measured, in the first of these. Then 70 % of the clear rows are enough, and regret does not
+count. Three times take some 5 minutes a block.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def disk_of(undo: ExitStack, kind: str, mb_per_s: float, source: Path, scratch: 
 def measure(blocks: Sequence[Block], out: Path, truth_rounds: int, repeats: int, kinds: Sequence[str]) -> bool:
     """Plant each disk in turn, and measure its blocks there, each in a process of its own; True when none failed.
 
-    Each is measured so often, beside neighbours of these kinds if there are any.
+    Each is measured so often, beside neighbours of these kinds if there are any; the truth only the first time.
     """
     progress, complete = Progress(len(blocks) * repeats), True
     with tempfile.TemporaryDirectory(prefix="loaderprobe-verdict-") as scratch:
@@ -80,7 +81,16 @@ def measure(blocks: Sequence[Block], out: Path, truth_rounds: int, repeats: int,
                     with ExitStack() as beside:
                         seed = f"{block.name}{suffix}"
                         pid = beside.enter_context(neighbour(place, folder, seed, kinds)) if kinds else 0
-                        own = ("--rounds", truth_rounds, "--child", block.name, folder, out, pid, suffix)
+                        own = (
+                            "--rounds",
+                            0 if repeat else truth_rounds,
+                            "--child",
+                            block.name,
+                            folder,
+                            out,
+                            pid,
+                            suffix,
+                        )
                         complete &= ran(place.command(child("verdict", *own)), block.name, CHILD_LIMIT_S)
                     progress.done(block.name + suffix)
     return complete
@@ -93,7 +103,10 @@ def stored(folder: Path, only: str) -> list[Row]:
         name = own.name.removesuffix(".verdict.json")
         if not any(part in name for part in only.split(",")):
             continue
-        pair = (own, own.with_name(f"{name}.truth.json"))
+        truth = own.with_name(f"{name}.truth.json")
+        # Measured the first time only.
+        truth = truth if truth.exists() else own.with_name(f"{name.rpartition('-')[0]}-0.truth.json")
+        pair = (own, truth)
         rows.append(judged(name, *(decode("measurement", p.read_bytes(), Measurement, str(p)) for p in pair)))
     return rows
 

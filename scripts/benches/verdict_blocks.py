@@ -119,7 +119,7 @@ class Photographs(Dataset[tuple[Any, ...]]):
 
 
 def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int, neighbour: int, suffix: str) -> None:
-    """Measure one block in this process; two files for each accelerator go to `out`.
+    """Measure one block in this process; two files for each accelerator go to `out`, or one without truth rounds.
 
     The process `neighbour`, if not 0, is paused in the rounds for the truth.
     """
@@ -143,4 +143,5 @@ def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int, neig
     for name in block.accelerators:
         stem = f"{block.name}-{'a' if name != 'none' else ''}{name}{suffix}"
         write_atomically(out / f"{stem}.verdict.json", encode("measurement", director.verdict_of(name)))
-        write_atomically(out / f"{stem}.truth.json", encode("measurement", director.truth_of(name)))
+        if truth_rounds:
+            write_atomically(out / f"{stem}.truth.json", encode("measurement", director.truth_of(name)))

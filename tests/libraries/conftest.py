@@ -111,7 +111,11 @@ def row(found: Diagnosis) -> Row:
         how: [name for name, speedup in speedups.items() if speedup and speedup.how == how]
         for how in ("measured", "estimated")
     }
-    missing = [name for name, speedup in speedups.items() if speedup is None]
+    missing = [
+        f"{name} ({found.unavailable[f'speedups.{name}'].code})"
+        for name, speedup in speedups.items()
+        if speedup is None
+    ]
     said = [note for note in all_said(found.notes) if "left out" in note or "no data" in note or "restored" in note]
     parts = (by["measured"], by["estimated"], missing)
     return (found.cache, *(", ".join(part) or "-" for part in parts), "; ".join(said) or "-")

@@ -52,20 +52,9 @@ Round = tuple[tuple[Mode, Activity], ...]
 
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
-    """The segments of the next round, in no order; none when more would tell nothing new, and the rate is known."""
-    asked = _for_the_verdict(measurement, thorough=thorough) or _for_the_rate(measurement)
+    """The segments of the next round, in no order; none when more would tell nothing new."""
+    asked = _for_the_verdict(measurement, thorough=thorough)
     return (*asked, *one_thread.beside(measurement, asked))
-
-
-def _for_the_rate(measurement: Measurement) -> Round:
-    """Another round of what is judged, where its interval is wide: rounds differ, so longer ones would not help."""
-    judged = base_mode(measurement), judged_activity(measurement)
-    times = _times(measurement, *judged)
-    if not times or times >= MOST_TIMES * measurement.config.rounds:
-        return ()
-    measurement = counted(measurement)  # what the verdict shows
-    rate = rate_interval(measurement, segments_of(measurement, *judged))
-    return (judged,) if rate.high - rate.value > WIDE * rate.value else ()
 
 
 def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
@@ -136,6 +125,23 @@ def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
     ran = {(each.mode, each.activity) for each in measurement.segments if each.without is None}
     least, undisturbed = min(LEAST_ROUNDS, measurement.config.rounds), fair(measurement)
     return any(undisturbed.get(each, 0) < min(least, _times(measurement, *each)) for each in ran)
+
+
+def further_round(measurement: Measurement, *, thorough: bool) -> Round:
+    """The same in time that other configurations leave: also another round of what is judged, where its rate is wide.
+
+    Rounds differ, so longer ones would not help.
+    """
+    asked = next_round(measurement, thorough=thorough)
+    if asked:
+        return asked
+    judged = base_mode(measurement), judged_activity(measurement)
+    times = _times(measurement, *judged)
+    if not times or times >= MOST_TIMES * measurement.config.rounds:
+        return ()
+    measurement = counted(measurement)  # what the verdict shows
+    rate = rate_interval(measurement, segments_of(measurement, *judged))
+    return (judged,) if rate.high - rate.value > WIDE * rate.value else ()
 
 
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:

@@ -20,6 +20,7 @@ from loaderprobe.analyze.verdict.rates import (
     attributed_cost,
     bytes_over,
     bytes_per_image,
+    cold_fraction,
     cores_in_training,
     interval,
     parent_overhead_s,
@@ -31,6 +32,7 @@ from loaderprobe.analyze.verdict.rates import (
     step_images,
     worker_cost,
 )
+from loaderprobe.analyze.verdict.rule import FAR_LEAD
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -91,7 +93,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         training_cores=cores_in_training(measurement, judged),
         waiting=waiting,
         ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
-        met_warm=_met_warm(measurement, taken),
+        met_warm=_met_warm(measurement, seen, taken),
         above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
         by_waiting=by_waiting(measurement),
         evidence=waiting_evidence(measurement),
@@ -238,11 +240,30 @@ def _range(parts: Parts, name: str, most: float) -> tuple[float, float] | None:
     return None if found is None else (min(most, found[0]), min(most, found[1]))
 
 
-def _met_warm(measurement: Measurement, taken: Mapping[str, Without]) -> Unavailable | None:
-    """Why files that were to be cold were warm, in part at least; None where warm files were asked for."""
+def _met_warm(measurement: Measurement, seen: _Seen, taken: Mapping[str, Without]) -> Unavailable | None:
+    """Why files that were to be cold were warm, in part at least.
+
+    None where warm files were asked for, or where a part was cold and the rest would hold up nothing.
+    """
     if measurement.config.cache == "warm" or measurement.storage_kind == "memory":
         return None
-    return taken["storage"].missing if files_were(measurement) in ("warm", "partly warm") else None
+    state = files_were(measurement)
+    held_up = state == "warm" or (state == "partly warm" and not _keeps_up_cold(measurement, seen))
+    return taken["storage"].missing if held_up else None
+
+
+def _keeps_up_cold(measurement: Measurement, seen: _Seen) -> bool:
+    """True where the loader would be far ahead of training if workers waited for every byte as for those from storage.
+
+    A device at its limit makes them wait longer, so it must be ahead by 2.25.
+    """
+    made = segments_of(measurement, base_mode(measurement), "loader_only")
+    share, cost = cold_fraction(measurement, made), seen.cost
+    if not share or cost is None or not seen.loader or not seen.end_to_end:
+        return False
+    more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.config.loader.workers)
+    cold = 1 / (1 / min(seen.loader.values()) + more_s)
+    return cold >= FAR_LEAD * max(seen.end_to_end.values())
 
 
 def _above_ceiling(

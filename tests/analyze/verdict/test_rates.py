@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.verdict.rates import CLOCK, DRIFT, MEDIAN_OVER_MEAN, interval, rate_interval
-from loaderprobe.analyze.verdict.rounds import WIDE, next_round
+from loaderprobe.analyze.verdict.rounds import WIDE, further_round, next_round
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Interval
 from tests.analyze.runs import BATCH, Cost, alike, run, segment
@@ -68,7 +68,7 @@ def test_two_steps_of_a_steady_device_are_known_by_its_clock(workers: int) -> No
 
 def test_a_single_round_has_what_rounds_are_assumed_to_differ_by() -> None:
     """And what its steps vary by; two or three that agree have less, and rounds that differ have more."""
-    even, uneven = [0.1] * 24, [0.08] * 8 + [0.1] * 8 + [0.12] * 8
+    even, uneven = [0.1] * 24, ([0.05] * 4 + [0.15] * 4) * 3
     one, two, three = (half(rate_of([even] * count)) for count in (1, 2, 3))
     assert 0.15 < one < 0.17 and two < 0.6 * one and three < 0.07
     assert half(rate_of([uneven])) > one
@@ -139,7 +139,8 @@ def test_a_rate_that_is_wide_gets_further_rounds() -> None:
     """Of what is judged, up to twice as many as were asked for; the verdict may need none."""
     assert 3 * DRIFT.variance > WIDE**2 / 2 > CLOCK.variance
     noisy = [{"baseline": 1000.0, "training": each, "resident": each} for each in (100.0, 125.0, 80.0)]
-    assert next_round(run(noisy, Cost()), thorough=False) == (("baseline", "training"),)
-    assert next_round(run(noisy * 2, Cost()), thorough=False) == ()
+    assert further_round(run(noisy, Cost()), thorough=False) == (("baseline", "training"),)
+    assert next_round(run(noisy, Cost()), thorough=False) == (), "in time that others leave, not before"
+    assert further_round(run(noisy * 2, Cost()), thorough=False) == ()
     quiet = [{"baseline": 1000.0, "training": each, "resident": each} for each in (100.0, 101.0, 99.0)]
-    assert next_round(run(quiet, Cost()), thorough=False) == ()
+    assert further_round(run(quiet, Cost()), thorough=False) == ()
