@@ -44,7 +44,7 @@ class Pace:
             # So slow that the rest of a period of the workers cannot be waited for.
             return True
         if steps % self.multiple:
-            # Batches come in groups: three of two workers that take as long each are timed as if they took a third more.
+            # Batches come in groups: two workers make three in the time of four.
             return False
         if seconds >= latest_s and steps:
             return True
