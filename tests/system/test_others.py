@@ -102,7 +102,9 @@ def test_a_kernel_that_lists_no_children_shows_their_parents(machine: Machine) -
         path.unlink()
     meter = OthersMeter(proc=machine.proc)
     meter.begin()
-    (machine.proc / "7002/stat").write_text((machine.proc / "7002/stat").read_text().replace("0 0 0 0 20", "9 0 0 0 20"))
+    (machine.proc / "7002/stat").write_text(
+        (machine.proc / "7002/stat").read_text().replace("0 0 0 0 20", "9 0 0 0 20")
+    )
     machine.stat(busy=120)
     seen = meter.end()
     assert seen is not None and (seen.cpu_ns // TICK_NS, seen.own_cpu_ns // TICK_NS) == (11, 9)
