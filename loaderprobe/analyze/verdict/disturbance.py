@@ -22,7 +22,7 @@ LEAST_NS = 50_000_000
 IDLE_BELOW = 0.25
 """Of the cores, or one core where that is more: with as much idle, what others take is in the way of none. Assumed."""
 STEAL_FROM = 0.10
-"""Of the time of the cores. Virtual machines that are let alone showed up to 4 %."""
+"""Of the time of the cores. A virtual machine that was let alone showed up to 4 % in half a second."""
 READS_FROM = 0.10
 """Of the bytes that the devices read: other processes' share."""
 LEAST_READS = 1e6
