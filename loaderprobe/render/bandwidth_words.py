@@ -143,7 +143,7 @@ def legend(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
     if any(phase.at_least for phase in phases):
         parts.append(">=: at least, as the probe's own CPU use may be the limit")
     if any(phase.cold_fraction is not None for phase in phases):
-        parts.append("cache: share of the bytes that came from storage, cold from 80 %")
+        parts.append("cache: share of the bytes that came from storage, cold from 90 %")
     if any(phase.cache == "unproved" for phase in phases):
         parts.append("unproved: not counted, so cached files cannot be ruled out")
     return "; ".join(parts) + "."
