@@ -41,8 +41,8 @@ def _counted(measured: BandwidthMeasurement) -> BandwidthMeasurement:
 
 
 def test_the_label_comes_from_bytes() -> None:
-    """Four fifths from storage are cold, under a twentieth warm, between them mixed; uncounted is unproved."""
-    assert [cache_label(share, 100) for share in (100, 80, 79, 5, 4, 0)] == [
+    """Nine tenths from storage are cold, under a twentieth warm, between them mixed; uncounted is unproved."""
+    assert [cache_label(share, 100) for share in (100, 90, 89, 5, 4, 0)] == [
         "cold", "cold", "mixed", "mixed", "warm", "warm",
     ]  # fmt: skip
     assert cache_label(None, 100) == cache_label(0, 0) == "unproved"
