@@ -12,7 +12,7 @@ import numpy as np
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST
+from loaderprobe.records.measurement import WARM_AT_MOST
 from loaderprobe.records.note import Note
 from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading
@@ -21,6 +21,8 @@ from loaderprobe.storage.supply import Supply
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
 
+COLD_AT_LEAST = 0.9
+"""Share of its bytes that must have come from storage: a ceiling has less room for what memory serves than a verdict."""
 SETTLED_AT = 0.05
 """A phase ends when half its 95 % interval is within this share of the rate."""
 BUSY_SHARE = 0.7
