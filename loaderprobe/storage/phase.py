@@ -22,7 +22,7 @@ from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
 
 COLD_AT_LEAST = 0.9
-"""Share of its bytes that must have come from storage: a ceiling has less room for what memory serves than a verdict."""
+"""Share of its bytes that must have come from storage: of a ceiling, memory must serve less than of a verdict."""
 SETTLED_AT = 0.05
 """A phase ends when half its 95 % interval is within this share of the rate."""
 BUSY_SHARE = 0.7
