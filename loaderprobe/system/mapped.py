@@ -79,6 +79,11 @@ class Evicted:
         for file in self._files:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(os.fstat(file).st_size for file in self._files)
+
     def close(self) -> None:
         """Close the files."""
         while self._files:

@@ -67,6 +67,19 @@ def test_each_sample_finds_the_mapped_file_cold(data: Mapped, tmp_path: Path, mo
     assert ahead.spent_ns > 0
 
 
+def test_only_what_may_serve_others_is_evicted(data: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a worker has read little of the files since, the next sample is hardly met; others may be reading."""
+    monkeypatch.setattr(evict_ahead, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(evict_ahead, "MOST_CACHED", 3.0)
+    log, head = opened(tmp_path)
+    evict_ahead.ask(log, 1, [data.path])
+    head.ahead = 1
+    cold = EvictAhead(log).around(data, head)
+    for number in range(3):
+        cold[number]
+    assert data.resident == [0.0, 1.0, 1.0]
+
+
 def test_evicting_takes_no_more_than_its_share(data: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quick loader would else be measured with it: after the first, it waits until that has been made up for."""
     monkeypatch.setattr(evict_ahead, "MOST_SHARE", 0.0)
