@@ -231,7 +231,7 @@ def _learning(own: Any, loader: Any, limit: Deadline, asked: Asked, cache: PageC
         budget_s=asked.budget_s,
         ended=lambda taken: _ended(taken, loader),
         counts_reads=lambda files: _location(files).counts_reads,
-        samples=length_of(loader.dataset),
+        samples=own.samples_in_files(),
     )
 
 

@@ -37,6 +37,7 @@ class EvictAhead:
         self._log = log
         self._number = 0
         self._files: Evicted | None = None
+        self._asked: OpenLog | None = None
         self._since_ns = self._lately_ns = self._most_bytes = 0
         self._evicted_at: int | None = None
         """Bytes that this process had read from storage at the last eviction."""
@@ -49,6 +50,7 @@ class EvictAhead:
             self._begin(log.ahead)
         if self._files is None:
             return dataset
+        self._asked = log
         return (_Batched if getattr(dataset, "__getitems__", None) else _Single)(dataset, self._drop)
 
     def _begin(self, number: int) -> None:
@@ -59,6 +61,8 @@ class EvictAhead:
             self._most_bytes = round(MOST_CACHED * self._files.size_bytes / self._log.lanes)
 
     def _drop(self) -> None:
+        if self._asked is None or self._asked.ahead != self._number:
+            return  # files are made warm meanwhile
         _, read = process_usage()
         begin_ns, begin_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
         few = self._evicted_at is not None and read - self._evicted_at < self._most_bytes
@@ -81,6 +85,14 @@ class EvictAhead:
 class _Single:
     def __init__(self, dataset: Any, drop: Any) -> None:
         self._dataset, self._drop = dataset, drop
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_dataset", "__getitems__"):
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
 
     def __getitem__(self, index: Any) -> Any:
         self._drop()

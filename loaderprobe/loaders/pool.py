@@ -51,15 +51,11 @@ class Pool:
             self.size = len(self._kept) // self._multiple * self._multiple
 
     def in_sequence(self) -> bool:
-        """True where most samples follow the one before, as in a set that is not shuffled."""
-        steps = [
-            second - first
-            for batch in self._kept
-            if isinstance(batch, Sequence)
-            for first, second in pairwise(batch)
-            if isinstance(first, int) and isinstance(second, int)
-        ]
-        return 2 * steps.count(1) > len(steps)
+        """Whether most samples follow the one before, as in a set that is not shuffled; or where none has a number."""
+        batches = [batch if hasattr(batch, "__iter__") else [batch] for batch in self._kept]
+        drawn = [index for batch in batches for index in batch]
+        steps = [second - first for first, second in pairwise(drawn) if _counts(first) and _counts(second)]
+        return 2 * steps.count(1) >= len(steps)
 
     def left(self) -> float:
         """New batches left in this epoch of the sampler, as far as its length is known."""
@@ -126,6 +122,10 @@ class Pool:
         """The sampler has ended: the pool is all its batches, repeated until each worker has as many."""
         whole = len(self._kept) // self._multiple * self._multiple
         self.size = whole or lcm(len(self._kept), self._multiple)
+
+
+def _counts(index: Any) -> bool:
+    return hasattr(index, "__index__") and not isinstance(index, bool)
 
 
 def _length(batch: Any) -> int:

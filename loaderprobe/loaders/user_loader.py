@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset
 
+from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import evict_ahead
 from loaderprobe.loaders.error_origin import FROM_WORKER, origin_of
@@ -266,6 +267,13 @@ class UserLoader(SwitchedLoader):
         """From now on repeat the last batches."""
         if self._pool is not None:
             self._pool.repeat(batches)
+
+    def samples_in_files(self) -> int | None:
+        """Samples in the data set's files, of which a Subset takes a part; None where its length is not known."""
+        dataset = self._own.dataset
+        while isinstance(dataset, Subset):
+            dataset = dataset.dataset
+        return length_of(dataset)
 
     def evicts(self) -> bool:
         """True for a map-style data set of which samples are drawn in random order."""

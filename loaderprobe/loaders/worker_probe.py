@@ -74,11 +74,13 @@ class WorkerProbe:
         entered = time.thread_time_ns()
         if self._collate is None:
             self._collate, fetcher.collate_fn = fetcher.collate_fn, lambda data: self._hand_over(fetcher, data)
-        learning = self._is_learning()
+        learning = not self._quiet and self._is_learning()
         if learning:
             self._learner.listen()
-        elif self._alone and not self._quiet:
-            self._learner.close()
+        elif not self._quiet:
+            if self._alone:
+                self._learner.close()
+            # For good, however much longer the pool becomes.
             self._quiet = True
         number = self._lane + self._made * self._lanes
         row = self._rows[self._made % ROWS]

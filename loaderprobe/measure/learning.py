@@ -218,9 +218,9 @@ def bytes_of_sample(files: LoaderFiles, lap: FirstLap | None, samples: int | Non
         return None  # what read calls return may come over sockets and pipes
     if lap.called_bytes >= max(LEAST_BYTES * lap.images, CALLED_AT_LEAST * from_storage):
         return lap.called_bytes / lap.images
-    if isinstance(files, PartFiles) and samples:
-        return sum(files.file_bytes.values()) / samples
-    return None
+    size = sum(files.file_bytes.values()) / samples if isinstance(files, PartFiles) and samples else 0.0
+    # Windows of a text that begin at each of its tokens share their bytes: then this is no sample's size.
+    return size if size >= LEAST_BYTES else None
 
 
 def first_lap(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from loaderprobe.measure.pace import MAX_SECONDS, Pace
+from loaderprobe.measure.pace import Pace
 from loaderprobe.protocols import Clock, Evicting, Files, Loader, PageCache, Renewing, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import BatchFiles, PartFiles
@@ -134,12 +134,15 @@ class Readiness:
         shard = sum(sizes) / len(sizes)
         if shard > SHORT_SHARD * self.read_ahead_bytes or shard < 2 * self.sample_bytes:
             return pace
-        batches = math.ceil(shard / (self.sample_bytes * self.config.compute.batch_size)) * workers
+        batch_bytes = self.sample_bytes * self.config.compute.batch_size
+        batches = math.ceil(math.ceil(shard / batch_bytes) * workers / pace.multiple) * pace.multiple
+        if (untimed + batches) * batch_bytes > sum(sizes):
+            return pace  # it would begin again within the segment
         if isinstance(self.loader, Evicting):
             self.pool = max(self.pool, self.loader.extend_pool(untimed + batches))
         if untimed + batches > self.pool:
             return pace
-        return replace(pace, multiple=batches, max_s=max(pace.max_s, MAX_SECONDS))
+        return replace(pace, multiple=batches)
 
     def _too_few(self, batches: int, needed: int) -> None:
         """Said once, of the segment that needs most."""

@@ -278,7 +278,8 @@ def gate_words(found: ComparisonReport, gate: Gate) -> tuple[str, str]:
         return name, f"failed by {'; '.join(_few([*lacking, *names]))}"
     doubts = []
     if gate.blind:
-        doubts.append(f"{gate.blind} of {len(found.rows)} rows were too noisy to show a loss of {size} (allowed)")
+        allowed = " (allowed)" if found.allow_unclear else ""
+        doubts.append(f"{gate.blind} of {len(found.rows)} rows were too noisy to show a loss of {size}{allowed}")
     if gate.missing:
         doubts.append(f"{gate.missing} of A {'is' if gate.missing == 1 else 'are'} not in B")
     return name, f"held, but {join_words(doubts)}; --fail-if-unclear fails then" if doubts else "held"

@@ -46,7 +46,7 @@ _TEXTS: dict[NoteCode, str] = {
     ),
     "read_ahead": (
         "for each {sample_bytes} of samples the storage reads {read_bytes}, {amplification} times as much, because the "
-        "kernel reads ahead. No sample was served by what was read for another: so a set larger than memory is read"
+        "kernel reads ahead. Hardly a sample was served by what was read for another, as in a set larger than memory"
     ),
     "small_set": (
         "the whole data set (about {size_bytes}) can stay in memory, and the storage delivers it in about {within_s}: "

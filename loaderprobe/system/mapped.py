@@ -73,6 +73,8 @@ class Evicted:
             # Private pages that were changed would be lost. Those of a mapping that cannot be written stay clean.
             changed = _changed(self._own)
             self._clean.update(each for each in mappings if not each.writable and each.begin not in changed)
+            # That took some ms, in which another thread may have unmapped a file.
+            mappings = _mappings_of(self._own, self._paths)
         for each in mappings:
             if each.shared or each in self._clean:
                 _libc.madvise(each.begin, each.end - each.begin, MADV_DONTNEED)

@@ -26,7 +26,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
             shutil.copy(path, place)
 
     # Slower than the others: storage is to bind clearly also on a machine whose cores are busy.
-    disk = plant_disk(kind="token_bucket", bytes_per_s=8e6, fill=fill)
+    disk = plant_disk(kind="token_bucket", bytes_per_s=5e6, fill=fill)
     if disk.members is None:
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     summary = run_on(

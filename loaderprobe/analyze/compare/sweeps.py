@@ -43,9 +43,10 @@ class Found:
 
     @property
     def reading(self) -> Reading:
-        """Images/s of its rounds that count."""
+        """Images/s of its rounds that count; of all, where they were measured in turn."""
         assert self.row.verdict is not None
-        found = counted(self.measurement)
+        # Rounds that two runs measured in turn are compared in pairs: none may be missing on one side.
+        found = self.measurement if self.turns else counted(self.measurement)
         judged = base_mode(found), judged_activity(found)
         return Reading(
             values=tuple(rates_by_round(found, *judged).values()),

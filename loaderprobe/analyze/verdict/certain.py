@@ -60,7 +60,7 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
     most = max(found.input_at_most.values(), default=math.inf)
     alone = found.compute_over_training
-    if found.met_warm or "storage" in found.missing or found.in_training or alone is None:
+    if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training or alone is None:
         return ()
     if lead < CERTAIN_LEAD or most >= WORTH or alone > MOST_UNEXPLAINED:
         return ()

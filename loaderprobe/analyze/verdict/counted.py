@@ -29,7 +29,7 @@ def counted(measurement: Measurement) -> Measurement:
     """The measurement with the segments that count; applied again, it changes nothing."""
     if measurement.by_rank:
         return measurement  # what ranks saw has a row for each segment
-    return _without_disturbed(_without_slow_start(measurement))
+    return _without_slow_start(_without_disturbed(measurement))
 
 
 def fair(measurement: Measurement) -> Mapping[tuple[Mode, Activity], int]:

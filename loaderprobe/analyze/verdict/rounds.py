@@ -122,7 +122,8 @@ def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
     names = contenders(found)
     if names and lead_of(found, names[0]) >= FAR_LEAD:
         return False
-    ran = {(each.mode, each.activity) for each in measurement.segments if each.without is None}
+    segments = (each for each in measurement.segments if each.without is None and each.mode != "one_thread")
+    ran = {(each.mode, each.activity) for each in segments}
     least, undisturbed = min(LEAST_ROUNDS, measurement.config.rounds), fair(measurement)
     return any(undisturbed.get(each, 0) < min(least, _times(measurement, *each)) for each in ran)
 
