@@ -296,7 +296,11 @@ def _read_ahead(
     size, times = measured.sample_bytes, judged.read_amplification
     if size is None or times is None or times < AMPLIFIED:
         return []
-    facts: dict[str, float | str] = {"sample_bytes": size, "read_bytes": size * times, "amplification": times}
+    alone = _alone(measured)
+    facts: dict[str, float | str] = {
+        "sample_bytes": size, "read_bytes": size * times, "amplification": times, "low_per_s": alone.low,
+        "high_per_s": alone.high, "unit": unit,
+    }  # fmt: skip
     found = [Note(code="read_ahead", facts=facts)]
     phase, _ = ceiling_phase(measured, ceiling, measured.config.readers)
     later, total = judged.rates_images_per_s.loader_without_storage, size * (data.samples or 0)

@@ -46,7 +46,8 @@ _TEXTS: dict[NoteCode, str] = {
     ),
     "read_ahead": (
         "for each {sample_bytes} of samples the storage reads {read_bytes}, {amplification} times as much, because the "
-        "kernel reads ahead. Hardly a sample was served by what was read for another, as in a set larger than memory"
+        "kernel reads ahead. Hardly a sample was served by what was read for another, as in a set larger than memory. "
+        "Of that the loader alone delivers {low_per_s} to {high_per_s} {unit}"
     ),
     "small_set": (
         "the whole data set (about {size_bytes}) can stay in memory, and the storage delivers it in about {within_s}: "

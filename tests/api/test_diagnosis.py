@@ -138,6 +138,34 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     assert any("pin 14 % of the files in memory" in advice.sentence for advice in large.advice)
 
 
+def test_what_is_read_ahead_in_vain_and_what_a_small_set_finds_is_said() -> None:
+    """Twelve times the bytes of a sample: the range of a larger set's rate, and of this one's first epoch.
+
+    Where nothing is read in vain, neither is said. 2000 samples of 100 kB from 20 MB/s take 10 s.
+    """
+    truth = Truth(bytes_per_s=20e6, cpu_s=0.004, compute=9000.0)
+    raw = measured(truth, 2)
+    batches = replace(raw.worker_batches, read_bytes=tuple(12 * each for each in raw.worker_batches.read_bytes))
+    parts = replace(raw, access="parts", sample_bytes=truth.bytes_per_image, worker_batches=batches)
+    kind = truth.storage().ceiling
+    assert kind is not None
+    ceiling = replace(kind, phases=(replace(example_phase(2, 20e6), cache="cold"),))
+    seen = DataSeen(hidden=None, size_bytes=None, root="", samples=2000)
+    notes = {
+        note.code: note.facts for note in conclude(parts, verdict(parts, ceiling), seen, True, ceiling=ceiling).notes
+    }
+    assert notes["read_ahead"]["amplification"] == pytest.approx(12, rel=0.01)
+    assert notes["read_ahead"]["low_per_s"] < notes["read_ahead"]["high_per_s"]  # type: ignore[operator]
+    small = notes["small_set"]
+    later = float(small["memory_per_s"])
+    assert small["within_s"] == pytest.approx(10)
+    assert small["low_per_s"] == pytest.approx(2000 / (10 + 2000 / later))
+    assert small["high_per_s"] == pytest.approx(2000 / max(10, 2000 / later))
+    plain = replace(raw, access="parts", sample_bytes=truth.bytes_per_image)
+    found = conclude(plain, verdict(plain, ceiling), seen, True, ceiling=ceiling)
+    assert not {"read_ahead", "small_set"} & {note.code for note in found.notes}
+
+
 def test_what_the_storage_gives_alone_is_printed_and_heeded() -> None:
     """Beside what is read here. The advice knows it, too: of a bucket of 20 MB/s, a faster one is advised."""
     truth = Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0)
