@@ -48,7 +48,7 @@ from loaderprobe.system.memory import memory_bytes
 
 # Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3
-# The storage reads this many times the bytes of a sample: less is the rest of its pages.
+# Times the bytes of a sample that the storage reads: less may be the rest of its pages. Assumed.
 AMPLIFIED = 1.5
 # What speaks of a device that trains, where there is no step.
 OF_TRAINING = ("speedups.compute", "accelerator_utilization", "input_wait_fraction")

@@ -19,9 +19,9 @@ from loaderprobe.loaders.fetch_log import FetchLog, OpenLog
 from loaderprobe.system.mapped import Evicted
 from loaderprobe.system.thread import process_usage
 
-# Of the time in which samples are made. A loader that is so quick that evicting would cost more is evicted less often.
+# Of the time in which samples are made. Assumed. Where evicting would cost a quick loader more, it is done less often.
 MOST_SHARE = 0.03
-# Of the files, in memory at most, for all workers.
+# Of the files, in memory at most, for all workers. Assumed.
 MOST_CACHED = 0.1
 
 

@@ -32,7 +32,8 @@ READ_AGAIN = 0.5
 # Of a lap. Less may be the pages of a module that was imported meanwhile: one of 4096 bytes was seen in a lap of 8
 # small files that were in memory.
 LEAST_LAP_BYTES = 64 << 10
-# Of the bytes from storage: where read calls return less, the files are mapped.
+# Of the bytes from storage: where read calls return less, the files are mapped. Assumed:
+# SQLite's calls returned 13 % behind a read-ahead of 8 MiB, those beside a mapped table under 0.1 %.
 CALLED_AT_LEAST = 0.05
 # Times the usual batch.
 OUTLIER = 4.0

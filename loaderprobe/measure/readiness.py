@@ -22,8 +22,9 @@ MIN_COLD_BATCHES = 3
 # images (smaller, or of another quality) may be faster.
 WARM_MARGIN = 2.0
 # Evicted ahead of each sample are few large files, of which a sample is a part: what is read ahead ends with its file.
+# The number is assumed.
 MOST_EVICTED_AHEAD = 256
-# In times of what is read ahead: of longer ones, its end is hardly met.
+# In times of what is read ahead: of longer ones, its end is hardly met. Assumed.
 SHORT_SHARD = 8
 # Seconds between checks while waiting for workers to finish the requested batches.
 MOST_REST_NS = 10 * 10**9

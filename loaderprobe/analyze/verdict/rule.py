@@ -150,7 +150,10 @@ def _why_not_firm(found: Experiments, top: str) -> Reason | None:
 
 
 def far_seen(found: Experiments, top: str) -> bool:
-    """True where the least that workers were seen waiting for it leads the most of anything else beyond any doubt."""
+    """True where the least that workers were seen waiting for it leads the most of all else by `FAR_LEAD` squared.
+
+    The factor is assumed: a neighbour may halve the one rate and double the other.
+    """
     others = [found.ranges.get(name, (0.0, each.value))[1] for name, each in found.speedups.items() if name != top]
     return top in found.ranges and found.ranges[top][0] >= FAR_LEAD**2 * max(1.0, *others, 1.0)
 

@@ -218,3 +218,17 @@ def test_a_network_gets_advice_of_its_own() -> None:
     assert "num_workers=8" in action_words(first.action)
     assert first.after.low == pytest.approx(first.before.value)
     assert first.speedup > 2
+
+
+@pytest.mark.parametrize(("blocked_s", "cause"), [(0.4, "storage"), (0.004, "inconclusive")])
+def test_an_estimate_that_leads_far_needs_no_ablation(blocked_s: float, cause: str) -> None:
+    """Where time ended before warm files were measured: workers that wait nearly all the time wait for the storage."""
+    slow = Cost(cpu_s=0.002, blocked_s=blocked_s, cold=20.0)
+    facts = {"access": "parts", "modes": ("baseline", "warm"), "sample_bytes": 100_000.0}
+    rate = 1 / (slow.cpu_s + slow.blocked_s)
+    seen = looked(run(alike(1, baseline=rate), slow, workers=1, facts=facts), "storage", "storage", "storage")
+    found = verdict(seen)
+    assert found.bound.cause == cause
+    assert found.speedups.storage is not None and found.speedups.storage.how == "estimated"
+    if cause == "inconclusive":
+        assert found.bound.reason.code == "estimate_not_measured"
