@@ -66,7 +66,7 @@ def turns_of(seen: Seen, request: AttachRequest, budget_s: float, ranks: Ranks |
             budget_s=budget_s,
             session=lambda **given: LoopSession(turns=turns, period=seen.period, **given),
         )
-        return judge_loader(seen.loader, step, asked, on_stage, command=request.command)
+        return judge_loader(seen.known.to_measure(), step, asked, on_stage, command=request.command)
 
     turns = ranks.turns(measure) if ranks is not None else Turns(measure)
     return turns

@@ -18,6 +18,7 @@ WhyNot = Literal[
     "follows",
     "another_process",
     "refused",
+    "not_seen_again",
     "ended_early",
 ]
 """Why a process that iterated a DataLoader has no verdict. ranks: they do not use torch.distributed. ranks_apart: they

@@ -36,6 +36,7 @@ _TEXTS: dict[NoteCode, str] = {
     "manager_stays": f"state of the loader is in a multiprocessing.Manager: {_STAYS}",
     "one_round": "there was one round only, so how far the rates vary is not known",
     "files_hidden": "{hidden}, so files were read as they were found, and speed-ups are estimated",
+    "reads_no_files": "samples read no files, so nothing was made cold or warm",
     "samples_kept": (
         "batches made again take less time, so the data set, or what it reads from, keeps them: in the first epoch "
         "the loader alone delivers {first_per_s} {unit}{later}; the verdict is on the {judged}"
