@@ -127,7 +127,7 @@ class Attachment:
 
     def _interrupt(self, seen: Seen) -> None:
         """What is timed now is more than a step."""
-        if self._turns is not None:
+        if self._turns is not None and not (seen is self._chosen and seen.begun_anew):
             self._turns.interrupt(words.NEXT_EPOCH if seen is self._chosen else words.iterated(seen.record()))
 
     def _takes(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> bool:
@@ -223,6 +223,9 @@ class Attachment:
             self._ranks = ranks_here()
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:
+                # What starting them each time costs shows in no copy, whose workers run on.
+                if why is None and seen.begun_anew and seen.loader.num_workers:
+                    why = "begun_anew"
                 self._leave(why)
                 return why is None
             if why == "other_thread" or why == "another_process":
@@ -292,8 +295,7 @@ class Attachment:
         if self._handed:
             self._finished = True
             raise Finished(error.exit_code)
-        self._files.end()
-        return self._take()
+        return self._as_before()
 
     def _withdrawn(self) -> Any:
         """A rank cannot be measured, so the script goes on, on all of them."""
@@ -301,8 +303,13 @@ class Attachment:
         if self._ranks.apart is None:
             self._ranks.withdraw()
         self._leave("ranks_apart")
+        return self._as_before()
+
+    def _as_before(self) -> Any:
+        """The script goes on: its own next batch. Its iterator, with its workers, lives as long as it wants."""
+        take, self._real, self._take = self._take, None, lambda: None
         self._files.end()
-        return self._take()
+        return take()
 
     def _conclude(self) -> None:
         self._over = self._finished = self._keeping = True

@@ -32,6 +32,11 @@ class Seen:
     """That took a batch."""
 
     @property
+    def begun_anew(self) -> bool:
+        """True where each batch is the first of a loop: `next(iter(loader))`."""
+        return self.loops == self.batches > 1
+
+    @property
     def loader(self) -> Any:
         """That of the last epoch."""
         return self.known.loader

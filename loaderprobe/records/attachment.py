@@ -17,6 +17,7 @@ WhyNot = Literal[
     "ranks_apart",
     "follows",
     "another_process",
+    "begun_anew",
     "refused",
     "not_seen_again",
     "ended_early",
