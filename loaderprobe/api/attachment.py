@@ -258,7 +258,9 @@ class Attachment:
         self._budget_s = budget_s
         self._chosen, self._real, self._take, length = seen, real, take, length_of(seen.loader)
         self._length = length if length is not None and not seen.known.keeps(real) and counts_to(length) else None
-        self._most_elsewhere = EPOCHS_ELSEWHERE * round((length or seen.batches) * max(1, seen.trained / seen.batches))
+        passes = max(1.0, seen.trained / max(seen.batches, 1))
+        epoch = max(self._request.after_steps, length or seen.batches)
+        self._most_elsewhere = round(EPOCHS_ELSEWHERE * epoch * passes)
         if self._leads:
             others = self._loaders.beside(seen)
             self._say(words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
