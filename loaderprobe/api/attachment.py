@@ -127,7 +127,7 @@ class Attachment:
 
     def _interrupt(self, seen: Seen) -> None:
         """What is timed now is more than a step."""
-        if self._turns is not None and not (seen is self._chosen and seen.begun_anew):
+        if self._turns is not None and not (seen is self._chosen and seen.begun_each_batch):
             self._turns.interrupt(words.NEXT_EPOCH if seen is self._chosen else words.iterated(seen.record()))
 
     def _takes(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> bool:
@@ -224,8 +224,8 @@ class Attachment:
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:
                 # What starting them each time costs shows in no copy, whose workers run on.
-                if why is None and seen.begun_anew and seen.loader.num_workers:
-                    why = "begun_anew"
+                if why is None and seen.begun_each_batch and seen.loader.num_workers:
+                    why = "begun_each_batch"
                 self._leave(why)
                 return why is None
             if why == "other_thread" or why == "another_process":

@@ -163,7 +163,7 @@ def arrays(seed: int) -> DataLoader[Any]:
     return DataLoader(ArrayDataset(), batch_sampler=Shuffling(), collate_fn=lambda batch: batch)
 
 
-def made_anew(training: Training) -> None:
+def made_again(training: Training) -> None:
     """Data set and loader are made for each epoch."""
     for epoch in training.epochs():
         batches = iter(arrays(epoch))
@@ -181,7 +181,7 @@ def never_again(training: Training) -> None:
             training.step(next(batches))
 
 
-def begun_anew(training: Training) -> None:
+def begun_each_batch(training: Training) -> None:
     """For each batch."""
     for _ in training.epochs():
         training.step(next(iter(training.loader)))
