@@ -7,13 +7,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.documented import Documented
-from loaderprobe.api.looped import LoopIterator, same_loader, seen_loader
+from loaderprobe.api.looped import KnownLoader, seen_loader
 from loaderprobe.api.origin import origin_now
 from loaderprobe.measure.observed import LoopStep, observed
 from loaderprobe.records.attachment import Attached, AttachRequest
@@ -54,7 +53,7 @@ class Watch(Documented, WatchReport):
 class Watched:
     """One loader of the script, in all its epochs."""
 
-    loader: Any
+    known: KnownLoader
     record: Any
     taken: int = 0
     trained: int = 0
@@ -64,6 +63,11 @@ class Watched:
     began_ns: int = 0
     since: int = 0
     """Place in `steps` of the first of the interval."""
+
+    @property
+    def loader(self) -> Any:
+        """That of the last epoch."""
+        return self.known.loader
 
 
 class Watcher:
@@ -82,17 +86,25 @@ class Watcher:
         self._current: Watched | None = None
         self._overhead_ns = 0
 
-    def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
-        """A loop over a loader begins."""
-        seen = self._seen(loader)
-        return LoopIterator(seen.record.iterate(loader, original), partial(self._next, seen))
+    def begins(self, loader: Any) -> None:
+        """A loop over a loader begins, with an iterator that is heard of by itself."""
 
-    def _next(self, seen: Watched, real: Iterator[Any]) -> Any:
+    def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        """The script's own iterator, whose workers record what batches cost."""
+        made: Iterator[Any] = self._seen(loader).record.iterate(loader, original)
+        return made
+
+    def made(self, loader: Any) -> Watched:
+        """An iterator of a loader is made."""
+        return self._seen(loader)
+
+    def next(self, seen: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+        """The script's own batch."""
         entered = time.thread_time_ns()
         self._ended(seen, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
         begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
-        batch = next(real)
+        batch = take()
         ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
         self._took(seen, LoopStep(begin_ns=begin_ns, ready_ns=ready_ns, begin_cpu_ns=cpu_ns, ready_cpu_ns=cpu_after))
         self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
@@ -163,13 +175,12 @@ class Watcher:
     def _seen(self, loader: Any) -> Watched:
         """A loader made again for each epoch is the same one."""
         for seen in self._all:
-            if same_loader(seen.loader, loader):
-                seen.loader = loader
+            if seen.known.comes_again(loader):
                 return seen
         from loaderprobe.loaders.onlooker import WatchedLoader
 
         record = WatchedLoader(Path(self._folder.name, str(len(self._all))))
-        self._all.append(Watched(loader=loader, record=record))
+        self._all.append(Watched(known=KnownLoader(loader), record=record))
         return self._all[-1]
 
     def _interval(self, seen: Watched) -> None:
@@ -178,7 +189,8 @@ class Watcher:
         seen.since = len(seen.steps)
         try:
             records = self._records(seen, part)
-            seen.intervals.append(_summed(part, records, seen.began_ns, self._bound(seen, part, records)))
+            bound = self._bound(seen, part, records)
+            seen.intervals.append(_summed(part, records, seen.began_ns, bound, seen.loader.batch_size or 0))
             seen.record.forget(seen.steps[0].begin_ns)
             self._say(watched_line(seen.intervals[-1]))
             self._keep(self._so_far(seen))
@@ -210,15 +222,18 @@ def _on_gpu() -> bool:
     return cuda_in_use()
 
 
-def _summed(part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None) -> WatchedInterval:
-    """What some steps came to."""
+def _summed(
+    part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None, batch_size: int
+) -> WatchedInterval:
+    """What some steps came to. `batch_size` is for batches of which there is no record: of the first iterator of a
+    loader that has iterators of its own kind."""
     whole = [step for step in part if step.end_ns] or list(part)
     wait = sum(step.ready_ns - step.begin_ns for step in whole)
     busy = sum(max(step.end_ns, step.ready_ns) - step.ready_ns for step in whole)
     wall = sum(records.wall_ns)
     end_ns = max(whole[-1].end_ns, whole[-1].ready_ns)
     seconds = (end_ns - whole[0].begin_ns) / 1e9
-    images = mean([float(each) for each in records.images]) if records.images else 0.0
+    images = mean([float(each) for each in records.images]) if records.images else float(batch_size)
     waiting = wall - sum(records.cpu_ns) - sum(records.run_delay_ns)
     return WatchedInterval(
         begin_s=(whole[0].begin_ns - began_ns) / 1e9,

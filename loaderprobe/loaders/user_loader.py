@@ -57,7 +57,7 @@ class Guarded:
         self._before()
         try:
             return next(self._inner)
-        except StopIteration:
+        except (StopIteration, LoaderprobeError):
             raise
         except Exception as error:
             raise self._trouble(error) from error
@@ -206,6 +206,10 @@ class UserLoader(SwitchedLoader):
         """Bytes that read calls returned, by batch of the pool."""
         return tuple(lesson.called_bytes for lesson in self._lessons())
 
+    def holds_files(self) -> bool:
+        """True where files were open, or mapped, while batches of the settled pool were made."""
+        return any(lesson.held for lesson in self._lessons())
+
     def files(self, batch_size: int) -> LoaderFiles:
         """The files of the settled pool, batch by batch or as a whole; or why they are not known."""
         found = self._lessons()
@@ -231,6 +235,8 @@ class UserLoader(SwitchedLoader):
         """All files that the data set opened, holds or names; `why` where they are too many to be evicted."""
         files = {path: size for lesson in found for path, size in (lesson.files | lesson.held).items()}
         named = named_files(self._own.dataset, most=MOST_FILES)
+        if named is None:
+            return UnknownFiles(code=why)
         files |= named
         if not files or len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
             return UnknownFiles(code=why if files else "none_seen")
