@@ -234,7 +234,7 @@ def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int
     assert not trouble
     assert side != "input"
     idle = {("copy", "input"): copying, ("host", "compute"): sync + launch, ("communication", "compute"): exchanging}
-    most = idle[found.cause, found.side]  # type: ignore[index]  # a KeyError is what fails the test
+    most = idle[found.cause, found.side]
     assert most == max(idle.values())
     assert most >= max(1.5 * (waiting + loading) - 1e-6, device + other)
     assert most > 0.1 * sum(parts)
