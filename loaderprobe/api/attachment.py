@@ -89,7 +89,7 @@ class Attachment:
             return original(loader)
         self._interrupt(seen)
         # Another real one would start workers, and begin to read.
-        return LoopIterator(self._real, partial(self.next, seen, self._real, self._take))
+        return LoopIterator(self._real, partial(self.next, seen, take=self._take))
 
     def made(self, loader: Any) -> Seen | None:
         """An iterator of a loader is made, one of the script's."""
@@ -279,7 +279,7 @@ class Attachment:
         """The script's own workers are not needed any more, and would only take memory."""
         self._elsewhere, self._handed_ns = 0, time.perf_counter_ns()
         self._loaders.gave()
-        if self._chosen is not None and not (self._handed and real is self._real):
+        if self._chosen is not None and not (self._handed and real is self._real) and type(real) is not LoopIterator:
             from loaderprobe.loaders.attached import shut_down
 
             shut_down(real, self._chosen.loader)

@@ -15,16 +15,16 @@ NOT_THE_SCRIPT = ("loaderprobe.", "torch.utils.data", "torchdata.")
 
 
 class LoopIterator:
-    """Gives what `batch()` returns; everything else is that of an iterator that is over. Workers need not start."""
+    """Gives what `batch(this)` returns; all else is that of an iterator that is over, so that no worker starts."""
 
-    def __init__(self, real: Iterator[Any], batch: Callable[[], Any]) -> None:
+    def __init__(self, real: Iterator[Any], batch: Callable[[Iterator[Any]], Any]) -> None:
         self._real, self._batch = real, batch
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        return self._batch()
+        return self._batch(self)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """A loader with persistent workers begins its next epoch."""

@@ -34,7 +34,7 @@ class Eager(DataLoader[Any]):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.__dict__["batch_sampler"] = Endless(self.batch_sampler)
-        self.iterator = super().__iter__()
+        self.iterator: Any = super().__iter__()
 
     def __len__(self) -> int:
         return len(self.batch_sampler.sampler)  # type: ignore[union-attr]  # set above
@@ -103,10 +103,10 @@ class Stateful(DataLoader[Any]):
         return _Parallel(self) if self.num_workers else _Serial(self)
 
     def __iter__(self) -> Any:
-        self._iterator = self._get_iterator()
-        if self._iterator.finished:
-            self._iterator = self._get_iterator()
-        return self._iterator
+        made = self._iterator = self._get_iterator()
+        if made.finished:
+            made = self._iterator = self._get_iterator()
+        return made
 
 
 class Holding:
