@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.records.note import Note, NoteCode
+from loaderprobe.records.timeline import RejectedCode
 from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.render.unknown_files_words import UNKNOWN_FILES
@@ -137,7 +138,29 @@ _TEXTS: dict[NoteCode, str] = {
         "get as little as {bytes_per_s}"
     ),
     "samples_as_images": "batches hold no images: each sample is taken for one",
+    "workers_not_recorded": "a recording holds nothing of the loader's workers, so input is not split further",
+    "no_loader_spans": (
+        "no span of a loader is on record, so input cannot be separated from the host: what the training waits for its "
+        "loader counts as the host's"
+    ),
+    "no_step_marks": "nothing marks steps, so the whole recording counts as one",
+    "few_steps": "only {recorded} on record, so how far steps vary is not known",
+    "first_steps_left_out": "{first} at the begin, slower than usual, {left} left out",
+    "host_slowed_by_profiler": "the profiler slows the host, so its share is an upper limit",
+    "occupancy_not_known": "the recording lacks what an occupancy follows from: registers of kernels, limits of the GPU",
+    "trace_cut_off": "the file ends early: it was read as far as it goes",
+    "trace_too_long": "the file has {records} records: its first {first} are shown, as many as are kept in memory",
+    "trace_unreadable": "{events} events are no JSON, and were left out",
+    "launches_not_recorded": "the launch of {kernels} kernels is not on record: what the GPU waited for is not known there",
+    "records_rejected": "{records} records of the profiler were left out: {why}",
     "reported": "{text}",
+}
+REJECTED: dict[RejectedCode, str] = {
+    "no_stamp": "without a valid time",
+    "backwards": "ended before it began",
+    "outside": "outside the window",
+    "too_early": "began before it was launched",
+    "cut": "overlapped the next record of its stream, and was cut there",
 }
 _WHY_LEFT_OUT = {
     "not_one_for_one": "it does not give one batch for each that it takes",
@@ -184,6 +207,12 @@ def note_words(note: Note) -> str:
             facts["exchange"] = ". If the step exchanges gradients, that counts as compute" if as_compute else ""
         case "cache_unknown":
             facts["because"] = because_words(note.facts)
+        case "few_steps" | "first_steps_left_out" | "trace_too_long":
+            steps = int(note.facts["steps"])
+            facts |= {"first": counted(steps, "step"), "left": "was" if steps == 1 else "were"}
+            facts["recorded"] = f"{facts['first']} {'is' if steps == 1 else 'are'}"
+        case "records_rejected":
+            facts["why"] = REJECTED[note.facts["because"]]  # type: ignore[index]  # one of its codes
         case "not_published":
             limits = str(note.facts["limits"]).split(" ")
             facts["limits"] = join_words([_LIMITS.get(each, each) for each in limits])
