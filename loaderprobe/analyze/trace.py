@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from itertools import pairwise
+from statistics import fmean, median
 from typing import NamedTuple
 
 from loaderprobe.analyze.gpu.gaps import Attribution
@@ -118,7 +119,7 @@ def _marks(spans: HostSpans, last_ns: int) -> tuple[MarkName, list[tuple[int, in
     optimizer = sorted(spans.optimizer, key=lambda each: each.end_ns)
     ends = [each.end_ns for each in optimizer]
     if len(ends) > 1:
-        return "optimizer_steps", list(zip(ends, ends[1:], strict=False)), optimizer[0].thread
+        return "optimizer_steps", list(pairwise(ends)), optimizer[0].thread
     return "none", [], None
 
 
@@ -250,9 +251,9 @@ def _columns(ranges: Ranges, begin: int, window: int) -> list[float]:
     return shares
 
 
-def mean_shares(ranks: Sequence[TraceRank]) -> dict[PartName, float]:
-    """Over all ranks, each with the same weight."""
-    return {name: sum(each.shares[name] for each in ranks) / len(ranks) for name in PART_NAMES}
+def mean_parts(ranks: Sequence[TraceRank]) -> dict[PartName, float]:
+    """Seconds a step, the mean of all ranks."""
+    return {name: fmean(each.parts_s[name] for each in ranks) for name in PART_NAMES}
 
 
 def waited_for(ranks: Sequence[TraceRank]) -> int | None:

@@ -22,7 +22,7 @@ from loaderprobe.analyze.trace import (
     held_up,
     judged,
     loader_spans,
-    mean_shares,
+    mean_parts,
     parts_of,
     step_spans,
     strip_of,
@@ -36,7 +36,7 @@ from loaderprobe.compute.kineto import KERNEL_LAUNCH, RawEvent, Window, convert
 from loaderprobe.compute.occupancy import DeviceLimits
 from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.records.note import Note
+from loaderprobe.records.note import Note, NoteCode
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport, Unread
 from loaderprobe.render.document import Document
@@ -99,21 +99,15 @@ def trace(
         assert trouble is not None
         raise trouble
     ranks.sort(key=lambda each: (each.rank is None, each.rank or 0, each.path))
-    shares = mean_shares(ranks)
-    step_s = fmean(each.step_s for each in ranks)
-    waited = waited_for(ranks)
-    whole = ranks[0]
-    if len(ranks) == 1:
-        parts_s, free, bound = whole.parts_s, whole.free, whole.bound
-    else:
-        parts_s = {name: fmean(each.parts_s[name] for each in ranks) for name in shares}
-        free, bound = free_of(shares, step_s), judged(shares)
+    parts_s = mean_parts(ranks)
+    step_s = sum(parts_s.values())
+    shares = {name: seconds / step_s for name, seconds in parts_s.items()}
     return Trace(
         origin=origin_now(command),
-        bound=bound,
+        bound=judged(shares),
         shares=shares,
         parts_s=parts_s,
-        free=free,
+        free=free_of(shares, step_s),
         busy_fraction=fmean(each.busy_fraction for each in ranks),
         sm_efficiency=_mean_of([each.sm_efficiency for each in ranks]),
         occupancy=_mean_of([each.occupancy for each in ranks]),
@@ -121,7 +115,7 @@ def trace(
         steps=min(each.steps for each in ranks),
         step_s=step_s,
         ranks=tuple(ranks),
-        waited_for=waited,
+        waited_for=waited_for(ranks),
         notes=(Note(code="workers_not_recorded"),),
         unread=tuple(unread),
     )
@@ -261,27 +255,22 @@ def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: 
 
 def _notes(found: Recording, timeline: Timeline, steps: StepSpans, launch: float, no_occupancy: bool) -> Iterable[Note]:
     """Doubts, and what was left out."""
-    count = len(steps.steps)
-    if not loader_spans(found.spans):
-        yield Note(code="no_loader_spans")
-    if steps.marked == "none":
-        yield Note(code="no_step_marks")
-    elif count < FEW_STEPS:
-        yield Note(code="few_steps", facts={"steps": float(count)})
-    if steps.left_out:
-        yield Note(code="first_steps_left_out", facts={"steps": float(steps.left_out)})
-    if launch > LEAST:
-        yield Note(code="host_slowed_by_profiler")
-    if no_occupancy:
-        yield Note(code="occupancy_not_known")
-    if found.cut_off:
-        yield Note(code="trace_cut_off")
-    if not found.complete:
-        yield Note(code="trace_too_long", facts={"steps": float(count), "records": float(found.records)})
-    if found.unreadable:
-        yield Note(code="trace_unreadable", facts={"events": float(found.unreadable)})
-    if lost := without_launch(timeline):
-        yield Note(code="launches_not_recorded", facts={"kernels": float(lost)})
+    count, lost = float(len(steps.steps)), float(without_launch(timeline))
+    doubts: dict[NoteCode, tuple[bool, dict[str, float | str]]] = {
+        "no_loader_spans": (not loader_spans(found.spans), {}),
+        "no_step_marks": (steps.marked == "none", {}),
+        "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),
+        "first_steps_left_out": (steps.left_out > 0, {"steps": float(steps.left_out)}),
+        "host_slowed_by_profiler": (launch > LEAST, {}),
+        "occupancy_not_known": (no_occupancy, {}),
+        "trace_cut_off": (found.cut_off, {}),
+        "trace_too_long": (not found.complete, {"steps": count, "records": float(found.records)}),
+        "trace_unreadable": (found.unreadable > 0, {"events": float(found.unreadable)}),
+        "launches_not_recorded": (lost > 0, {"kernels": lost}),
+    }
+    for code, (holds, facts) in doubts.items():
+        if holds:
+            yield Note(code=code, facts=facts)
     for each in timeline.rejected:
         yield Note(code="records_rejected", facts={"records": float(each.count), "because": each.reason})
 

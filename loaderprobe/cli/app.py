@@ -35,21 +35,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    sweep,
-    run,
-    diagnose,
-    trace,
-    bandwidth,
-    generate,
-    report,
-    plan,
-    compare,
-    layers,
-    devices,
-    doctor,
-    explain,
-):
+COMMANDS = (
+    sweep, run, diagnose, trace, bandwidth, generate, report, plan, compare, layers, devices, doctor, explain,
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(command)
 tune = typer.Typer(no_args_is_help=True, help="The fastest setting: batch size, workers.")
 tune.command()(workers)

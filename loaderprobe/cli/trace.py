@@ -66,7 +66,7 @@ def trace(
         found = verb(
             files, annotation=annotation, device=device, batch_size=batch_size, command=typed(),
             progress=lambda name, done, size: on_count(
-                f"{name}, {format_bytes(size)}", done // MEGABYTE, size // MEGABYTE
+                f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE)
             ),
         )  # fmt: skip
     if html is not None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import zlib
 from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -33,6 +35,8 @@ MOST_RECORDS = 300_000
 """Of GPU and calls, that are kept: about 60 steps of a large network. Of more, the first part is kept."""
 MOST_SPANS = 100_000
 """Of each kind."""
+MOST_NAMES = 1000
+"""Of annotations and of categories, that are counted."""
 LAST_STAMP = 1 << 62
 
 # The names of 2020 and 2021, and those of today.
@@ -55,6 +59,7 @@ COLOR_CHANNELS = 3
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BOUND = re.compile(rb"\}\s*,\s*\{")
+_TEXT_BOUND = re.compile(r"\}\s*,\s*\{")
 _CONTROL = bytes(max(32, code) for code in range(256))
 """Control characters become blanks: raw in a name they are no JSON, and between tokens they do not count."""
 _FOREIGN = {
@@ -226,23 +231,22 @@ class _Stream:
 def _events(stream: _Stream, found: Recording) -> Iterator[_Event]:
     """All events; fills what is known of the whole file."""
     _to_first(stream, found)
-    while not stream.ended:
+    while not stream.ended and not stream.held.startswith(b"]"):
         if len(stream.held) < SLICE_BYTES:
             stream.more()
             continue
         some = _quickly(stream)
-        if some is None:
-            if not _BOUND.search(stream.held):
-                if len(stream.held) > LONGEST_EVENT:
-                    raise BadValue(
-                        f"{found.path} has an event of more than {LONGEST_EVENT >> 20} MiB",
-                        hint="record again: " + RECORD,
-                    )
-                stream.more()
-                continue
-            # One of the events is no JSON to msgspec.
-            some = _slowly(stream, found)
-        yield from some
+        if some is not None:
+            yield from some
+        elif _BOUND.search(stream.held):
+            # One of the events is no JSON to msgspec, or the list ends here.
+            yield from _slowly(stream, found)
+        elif len(stream.held) > LONGEST_EVENT:
+            raise BadValue(f"{found.path} has an event of more than {LONGEST_EVENT >> 20} MiB", hint=RECORD)
+        else:
+            stream.more()
+    while not stream.ended and len(stream.held) < LONGEST_EVENT:
+        stream.more()
     yield from _slowly(stream, found)
     found.cut_off = not _tail(stream, found) or stream.broken
 
@@ -300,27 +304,21 @@ def _slowly(stream: _Stream, found: Recording) -> Iterator[_Event]:
 
     Keeps what may be the begin of an event, and the end of the list.
     """
-    text, at = stream.held.decode(errors="replace"), 0
-    bounds = re.compile(r"\}\s*,\s*\{")
-    blank = re.compile(r"[\s,]*")
-    last = max((match.end() - 1 for match in bounds.finditer(text)), default=0)
+    text = stream.held.decode(errors="replace")
+    begins = [match.end() - 1 for match in _TEXT_BOUND.finditer(text)]
+    end = len(text) if stream.ended else max(begins, default=0)
+    at = 0
     while True:
-        match = blank.match(text, at)
-        at = match.end() if match else at
-        if at >= len(text) or text[at] == "]" or (at >= last and not stream.ended):
+        at = next(at for at in range(at, len(text) + 1) if text[at : at + 1] not in (" ", ","))
+        if at >= end or text[at] == "]":
             break
-        try:
-            plain, at = _LAX.raw_decode(text, at)
-            event = _from_plain(plain)
-        except (ValueError, RecursionError, msgspec.ValidationError, OverflowError):
-            event = None
-            if text.startswith("{", at) and not (after := bounds.search(text, at)):
-                found.unreadable += not stream.ended
+        event, after = _one(text, at)
+        if after is None:
+            following = bisect_right(begins, at)
+            if following == len(begins):
                 break
-            if text.startswith("{", at) and after:
-                at = after.end() - 1
-            elif not text.startswith(("{", ",", " "), at):
-                break
+            after = begins[following]
+        at = after
         if event is None:
             found.unreadable += 1
         else:
@@ -328,25 +326,42 @@ def _slowly(stream: _Stream, found: Recording) -> Iterator[_Event]:
     stream.held = text[at:].encode()
 
 
+def _one(text: str, at: int) -> tuple[_Event | None, int | None]:
+    """(the event there, where it ends); None for what is no event, and for what is no JSON."""
+    try:
+        plain, end = _LAX.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None, None
+    try:
+        return _ONE.decode(text[at:end]), end
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return _from_plain(plain), end
+
+
 def _from_plain(plain: Any) -> _Event | None:
-    """An event of the standard library; None for what is no object, or has other types."""
+    """An event of the standard library, whose fractions are texts; None for what is none."""
     if not isinstance(plain, dict):
         return None
     args = plain.get("args")
-    kept = {key: args[key] for key in _ARGS & args.keys()} if isinstance(args, dict) else {}
-    event = _Event(
+    kept = {_ARGS[key]: _plain(value) for key, value in args.items() if key in _ARGS} if isinstance(args, dict) else {}
+    dur = _plain(plain.get("dur", 0))
+    return _Event(
         **{key: plain.get(key) for key in ("ph", "cat", "name", "pid", "tid")},
-        ts=msgspec.Raw(str(plain.get("ts", 0)).encode()), dur=float(plain.get("dur", 0)),
-        args=_Args(**{_ARGS_FIELD[key]: value for key, value in kept.items()}),
-    )  # fmt: skip
-    for name in ("dims", "old_dims"):
-        value = getattr(event.args, name)
-        setattr(event.args, name, msgspec.Raw(json.dumps(value).encode()) if isinstance(value, list) else _NOTHING)
-    return event
+        ts=msgspec.Raw(str(plain.get("ts", 0)).encode(errors="replace")),
+        dur=float(dur) if isinstance(dur, int | float) and abs(dur) < LAST_STAMP else math.nan,
+        args=_Args(**kept),
+    )
 
 
-_ARGS_FIELD = {each.encode_name: each.name for each in msgspec.structs.fields(_Args)}
-_ARGS = _ARGS_FIELD.keys()
+def _plain(value: Any) -> Any:
+    try:
+        return float(value) if type(value) is str else value
+    except ValueError:
+        return value
+
+
+_ARGS = {each.encode_name: each.name for each in msgspec.structs.fields(_Args) if "dims" not in each.name}
+"""Field by its name in a file; shapes are read only where msgspec can."""
 
 
 def _tail(stream: _Stream, found: Recording) -> bool:
@@ -376,7 +391,8 @@ class _Reader:
         if event.ph != "X" or type(kind) is not str:
             return
         kind = CATEGORIES.get(kind, kind)
-        self.found.kinds[kind if len(self.found.kinds) < 100 else "other"] += 1
+        if kind in self.found.kinds or len(self.found.kinds) < MOST_NAMES:
+            self.found.kinds[kind] += 1
         if kind not in KEPT:
             return
         name = event.name if type(event.name) is str else str(event.name)
@@ -412,20 +428,11 @@ class _Reader:
 
     def _host(self, kind: str, name: str, event: _Event) -> None:
         """A span of the host, where it marks something or lasts."""
-        spans, kept = self.found.spans, []
-        if kind == "python_function":
-            if IN_STACK.search(name):
-                kept.append(spans.waits_in_stacks)
-        elif name.startswith(STEP):
-            kept.append(spans.steps)
-        elif name.startswith(OPTIMIZER):
-            kept.append(spans.optimizer)
-        elif name == self.annotation or (not self.annotation and LOADER.search(name)):
-            kept.append(spans.waits)
-        if kind == "user_annotation" and not name.startswith(STEP) and len(self.found.annotations) < 1000:
+        kept = [each for each in (self._mark(kind, name),) if each is not None]
+        if event.dur * 1000 > LONG_NS and not name.startswith(STEP):
+            kept.append(self.found.spans.long)
+        if kind == "user_annotation" and not name.startswith(STEP) and len(self.found.annotations) < MOST_NAMES:
             self.found.annotations[self._text(name)] += 1
-        if event.dur * 1000 > LONG_NS and name[:12] != STEP:
-            kept.append(spans.long)
         if self.found.batch_size is None and name in CONVOLUTIONS:
             self.found.batch_size = _batch_of(event)
         if kept and (times := _times(event)):
@@ -433,6 +440,18 @@ class _Reader:
             for place in kept:
                 if len(place) < MOST_SPANS:
                     place.append(span)
+
+    def _mark(self, kind: str, name: str) -> list[HostSpan] | None:
+        """Where a span that marks something belongs; None for any other."""
+        spans = self.found.spans
+        if kind == "python_function":
+            return spans.waits_in_stacks if IN_STACK.search(name) else None
+        if name.startswith(STEP):
+            return spans.steps
+        if name.startswith(OPTIMIZER):
+            return spans.optimizer
+        asks = name == self.annotation if self.annotation else LOADER.search(name)
+        return spans.waits if asks else None
 
     def _text(self, name: str) -> str:
         """One object for equal names."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.note import Note, NoteCode
+from typing import get_args
+
+from loaderprobe.records.note import Note, NoteCode, TraceNote
 from loaderprobe.records.timeline import RejectedCode
 from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
@@ -147,11 +149,13 @@ _TEXTS: dict[NoteCode, str] = {
     "few_steps": "only {recorded} on record, so how far steps vary is not known",
     "first_steps_left_out": "{first} at the begin, slower than usual, {left} left out",
     "host_slowed_by_profiler": "the profiler slows the host, so its share is an upper limit",
-    "occupancy_not_known": "the recording lacks what an occupancy follows from: registers of kernels, limits of the GPU",
+    "occupancy_not_known": "occupancy is not known: the recording lacks registers of kernels, or the GPU's limits",
     "trace_cut_off": "the file ends early: it was read as far as it goes",
     "trace_too_long": "the file has {records} records: its first {first} are shown, as many as are kept in memory",
     "trace_unreadable": "{events} events are no JSON, and were left out",
-    "launches_not_recorded": "the launch of {kernels} kernels is not on record: what the GPU waited for is not known there",
+    "launches_not_recorded": (
+        "the launch of {kernels} kernels is not on record: what the GPU waited for there is not known"
+    ),
     "records_rejected": "{records} records of the profiler were left out: {why}",
     "reported": "{text}",
 }
@@ -185,6 +189,7 @@ def note_words(note: Note) -> str:
     """A clause without a full stop: `the rate had not settled`."""
     facts = {name: fact(name, value) for name, value in note.facts.items()}
     facts["more"] = _MORE_TIME.format(**facts) if "budget_s" in facts else ""
+    facts |= _trace_facts(note)
     match note.code:
         case "workers_without_data":
             idle, busy = note.facts["idle"], note.facts["busy"]
@@ -207,13 +212,19 @@ def note_words(note: Note) -> str:
             facts["exchange"] = ". If the step exchanges gradients, that counts as compute" if as_compute else ""
         case "cache_unknown":
             facts["because"] = because_words(note.facts)
-        case "few_steps" | "first_steps_left_out" | "trace_too_long":
-            steps = int(note.facts["steps"])
-            facts |= {"first": counted(steps, "step"), "left": "was" if steps == 1 else "were"}
-            facts["recorded"] = f"{facts['first']} {'is' if steps == 1 else 'are'}"
-        case "records_rejected":
-            facts["why"] = REJECTED[note.facts["because"]]  # type: ignore[index]  # one of its codes
         case "not_published":
             limits = str(note.facts["limits"]).split(" ")
             facts["limits"] = join_words([_LIMITS.get(each, each) for each in limits])
     return _TEXTS[note.code].format(**facts)
+
+
+def _trace_facts(note: Note) -> dict[str, str]:
+    """What notes of recordings put into their forms."""
+    if note.code == "records_rejected":
+        return {"why": REJECTED[note.facts["because"]]}  # type: ignore[index]  # one of its codes
+    if note.code not in get_args(TraceNote) or "steps" not in note.facts:
+        return {}
+    steps = int(note.facts["steps"])
+    one = steps == 1
+    said = counted(steps, "step")
+    return {"first": said, "left": "was" if one else "were", "recorded": f"{said} {'is' if one else 'are'}"}

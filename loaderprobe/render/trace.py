@@ -17,6 +17,7 @@ from loaderprobe.records.trace import (
     PartName,
     Strip,
     TraceBound,
+    TraceCause,
     TraceRank,
     TraceReport,
 )
@@ -72,6 +73,10 @@ _SENTENCES = {
     "compute": "The GPU runs kernels of the training nearly all of the time.",
     "not_known": "What the GPU waits for is not on record.",
 }
+_SIDE: dict[TraceCause, tuple[FreeName, ...]] = {
+    "input": ("input",), "copy": ("input",), "host": ("host",), "sync": ("host",),
+    "communication": ("communication",),
+}  # fmt: skip
 _ADVICE: dict[str, str] = {
     "host": "less work for the host: torch.compile, CUDA graphs, a fused optimizer, larger batches",
     "sync": "fewer waits for the GPU: no .item() or print of a loss in each step, PyTorch's caching allocator",
@@ -83,9 +88,10 @@ NOT_SPLIT = (
     "A recording holds nothing of the loader's workers, so input is not split into storage, preprocessing and "
     "transport. What splits it, where the training runs:"
 )
+NO_SPAN = "No span of a loader is on record, so input cannot be separated from the host."
 SPAN = (
-    "input cannot be separated from the host without a span of the loader: put with "
-    'torch.profiler.record_function("load"): around next(), record again, and give --annotation load'
+    'To see the input: put with torch.profiler.record_function("load"): around next(), record again, and give '
+    "--annotation load."
 )
 
 
@@ -102,7 +108,7 @@ def bound_heading(bound: TraceBound) -> str:
 
 
 def _names(bound: TraceBound) -> str:
-    return join_words([FREE_WORDS[name] for name in bound.candidates])
+    return join_words([FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])
 
 
 def trace_document(found: TraceReport) -> Document:
@@ -135,24 +141,17 @@ def trace_exhibits(found: TraceReport) -> dict[str, tuple[Exhibit, ...]]:
     more = len(found.ranks) - len(shown)
     note = f" {more} others are left out." if more else ""
     strips = Exhibit(
-        title="The recording" if len(shown) == 1 else "The recordings",
-        text="Each column has the colour of what took most of its time. Ticks on top are begins of steps; below, the "
-        f"training thread was inside next().{note}",
-        figures=tuple((f"Strip of {_name(each)}", _strip(each)) for each in shown),
+        title="Over time",
+        text="Each column has the colour of what took most of its time. Ticks above are begins of steps; marks below, "
+        f"the training thread inside next().{note}",
+        figures=(("Legend", _legend(parts)), *((f"Strip of {_name(each)}", _strip(each)) for each in shown)),
         wide=True,
     )
-    return {
-        "time": (
-            Exhibit(
-                title=strips.title, text=strips.text, figures=(("Legend", _legend(parts)), *strips.figures), wide=True
-            ),
-        )
-    }
+    return {"time": (strips,)}
 
 
 def _answer(found: TraceReport) -> Iterator[Part]:
-    bound, parts = found.bound, found.parts_s
-    yield Paragraph(text=f"{bound_sentence(bound)} {_figures(found)}".strip(), strong=True)
+    yield Paragraph(text=f"{bound_sentence(found.bound)} {_figures(found)}".strip(), strong=True)
     if found.waited_for is not None:
         slow = found.ranks[found.waited_for]
         others = max(each.parts_s["communication"] for each in found.ranks) - slow.parts_s["communication"]
@@ -161,44 +160,39 @@ def _answer(found: TraceReport) -> Iterator[Part]:
             f"communication alone, another up to {_ms(others)} ms more. By itself it is {bound_heading(slow.bound)}.",
             strong=True,
         )
-    use = [f"GPU busy {percent(found.busy_fraction)}"]
-    use.append(f"SM efficiency {percent(found.sm_efficiency)}")
-    coverage = (
-        "" if found.occupancy_coverage > 0.995 else f" (of {percent(found.occupancy_coverage)} of the kernels' time)"
+    yield Paragraph(text=f"{_use(found)}, estimated from the kernels' grids. {ESTIMATED}")
+    if not all(each.loader for each in found.ranks):
+        yield Paragraph(text=NO_SPAN)
+
+
+def _use(found: TraceReport) -> str:
+    """`GPU busy 56 %, SM efficiency 55 %, occupancy 49 %`; of the latter the share of the kernels that it covers."""
+    some = found.occupancy is not None and found.occupancy_coverage <= 0.995
+    coverage = f" (of {percent(found.occupancy_coverage)} of the kernels' time)" if some else ""
+    return (
+        f"GPU busy {percent(found.busy_fraction)}, SM efficiency {percent(found.sm_efficiency)}, occupancy "
+        f"{percent(found.occupancy)}{coverage}"
     )
-    use.append(f"occupancy {percent(found.occupancy)}{coverage if found.occupancy is not None else ''}")
-    yield Paragraph(text=f"{', '.join(use)}, estimated from the kernels' grids. {ESTIMATED}")
-    if found.parts_s["input"] < 0.005 * found.step_s and not all(each.loader for each in found.ranks):
-        yield Paragraph(text=f"{SPAN[0].upper()}{SPAN[1:]}.")
-    del parts
 
 
 def _figures(found: TraceReport) -> str:
     """The share of what limits, and how much faster a step would be at most."""
-    names: Sequence[FreeName] = found.bound.candidates
-    if found.bound.cause in ("input", "copy"):
-        names = ("input",)
-    elif found.bound.cause in ("host", "sync"):
-        names = ("host",)
-    elif found.bound.cause == "communication":
-        names = ("communication",)
+    names = found.bound.candidates or _SIDE.get(found.bound.cause, ())
     said = []
-    for name in names:
-        free = next((each for each in found.free if each.name == name), None)
-        if free is not None:
-            said.append(
-                f"{_subject(name)} {'take' if name == 'input' else 'takes'} {percent(1 - free.step_s / found.step_s)} of "
-                f"a step (estimated). Without, a step would take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: "
-                f"{times_as_fast(free.speedup, 'at most ')}."
-            )
+    for free in (each for name in names for each in found.free if each.name == name):
+        take = "take" if free.name == "input" else "takes"
+        said.append(
+            f"{_capital(FREE_WORDS[free.name])} {take} {percent(1 - free.step_s / found.step_s)} of a step (estimated)."
+            f" Without, a step would take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: "
+            f"{times_as_fast(free.speedup, 'at most ')}."
+        )
     if found.bound.cause == "compute":
         said.append(f"Kernels run {percent(found.busy_fraction)} of the time (estimated).")
     return " ".join(said)
 
 
-def _subject(name: FreeName) -> str:
-    words = FREE_WORDS[name]
-    return f"{words[0].upper()}{words[1:]}"
+def _capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _parts(found: TraceReport) -> Table:
@@ -322,18 +316,18 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
     """Each once, with the ranks that it is of where those are not all."""
     of: dict[str, list[TraceRank]] = {}
     for rank in found.ranks:
-        for note in rank.notes:
+        for note in (each for each in rank.notes if each.code != "no_loader_spans" or len(found.ranks) > 1):
             of.setdefault(note_words(note), []).append(rank)
     for text, ranks in of.items():
-        some = len(ranks) < len(found.ranks)
-        yield (
-            Item(subject=join_words([_name(each) for each in ranks[:3]]) if some else "", text=text)
-            if some
-            else Item(subject=f"{text[0].upper()}{text[1:]}.", text="")
-        )
+        if len(ranks) < len(found.ranks):
+            more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
+            named = join_words([_name(each) for each in (ranks[:3] if more else ranks)])
+            yield Item(subject=f"{_capital(named)}{more}", text=f"{text}.")
+        else:
+            yield Item(subject=f"{_capital(text)}.", text="")
     for note in found.notes:
         if note.code != "workers_not_recorded":
-            yield Item(subject=note_words(note), text="")
+            yield Item(subject=f"{_capital(note_words(note))}.", text="")
     for each in found.unread:
         yield Item(subject="Not read", text=each.reason)
 
@@ -344,14 +338,14 @@ def _next(found: TraceReport) -> Iterator[Part]:
     sides = found.bound.candidates if cause == "mixed" else (cause,)
     for side in sides:
         if side in _ADVICE and not (side == "communication" and len(found.ranks) > 1):
-            yield Paragraph(text=f"{_ADVICE[side][0].upper()}{_ADVICE[side][1:]}.")
+            yield Paragraph(text=f"{_capital(_ADVICE[side])}.")
     if rank.pageable_s > WORTH_A_WORD * rank.step_s:
         yield Paragraph(
             text=f"Pinned memory: copies from pageable memory take {_ms(rank.pageable_s)} ms a step. "
             "DataLoader(pin_memory=True) and .to(device, non_blocking=True) hide them."
         )
-    if not rank.loader:
-        yield Paragraph(text=f"A span of the loader: {SPAN}.")
+    if not all(each.loader for each in found.ranks):
+        yield Paragraph(text=SPAN)
     yield Paragraph(text=NOT_SPLIT)
     for command in commands(found):
         yield Command(text=command)
@@ -456,7 +450,7 @@ def _letters(strip: Strip) -> Iterator[str]:
         if length >= COLUMNS // 25 and shade.letter:
             left = 100 * (at + length / 2) / COLUMNS
             yield (
-                f'<span aria-hidden="true" style="position:absolute;top:11px;left:{left:.1f}%;transform:translateX(-50%);'
-                f'color:{shade.ink};font-size:12px;font-weight:600">{shade.letter}</span>'
+                f'<span aria-hidden="true" style="position:absolute;top:11px;left:{left:.1f}%;'
+                f'transform:translateX(-50%);color:{shade.ink};font-size:12px;font-weight:600">{shade.letter}</span>'
             )
         at += length
