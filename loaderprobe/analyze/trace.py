@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from loaderprobe.analyze.gpu.gaps import Attribution
-from loaderprobe.analyze.gpu.intervals import Ranges, intersect, merge, total
+from loaderprobe.analyze.gpu.intervals import Ranges, clip, intersect, merge, total
 from loaderprobe.records.gaps import Gaps
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.trace import (
@@ -130,6 +130,18 @@ def parts_of(gaps: Gaps) -> dict[PartName, int]:
     return {name: parts[name] for name in PART_NAMES}
 
 
+def parts_of_steps(found: Attribution, steps: Sequence[tuple[int, int]]) -> dict[PartName, tuple[float, ...]]:
+    """Seconds of each step by part."""
+    ranges = _ranges(found)
+    return {name: tuple(total(clip(ranges[name], begin, end)) / 1e9 for begin, end in steps) for name in PART_NAMES}
+
+
+def _ranges(found: Attribution) -> dict[PartName, Ranges]:
+    ranges: dict[PartName, Ranges] = {"compute": found.busy, "unknown": found.gaps.get("other", ())}
+    ranges |= {cause: held for cause, held in found.gaps.items() if cause != "other"}  # type: ignore[misc]  # the other causes are parts
+    return {name: ranges.get(name, ()) for name in PART_NAMES}
+
+
 def free_of(shares: Mapping[PartName, float], step_s: float) -> tuple[Free, ...]:
     """How long a step takes at least without each of its sides; those that take nothing are left out."""
     lost = {name: sum(shares[part] for part in parts) for name, parts in FREE.items()}
@@ -218,10 +230,10 @@ def without_launch(timeline: Timeline) -> int:
 def strip_of(found: Attribution, steps: Sequence[tuple[int, int]]) -> Strip:
     """The window in columns, each of what took most of it."""
     begin, window = found.begin_ns, max(1, found.end_ns - found.begin_ns)
-    ranges: dict[PartName, Ranges] = {"compute": found.busy, "unknown": found.gaps.get("other", ())}
-    ranges |= {cause: held for cause, held in found.gaps.items() if cause != "other"}  # type: ignore[misc]  # the other causes are parts
-    shares = {name: _columns(ranges.get(name, ()), begin, window) for name in PART_NAMES}
-    most = [max(PART_NAMES, key=lambda name: shares[name][column]) for column in range(COLUMNS)]  # used at once
+    shares = {name: _columns(ranges, begin, window) for name, ranges in _ranges(found).items()}
+    most = [
+        PART_NAMES[max(range(len(PART_NAMES)), key=column.__getitem__)] for column in zip(*shares.values(), strict=True)
+    ]
     runs: list[tuple[PartName, int]] = []
     for name in most:
         if runs and runs[-1][0] == name:
@@ -257,8 +269,11 @@ def mean_parts(ranks: Sequence[TraceRank]) -> dict[PartName, float]:
 
 
 def waited_for(ranks: Sequence[TraceRank]) -> int | None:
-    """Place of the rank that the others wait for: the one with the least time in communication alone."""
+    """Place of the rank that the others wait for: the one with the least time in communication alone.
+
+    None where they wait alike, or one of them never communicates.
+    """
     times = [each.parts_s["communication"] for each in ranks]
-    if len(ranks) < 2 or max(times) - min(times) < WAIT_DIFFERS * max(each.step_s for each in ranks):
+    if len(ranks) < 2 or not min(times) or max(times) - min(times) < WAIT_DIFFERS * max(each.step_s for each in ranks):
         return None
     return times.index(min(times))

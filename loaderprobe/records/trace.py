@@ -130,12 +130,14 @@ class TraceRank:
     steps: int
     step_s: float
     steps_s: tuple[float, ...]
-    """Of each step, in order, from mark to mark; empty without marks."""
+    """Of each step, in order, from mark to mark; without marks, the one window."""
     bound: TraceBound
     shares: dict[PartName, float]
     """They sum to 1."""
     parts_s: dict[PartName, float]
     """They sum to `step_s`."""
+    steps_parts_s: dict[PartName, tuple[float, ...]]
+    """Of each step; they sum to its `steps_s`."""
     free: tuple[Free, ...]
     busy_fraction: float
     """Share of the window with a kernel of any kind."""

@@ -144,7 +144,7 @@ def trace_exhibits(found: TraceReport) -> dict[str, tuple[Exhibit, ...]]:
         title="Over time",
         text="Each column has the colour of what took most of its time. Ticks above are begins of steps; marks below, "
         f"the training thread inside next().{note}",
-        figures=(("Legend", _legend(parts)), *((f"Strip of {_name(each)}", _strip(each)) for each in shown)),
+        figures=(("What the GPU did over time", f"{_legend(parts)}{''.join(map(_strip, shown))}"),),
         wide=True,
     )
     return {"time": (strips,)}
@@ -201,14 +201,13 @@ def _parts(found: TraceReport) -> Table:
         (
             PART_WORDS[name] + (f" ({shade.letter})" if (shade := _shade(name)).letter else ""),
             _ms(found.parts_s[name]),
-            f"{100 * found.shares[name]:4.1f} %",
-            "█" * round(BAR * found.shares[name] / most),
+            f"{100 * found.shares[name]:4.1f} % {'█' * round(BAR * found.shares[name] / most)}",
         )
         for name in PART_NAMES
         if found.shares[name] > 0
     ]
-    lines.append(("a step", _ms(found.step_s), "100 %", ""))
-    return Table(head=("the GPU's time", "ms a step", "share", ""), lines=tuple(lines), right=frozenset({1, 2}))
+    lines.append(("a step", _ms(found.step_s), " 100 %"))
+    return Table(head=("", "ms a step", "share"), lines=tuple(lines), right=frozenset({1}))
 
 
 def _free(found: TraceReport) -> Iterator[Part]:
@@ -251,8 +250,8 @@ def _calls(each: Named) -> str:
 
 def _function(name: str) -> str:
     if name == "":
-        return "gaps under 2 ms"
-    return "no function on record (with_stack=True records them)" if name == "?" else _short(name)
+        return "gaps of under 2 ms each,"
+    return "no function on record (with_stack=True records them)," if name == "?" else _short(name)
 
 
 def _short(name: str) -> str:
@@ -419,7 +418,7 @@ def _strip(rank: TraceRank) -> str:
     strip = rank.strip
     label = f"{_name(rank)}: {_ms(strip.window_s)} ms, {counted(rank.steps, 'step')}, {bound_heading(rank.bound)}"
     return (
-        f'<figcaption style="margin:0 0 4px">{escape(visible(label))}</figcaption>'
+        f'<figcaption style="margin:8px 0 4px">{escape(visible(label))}</figcaption>'
         '<div style="position:relative">'
         f'<svg viewBox="0 0 {COLUMNS} 44" preserveAspectRatio="none" role="img" aria-label="{escape(visible(label))}" '
         'style="width:100%;max-width:none;min-width:0;height:44px" shape-rendering="crispEdges">'
