@@ -100,10 +100,15 @@ def step_spans(spans: HostSpans, launches: Sequence[Call], work: Sequence[Work],
     # The work of the last step may outlast it; what the profiler does when it stops belongs to no step.
     tail = [each.end_ns for each in work if each.issued_ns is not None and begin <= each.issued_ns < end]
     tail += [each.end_ns for each in launches if begin <= each.begin_ns < end and each.thread == thread]
+    end = max(steps[-1][0] + 1, min(max(tail, default=end), until_ns))
     return StepSpans(
-        steps=tuple(steps), marked=marked, thread=thread, left_out=slow, begin_ns=begin,
-        end_ns=max(begin + 1, min(max(tail, default=end), until_ns)),
-    )  # fmt: skip
+        steps=(*steps[:-1], (steps[-1][0], end)),
+        marked=marked,
+        thread=thread,
+        left_out=slow,
+        begin_ns=begin,
+        end_ns=end,
+    )
 
 
 def _marks(spans: HostSpans, last_ns: int) -> tuple[MarkName, list[tuple[int, int]], int | None]:

@@ -212,7 +212,7 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         occupancy_coverage=use.occupancy_coverage,
         loader=Counter(each.name for each in waits).most_common(1)[0][0] if waits else "",
         wait_s=sum(end - begin for begin, end in own_waits) / count / 1e9 if waits else None,
-        syncs=syncs_per_step(timeline),
+        syncs=syncs_per_step(timeline, own=0),
         blocking=blocking_calls(timeline, seen.gaps["sync"], count),
         held=held_up(seen.gaps["launch"], found.spans.long, steps.thread, count),
         pageable_s=gaps.pageable_ns / count / 1e9,

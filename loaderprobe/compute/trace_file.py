@@ -8,6 +8,7 @@ the few fields that count: a slice that was cut elsewhere is no JSON, so a wrong
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import re
@@ -18,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -175,11 +176,11 @@ class _Opened:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def __enter__(self) -> tuple[IO[bytes], IO[bytes]]:
+    def __enter__(self) -> tuple[io.BufferedReader, io.BufferedReader | gzip.GzipFile]:
         self._raw = self._path.open("rb")
         packed = self._raw.read(2) == b"\x1f\x8b"
         self._raw.seek(0)
-        return self._raw, gzip.GzipFile(fileobj=self._raw) if packed else self._raw  # type: ignore[return-value]
+        return self._raw, gzip.GzipFile(fileobj=self._raw) if packed else self._raw
 
     def __exit__(self, *_: object) -> None:
         self._raw.close()
@@ -210,7 +211,7 @@ def _opened(path: Path) -> _Opened:
 class _Stream:
     """Bytes that were read and not yet used; control characters are blanks."""
 
-    file: IO[bytes]
+    file: io.BufferedReader | gzip.GzipFile
     on_read: Callable[[], None]
     held: bytes = b""
     ended: bool = False
@@ -219,12 +220,17 @@ class _Stream:
 
     def more(self) -> None:
         """Read on: a slice, or as much again as is held, so that long events take linear time."""
+        wanted = max(SLICE_BYTES, len(self.held))
+        parts: list[bytes] = []
         try:
-            read = self.file.read(max(SLICE_BYTES, len(self.held)))
+            # One read at a time: what was decompressed before an error is not lost.
+            while wanted > 0 and (part := self.file.read1(wanted)):
+                parts.append(part)
+                wanted -= len(part)
         except (EOFError, OSError, zlib.error):
-            read, self.broken = b"", True
-        self.ended = not read
-        self.held += read.translate(_CONTROL)
+            self.broken = True
+        self.ended = wanted > 0
+        self.held += b"".join(parts).translate(_CONTROL)
         self.on_read()
 
 
