@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from loaderprobe.analyze.gpu.gaps import Attribution
-from loaderprobe.analyze.gpu.intervals import Ranges, clip, intersect, merge, total
+from loaderprobe.analyze.gpu.intervals import Ranges, clip, merge, total
 from loaderprobe.records.gaps import Gaps
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.trace import (
@@ -51,7 +51,7 @@ SEVERAL_BATCHES = 1.5
 HELD_SHARE = 0.8
 """A function that covers so much of a gap held the host up for it."""
 LONG_GAP_NS = 2_000_000
-MOST_OPEN = 1000
+MOST_OPEN = 200
 """Functions that are open at once."""
 SHOWN = 5
 WAIT_DIFFERS = 0.05
@@ -138,7 +138,14 @@ def parts_of(gaps: Gaps) -> dict[PartName, int]:
 def parts_of_steps(found: Attribution, steps: Sequence[tuple[int, int]]) -> dict[PartName, tuple[float, ...]]:
     """Seconds of each step by part."""
     ranges = _ranges(found)
-    return {name: tuple(total(clip(ranges[name], begin, end)) / 1e9 for begin, end in steps) for name in PART_NAMES}
+    return {name: tuple(_overlap(ranges[name], begin, end) / 1e9 for begin, end in steps) for name in PART_NAMES}
+
+
+def _overlap(ranges: Ranges, begin: int, end: int) -> int:
+    """Nanoseconds of merged ranges between two times; quick, since there may be many of both."""
+    first = max(0, bisect_right(ranges, begin, key=lambda each: each[0]) - 1)
+    last = bisect_left(ranges, end, key=lambda each: each[0])
+    return total(clip(ranges[first:last], begin, end))
 
 
 def _ranges(found: Attribution) -> dict[PartName, Ranges]:
@@ -193,7 +200,7 @@ def blocking_calls(timeline: Timeline, sync: Ranges, steps: int) -> tuple[Named,
     named = [
         Named(
             name=timeline.names[name],
-            seconds=total(intersect(merge(ranges), sync)) / steps / 1e9,
+            seconds=sum(_overlap(sync, begin, end) for begin, end in merge(ranges)) / steps / 1e9,
             count=len(ranges) / steps,
         )
         for name, ranges in times.items()
@@ -208,17 +215,18 @@ def held_up(launch: Ranges, functions: Iterable[HostSpan], thread: int | None, s
     opened: list[HostSpan] = []
     number = 0
     for begin, end in launch:
-        while number < len(ordered) and ordered[number].begin_ns < end:
-            opened.append(ordered[number])
-            number += 1
-        opened = [each for each in opened if each.end_ns > begin][-MOST_OPEN:]
-        held[_held_by(begin, end, opened)] += end - begin
+        name = SHORT_GAPS
+        if end - begin > LONG_GAP_NS:
+            while number < len(ordered) and ordered[number].begin_ns < end:
+                opened.append(ordered[number])
+                number += 1
+            opened = [each for each in opened if each.end_ns > begin][-MOST_OPEN:]
+            name = _held_by(begin, end, opened)
+        held[name] += end - begin
     return tuple(Named(name=name, seconds=ns / steps / 1e9) for name, ns in held.most_common(SHOWN))
 
 
 def _held_by(begin: int, end: int, opened: Sequence[HostSpan]) -> str:
-    if end - begin <= LONG_GAP_NS:
-        return SHORT_GAPS
     most = HELD_SHARE * (end - begin)
     around = [each for each in opened if min(each.end_ns, end) - max(each.begin_ns, begin) > most]
     return min(around, key=lambda each: each.end_ns - each.begin_ns).name if around else NO_FUNCTION

@@ -38,6 +38,7 @@ MOST_SPANS = 100_000
 """Of each kind."""
 MOST_NAMES = 1000
 """Of annotations and of categories, that are counted."""
+LONGEST_NAME = 500
 LAST_STAMP = 1 << 62
 
 # The names of 2020 and 2021, and those of today.
@@ -460,7 +461,8 @@ class _Reader:
         return spans.waits if asks else None
 
     def _text(self, name: str) -> str:
-        """One object for equal names."""
+        """One object for equal names, of which the begin is enough."""
+        name = name[:LONGEST_NAME]
         if len(self._texts) < MOST_SPANS:
             return self._texts.setdefault(name, name)
         return self._texts.get(name, name)
@@ -514,7 +516,7 @@ def _times(event: _Event) -> tuple[int, int] | None:
         end = begin + round(event.dur * 1000)
     except (ValueError, OverflowError):
         return None
-    return (begin, end) if -LAST_STAMP < begin < LAST_STAMP and -LAST_STAMP < end < LAST_STAMP else None
+    return (begin, end) if -LAST_STAMP < begin <= end < LAST_STAMP else None
 
 
 def _batch_of(event: _Event) -> int | None:

@@ -125,7 +125,7 @@ def test_ranks_of_which_one_cannot_be_read(tmp_path: Path) -> None:
     assert "Not read" in found.text()
     for path in folder.iterdir():
         path.write_text("{}")
-    with pytest.raises(BadValue, match="host_0.* has no traceEvents"):
+    with pytest.raises(BadValue, match=r"host_0.* has no traceEvents"):
         loaderprobe.trace(folder)
 
 
@@ -153,7 +153,7 @@ def test_the_gpu_with_most_kernels_or_the_one_that_is_named(tmp_path: Path) -> N
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     """With what it should hold."""
-    with pytest.raises(BadValue, match="no file in it ends with .json"):
+    with pytest.raises(BadValue, match=r"no file in it ends with \.json"):
         loaderprobe.trace(tmp_path)
     with pytest.raises(BadValue, match="no recording is given"):
         loaderprobe.trace([])
