@@ -4,7 +4,7 @@ For every recording in a folder (fixtures/traces unless one is given): the share
 occupancy, communication alone and idle time inside next() are computed again from samples of the timeline, by code
 that shares nothing with the product; they agree within half a point. Parts sum to the step. Recordings whose cause is
 known by hand have it. Where both are there, a training with workers is no faster than the bound of the one without.
-Then the rate of reading beside a plain read, and the memory of a long recording, made of one of these again and again.
+Then the rate of reading beside a plain read, and the memory of a long recording, made of the repeated steps of one of these.
 
 Ends with code 1 when one of these does not hold.
 """
@@ -224,7 +224,7 @@ def bounds(found: dict[str, TraceRank]) -> bool:
 
 
 def long_recording(source: Path, path: Path, megabytes: float) -> None:
-    """The same steps again and again, each time later and with calls of its own, to that size."""
+    """The same steps repeated, each time later and with calls of its own, to that size."""
     spans = spans_in(whole_in(source))
     first, last = min(low for low, *_ in spans), max(high for _, high, _ in spans)
     size, turn = 0, 0
