@@ -83,7 +83,7 @@ def attribute(
     split = _split(gaps, _issued(timeline))
     copying, rest = _take(gaps, merge([*copies, *_staging(timeline, _comes_over(timeline))]))
     loading, rest = _take(rest, _on_device(timeline, _makes_batches(timeline)))
-    # Nobody waits for input inside the call that issues the next kernel, but a call may block.
+    # Inside the call that issues the next kernel the host does not wait for input, but the call may block.
     input_wait, before = _take(intersect(rest, merge([*split.before, *split.unknown])), waits)
     host = merge([*before, *intersect(rest, split.calling)])
     blocked, host = _take(host, _held_up(timeline, after_sync_ns))

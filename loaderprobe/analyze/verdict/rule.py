@@ -207,7 +207,7 @@ def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
             ("gpu_window.gaps.launch_ns", gaps.share("launch"), LEAST_IDLE),
             ("gpu_window.gaps.sync_ns", gaps.share("sync"), LEAST_IDLE),
             ("gpu_window.gaps.waiting", waiting, None),
-            *([("gpu_window.gaps.communication_ns", exchanging, LEAST_IDLE)] if exchanging else []),
+            ("gpu_window.gaps.communication_ns", exchanging or None, LEAST_IDLE),
         ]
     )
     side: Side = "input" if cause == "copy" else "compute"

@@ -58,7 +58,7 @@ def raw(event: dict[str, Any]) -> RawEvent:
 def recorded(name: str) -> Timeline:
     """The steps from the first mark of a step, of a batch asked for, or of a finished update."""
     gpu, events = load(name)
-    records = [raw(e) for e in events if OLD.get(e.get("cat"), e.get("cat")) in WORK | CALLS]
+    records = [raw(e) for e in events if OLD.get(e["cat"], e["cat"]) in WORK | CALLS]
     marks = {words: [e for e in events if e["name"].startswith(words)] for words in ("Prof", "enumerate", "Optimizer")}
     first = next(found for found in marks.values() if found)[0]
     begin = ns(first["ts"]) + (ns(first["dur"]) if first in marks["Optimizer"] else 0)
