@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from loaderprobe.analyze.gpu.gaps import Attribution
 from loaderprobe.analyze.gpu.intervals import Ranges, clip, merge, total
-from loaderprobe.records.gaps import Gaps
+from loaderprobe.records.gaps import GAP_CAUSES, Gaps
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.trace import (
     COLUMNS,
@@ -130,8 +130,9 @@ def _marks(spans: HostSpans, last_ns: int) -> tuple[MarkName, list[tuple[int, in
 
 def parts_of(gaps: Gaps) -> dict[PartName, int]:
     """Nanoseconds of the window by part."""
-    named = {name: gaps.of(name) for name in PART_NAMES if name not in ("compute", "unknown")}  # type: ignore[arg-type]  # the other names are causes
-    parts: dict[PartName, int] = {"compute": gaps.busy_ns, **named, "unknown": gaps.of("other")}  # type: ignore[dict-item]  # likewise
+    parts: dict[PartName, int] = {"compute": gaps.busy_ns}
+    for cause in GAP_CAUSES:
+        parts["unknown" if cause == "other" else cause] = gaps.of(cause)
     return {name: parts[name] for name in PART_NAMES}
 
 
@@ -150,7 +151,7 @@ def _overlap(ranges: Ranges, begin: int, end: int) -> int:
 
 def _ranges(found: Attribution) -> dict[PartName, Ranges]:
     ranges: dict[PartName, Ranges] = {"compute": found.busy, "unknown": found.gaps.get("other", ())}
-    ranges |= {cause: held for cause, held in found.gaps.items() if cause != "other"}  # type: ignore[misc]  # the other causes are parts
+    ranges |= {cause: held for cause, held in found.gaps.items() if cause != "other"}
     return {name: ranges.get(name, ()) for name in PART_NAMES}
 
 
@@ -279,6 +280,19 @@ def _columns(ranges: Ranges, begin: int, window: int) -> list[float]:
 def mean_parts(ranks: Sequence[TraceRank]) -> dict[PartName, float]:
     """Seconds a step, the mean of all ranks."""
     return {name: fmean(each.parts_s[name] for each in ranks) for name in PART_NAMES}
+
+
+def free_of_ranks(ranks: Sequence[TraceRank]) -> tuple[Free, ...]:
+    """The same of ranks in step: the slowest without it, and the least exchange, since the rest of it is waiting."""
+    step_s, exchange_s = fmean(each.step_s for each in ranks), min(each.parts_s["communication"] for each in ranks)
+    found = []
+    for name, parts in FREE.items():
+        kept = [part for part in PART_NAMES if part not in (*parts, "communication")]
+        least_s = max(sum(each.parts_s[part] for part in kept) for each in ranks)
+        least_s += 0 if name == "communication" else exchange_s
+        if any(each.parts_s[part] for each in ranks for part in parts) and 0 < least_s < step_s:
+            found.append(Free(name=name, step_s=least_s, speedup=step_s / least_s))
+    return tuple(found)
 
 
 def waited_for(ranks: Sequence[TraceRank]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike as PathLikeOf
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,6 +20,7 @@ from loaderprobe.analyze.trace import (
     Work,
     blocking_calls,
     free_of,
+    free_of_ranks,
     held_up,
     judged,
     loader_spans,
@@ -87,7 +89,7 @@ def trace(
     Raises BadValue for what is no recording of a GPU, and MissingPart for what cannot be read. Of several files, those
     are listed in `unread`, and only if none is left an error is raised.
     """
-    paths = _paths([files] if isinstance(files, str | Path) or hasattr(files, "__fspath__") else list(files))
+    paths = _paths([files] if isinstance(files, str | PathLikeOf) else list(files))
     ranks, unread = [], []
     trouble: LoaderprobeError | None = None
     for path in paths:
@@ -108,7 +110,7 @@ def trace(
         bound=judged(shares),
         shares=shares,
         parts_s=parts_s,
-        free=free_of(shares, step_s),
+        free=free_of_ranks(ranks) if len(ranks) > 1 else ranks[0].free,
         busy_fraction=fmean(each.busy_fraction for each in ranks),
         sm_efficiency=_mean_of([each.sm_efficiency for each in ranks]),
         occupancy=_mean_of([each.occupancy for each in ranks]),
@@ -117,7 +119,7 @@ def trace(
         step_s=step_s,
         ranks=tuple(ranks),
         waited_for=waited_for(ranks),
-        notes=(Note(code="workers_not_recorded"),),
+        notes=tuple(_notes_of_all(ranks)),
         unread=tuple(unread),
     )
 
@@ -274,6 +276,14 @@ def _notes(found: Recording, timeline: Timeline, steps: StepSpans, launch: float
             yield Note(code=code, facts=facts)
     for each in timeline.rejected:
         yield Note(code="records_rejected", facts={"records": float(each.count), "because": each.reason})
+
+
+def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Note]:
+    """What no recording shows, and what is missing of the group."""
+    yield Note(code="workers_not_recorded")
+    world = max(each.world_size or 1 for each in ranks)
+    if len(ranks) < world and any(each.parts_s["communication"] for each in ranks):
+        yield Note(code="ranks_missing", facts={"given": float(len(ranks)), "ranks": float(world)})
 
 
 def _gpu(found: Recording, device: int) -> Mapping[str, Any]:

@@ -156,6 +156,9 @@ _TEXTS: dict[NoteCode, str] = {
     "launches_not_recorded": (
         "the launch of {kernels} kernels is not on record: what the GPU waited for there is not known"
     ),
+    "ranks_missing": (
+        "{given} of {ranks} ranks are given: waiting for the input of another rank counts as communication here"
+    ),
     "records_rejected": "{records} records of the profiler were left out: {why}",
     "reported": "{text}",
 }

@@ -224,7 +224,7 @@ def _free(found: TraceReport) -> Iterator[Part]:
 
 
 def _host(found: TraceReport) -> Iterator[Part]:
-    rank = found.ranks[found.waited_for if found.waited_for is not None else 0]
+    rank = found.ranks[found.waited_for or 0]
     whose = f" ({_name(rank)})" if len(found.ranks) > 1 else ""
     least = WORTH_A_WORD * rank.step_s / 4
     stops = [each for each in rank.blocking if each.seconds > least]
@@ -285,7 +285,7 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
             f"{_name(each)}, {_short(PurePath(each.path).name)}" if _name(each) in twice else _name(each),
             _ms(each.step_s),
             _in_table(each.bound),
-            *(percent(sum(each.shares[part] for part in parts)) for parts in _COLUMN_PARTS.values()),
+            *(f"{100 * sum(each.shares[part] for part in parts):.0f} %" for parts in _COLUMN_PARTS.values()),
         )
         for each in _shown(found)
     )
@@ -333,8 +333,9 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
 
 def _next(found: TraceReport) -> Iterator[Part]:
     """What to change or to run, by the cause."""
-    cause, rank = found.bound.cause, found.ranks[found.waited_for if found.waited_for is not None else 0]
-    sides = found.bound.candidates if cause == "mixed" else (cause,)
+    rank = found.ranks[found.waited_for or 0]
+    bound = found.bound if found.waited_for is None else rank.bound
+    sides = bound.candidates if bound.cause == "mixed" else (bound.cause,)
     for side in sides:
         if side in _ADVICE and not (side == "communication" and len(found.ranks) > 1):
             yield Paragraph(text=f"{_capital(_ADVICE[side])}.")
@@ -427,6 +428,8 @@ def _strip(rank: TraceRank) -> str:
 
 
 def _drawn(strip: Strip) -> Iterator[str]:
+    # A frame, for colours that are near to that of the page.
+    yield f'<path fill="#9AA0A6" d="M0 6h{COLUMNS}v30H0z"/>'
     paths: dict[PartName, list[str]] = {}
     at = 0
     for name, length in zip(strip.parts, strip.columns, strict=True):

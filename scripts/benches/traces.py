@@ -4,7 +4,7 @@ For every recording in a folder (fixtures/traces unless one is given): the share
 occupancy, communication alone and idle time inside next() are computed again from samples of the timeline, by code
 that shares nothing with the product; they agree within half a point. Parts sum to the step. Recordings whose cause is
 known by hand have it. Where both are there, a training with workers is no faster than the bound of the one without.
-Then the rate of reading beside a plain read, and the memory of a long recording, made of the repeated steps of one of these.
+Then the rate of reading beside a plain read, and the memory of a long recording, made of one of these.
 
 Ends with code 1 when one of these does not hold.
 """
@@ -119,7 +119,9 @@ def window(spans: Sequence[Span], found: TraceRank, left_out: int) -> tuple[floa
 def blocks_per_sm(kernel: dict[str, Any], sms: int | None) -> float | None:
     """As the profiler has it, or from the grid and the GPU's SMs."""
     given, grid = (kernel["args"].get(name) for name in ("blocks per SM", "grid"))
-    return given if given is not None or not sms or not grid else math.prod(grid) / sms
+    if given is not None or not sms or not grid:
+        return None if given is None else float(given)
+    return float(math.prod(grid) / sms)
 
 
 def sampled(path: Path, found: TraceRank, left_out: int) -> Sampled:
@@ -130,12 +132,13 @@ def sampled(path: Path, found: TraceRank, left_out: int) -> Sampled:
     begin, end = window(spans, found, left_out)
     step = (end - begin) / SAMPLES
 
-    def active(some: Sequence[Span], weights: Sequence[float] = ()) -> Any:
+    def active(some: Sequence[Span], weights: Sequence[float | None] = ()) -> Any:
         edges = np.zeros(SAMPLES + 1)
         for place, (low, high, _) in enumerate(some):
             first, last = (min(max(int(np.ceil((at - begin) / step)), 0), SAMPLES) for at in (low, high))
-            edges[first] += weights[place] if weights else 1
-            edges[last] -= weights[place] if weights else 1
+            weight = (weights[place] or 0) if weights else 1
+            edges[first] += weight
+            edges[last] -= weight
         return np.cumsum(edges)[:SAMPLES]
 
     work = [span for span in spans if span[2]["cat"] in WORK and span[2]["args"].get("device", 0) == found.device]
@@ -182,7 +185,7 @@ def checked(path: Path, whole: bool) -> tuple[TraceRank | None, bool]:
     try:
         found = loaderprobe.trace(path).ranks[0]
     except loaderprobe.LoaderprobeError as error:
-        print(f"{name:24}refused: {error.message.removeprefix(str(path))}")
+        print(f"{name:24}refused: {error.message.removeprefix(str(path)).strip()}")
         return None, name not in CAUSES
     left_out = next((int(n.facts["steps"]) for n in found.notes if n.code == "first_steps_left_out"), 0)
     mine = ours(found)
@@ -226,20 +229,22 @@ def bounds(found: dict[str, TraceRank]) -> bool:
 def long_recording(source: Path, path: Path, megabytes: float) -> None:
     """The same steps repeated, each time later and with calls of its own, to that size."""
     spans = spans_in(whole_in(source))
-    first, last = min(low for low, *_ in spans), max(high for _, high, _ in spans)
-    size, turn = 0, 0
+    length = max(high for _, high, _ in spans) - min(low for low, *_ in spans)
+    pieces = []
+    for low, _, each in spans:
+        number = each.get("args", {}).get("correlation", 0)
+        text = json.dumps(each | {"ts": "@", "args": {**each.get("args", {}), "correlation": "@"}}, indent=2)
+        pieces.append((low, number, text.split('"@"')))
+    size = turn = 0
     with path.open("w") as file:
         file.write('{"traceEvents": [\n')
         while size < megabytes * 1e6:
-            for low, _, each in spans:
-                args = dict(each.get("args", {}))
-                if "correlation" in args:
-                    args["correlation"] += turn * 10_000_000
+            for low, number, (first, second, third) in pieces:
                 size += file.write(
-                    json.dumps(each | {"ts": low + turn * (last - first), "args": args}, indent=2) + ",\n"
+                    f"{first}{low + turn * length:.3f}{second}{number + turn * 10_000_000 if number else 0}{third},\n"
                 )
             turn += 1
-        file.write(json.dumps({"ph": "M", "name": "end"}) + "]}\n")
+        file.write('{"ph": "M", "name": "end"}]}\n')
 
 
 def reading(source: Path, megabytes: float) -> bool:

@@ -102,7 +102,7 @@ def test_calls_that_block_are_named(tmp_path: Path) -> None:
         events.append(event("cuda_runtime", "cudaFree", end + 3000 * number, 2900, correlation=900 + number))
     found = loaderprobe.trace(written(tmp_path / "t.json", events))
     (call,) = found.ranks[0].blocking
-    assert (call.name, call.count) == ("cudaFree", pytest.approx(1, abs=0.3)) and found.bound.cause == "sync"
+    assert (call.name, found.bound.cause) == ("cudaFree", "sync") and call.count == pytest.approx(1, abs=0.3)
 
 
 def test_the_others_wait_for_the_rank_that_communicates_least(tmp_path: Path) -> None:
@@ -111,6 +111,9 @@ def test_the_others_wait_for_the_rank_that_communicates_least(tmp_path: Path) ->
     assert [each.rank for each in found.ranks] == [0, 1, 2] and found.waited_for == 2
     assert [each.parts_s["communication"] for each in found.ranks] == pytest.approx([0.004, 0.004, 0.001], abs=2e-5)
     assert found.parts_s["communication"] == pytest.approx(0.003, abs=2e-5)
+    free = {each.name: each.step_s for each in found.free}
+    assert free["communication"] == pytest.approx(0.013, abs=2e-5)
+    assert "ranks_missing" in [note.code for note in loaderprobe.trace(tmp_path / "r" / "host_0.pt.trace.json").notes]
     text = " ".join(found.text().split())
     assert "The others wait for rank 2" in text and "--ranks 3" in text and "--nproc-per-node 3" in text
     assert loaderprobe.trace(ranks(tmp_path / "s", (3, 3, 3))).waited_for is None
