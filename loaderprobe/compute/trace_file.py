@@ -13,7 +13,6 @@ import json
 import math
 import re
 import zlib
-from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,6 +33,8 @@ LONG_NS = 2_000_000
 """A shorter function holds nothing up that is worth a name."""
 MOST_RECORDS = 300_000
 """Of GPU and calls, that are kept: about 60 steps of a large network. Of more, the first part is kept."""
+SOME_MORE = 1.25
+"""So many times as many are held while reading."""
 MOST_SPANS = 100_000
 """Of each kind."""
 MOST_NAMES = 1000
@@ -150,23 +151,13 @@ def read_trace(path: Path, *, annotation: str = "", progress: Progress = lambda 
     `annotation` names the span around asking for a batch, where the loader has none of its own. A file that was cut
     off is read as far as it goes. Raises BadValue for what is no recording, MissingPart without permission.
     """
-    begins = array("q")
-    found = _read(path, annotation, LAST_STAMP, begins, progress)
-    if found.records > MOST_RECORDS:
-        begins = array("q", sorted(begins))
-        until_ns = begins[MOST_RECORDS]
-        del begins
-        found = _read(path, annotation, until_ns, array("q"), progress)
-    return found
-
-
-def _read(path: Path, annotation: str, until_ns: int, begins: array[int], progress: Progress) -> Recording:
-    reader = _Reader(Recording(path=path, until_ns=until_ns), annotation, begins)
+    reader = _Reader(Recording(path=path), annotation)
     with _opened(path) as (raw, file):
         size = max(1, path.stat().st_size)
         stream = _Stream(file, lambda: progress(min(raw.tell(), size), size))
         for event in _events(stream, reader.found):
             reader.take(event)
+    reader.keep_first()
     progress(size, size)
     return reader.found
 
@@ -387,7 +378,6 @@ class _Reader:
 
     found: Recording
     annotation: str
-    begins: array[int]
     _texts: dict[str, str] = field(default_factory=dict)
     _launches: dict[Any, dict[str, Any]] = field(default_factory=dict)
     _threads: dict[Any, int] = field(default_factory=dict)
@@ -416,12 +406,7 @@ class _Reader:
             return
         found = self.found
         found.records += 1
-        if found.complete:
-            self.begins.append(times[0])
-            if found.records > MOST_RECORDS:
-                found.events.clear()
-                return
-        elif times[0] >= found.until_ns or len(found.events) > MOST_RECORDS:
+        if times[0] >= found.until_ns:
             return
         args, on_gpu = event.args or _NO_ARGS, kind in DEVICE
         where = args.stream if on_gpu and args.stream is not None else event.tid
@@ -432,6 +417,16 @@ class _Reader:
                 self._details(args) if kind == "kernel" else _NO_DETAILS,
             )
         )  # fmt: skip
+        if len(found.events) > SOME_MORE * MOST_RECORDS:
+            self.keep_first()
+
+    def keep_first(self) -> None:
+        """Of too many records, keep the first by time."""
+        found = self.found
+        if len(found.events) > MOST_RECORDS:
+            found.events.sort(key=lambda each: each.begin_ns)
+            found.until_ns = found.events[MOST_RECORDS].begin_ns
+            del found.events[MOST_RECORDS:]
 
     def _host(self, kind: str, name: str, event: _Event) -> None:
         """A span of the host, where it marks something or lasts."""
