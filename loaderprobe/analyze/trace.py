@@ -15,6 +15,7 @@ from loaderprobe.records.gaps import GAP_CAUSES, Gaps
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.trace import (
     COLUMNS,
+    FREE,
     PART_NAMES,
     Free,
     FreeName,
@@ -31,13 +32,6 @@ from loaderprobe.records.trace import (
 )
 from loaderprobe.records.verdict import Side
 
-FREE: dict[FreeName, tuple[PartName, ...]] = {
-    "input": ("input", "copy", "loader"),
-    "copy": ("copy",),
-    "host": ("launch", "sync"),
-    "communication": ("communication",),
-}
-"""What goes if something costs nothing. Of these, `copy` is a part of `input`; the other three are sides."""
 SIDES: tuple[FreeName, ...] = ("input", "host", "communication")
 LEAST = 0.10
 """A side that takes less of the time limits nothing."""

@@ -31,8 +31,8 @@ LONGEST_EVENT = 64 << 20
 """Bytes without a bound between two events, or before the first: no profiler writes as many."""
 LONG_NS = 2_000_000
 """A shorter function holds nothing up that is worth a name."""
-MOST_RECORDS = 300_000
-"""Of GPU and calls, that are kept: about 60 steps of a large network. Of more, the first part is kept."""
+MOST_RECORDS = 200_000
+"""Of GPU and calls, that are kept: about 40 steps of a large network. Of more, the first part is kept."""
 SOME_MORE = 1.25
 """So many times as many are held while reading."""
 MOST_SPANS = 100_000

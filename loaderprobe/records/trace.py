@@ -23,6 +23,13 @@ PART_NAMES: tuple[PartName, ...] = (
     "compute", "communication", "input", "copy", "loader", "sync", "launch", "device", "unknown",
 )  # fmt: skip
 FreeName = Literal["input", "copy", "host", "communication"]
+FREE: dict[FreeName, tuple[PartName, ...]] = {
+    "input": ("input", "copy", "loader"),
+    "copy": ("copy",),
+    "host": ("launch", "sync"),
+    "communication": ("communication",),
+}
+"""What goes if something costs nothing. Of these, `copy` is a part of `input`; the other three are sides."""
 MarkName = Literal["profiler_steps", "batches", "optimizer_steps", "none"]
 """What separates the steps of a recording."""
 COLUMNS = 1000

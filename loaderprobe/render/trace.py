@@ -10,6 +10,7 @@ from typing import Any
 from loaderprobe.records.gaps import GapCause
 from loaderprobe.records.trace import (
     COLUMNS,
+    FREE,
     PART_NAMES,
     FreeName,
     MarkName,
@@ -144,14 +145,13 @@ def trace_exhibits(found: TraceReport) -> dict[str, tuple[Exhibit, ...]]:
         title="Over time",
         text="Each column has the colour of what took most of its time. Ticks above are begins of steps; marks below, "
         f"the training thread inside next().{note}",
-        figures=(("What the GPU did over time", f"{_legend(parts)}{''.join(map(_strip, shown))}"),),
+        figures=(("What the GPU did over time", _strips(shown, parts)),),
         wide=True,
     )
     return {"time": (strips,)}
 
 
 def _answer(found: TraceReport) -> Iterator[Part]:
-    yield Paragraph(text=f"{bound_sentence(found.bound)} {_figures(found)}".strip(), strong=True)
     if found.waited_for is not None:
         slow = found.ranks[found.waited_for]
         others = max(each.parts_s["communication"] for each in found.ranks) - slow.parts_s["communication"]
@@ -160,6 +160,7 @@ def _answer(found: TraceReport) -> Iterator[Part]:
             f"communication alone, another up to {_ms(others)} ms more. By itself it is {bound_heading(slow.bound)}.",
             strong=True,
         )
+    yield Paragraph(text=f"{bound_sentence(found.bound)} {_figures(found)}".strip(), strong=True)
     yield Paragraph(text=f"{_use(found)}, estimated from the kernels' grids. {ESTIMATED}")
     if not all(each.loader for each in found.ranks):
         yield Paragraph(text=NO_SPAN)
@@ -181,10 +182,10 @@ def _figures(found: TraceReport) -> str:
     said = []
     for free in (each for name in names for each in found.free if each.name == name):
         take = "take" if free.name == "input" else "takes"
+        share = sum(found.shares[part] for part in FREE[free.name])
         said.append(
-            f"{_capital(FREE_WORDS[free.name])} {take} {percent(1 - free.step_s / found.step_s)} of a step (estimated)."
-            f" Without, a step would take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: "
-            f"{times_as_fast(free.speedup, 'at most ')}."
+            f"{_capital(FREE_WORDS[free.name])} {take} {percent(share)} of a step (estimated). Without, a step would "
+            f"take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: {times_as_fast(free.speedup, 'at most ')}."
         )
     if found.bound.cause == "compute":
         said.append(f"Kernels run {percent(found.busy_fraction)} of the time (estimated).")
@@ -414,6 +415,11 @@ def _legend(parts: Sequence[PartName]) -> str:
     return f'<ul class="legend">{items}</ul>'
 
 
+def _strips(ranks: Sequence[TraceRank], parts: Sequence[PartName]) -> str:
+    """The legend over a strip for each rank."""
+    return f'<div class="chart">{_legend(parts)}{"".join(map(_strip, ranks))}</div>'
+
+
 def _strip(rank: TraceRank) -> str:
     """The name of the rank, and its columns as SVG that is as wide as the page, on a phone as on a screen."""
     strip = rank.strip
@@ -429,14 +435,14 @@ def _strip(rank: TraceRank) -> str:
 
 def _drawn(strip: Strip) -> Iterator[str]:
     # A frame, for colours that are near to that of the page.
-    yield f'<path fill="#9AA0A6" d="M0 6h{COLUMNS}v30H0z"/>'
+    yield f'<path style="fill:#9AA0A6" d="M0 6h{COLUMNS}v30H0z"/>'
     paths: dict[PartName, list[str]] = {}
     at = 0
     for name, length in zip(strip.parts, strip.columns, strict=True):
         paths.setdefault(name, []).append(f"M{at} 7h{length}v28h-{length}z")
         at += length
     for name, path in paths.items():
-        yield f'<path fill="{_shade(name).color}" d="{"".join(path)}"/>'
+        yield f'<path style="fill:{_shade(name).color}" d="{"".join(path)}"/>'
     if len(strip.steps) <= COLUMNS // 4:
         yield f'<path fill="currentColor" d="{"".join(f"M{at:g} 0h2v5h-2z" for at in strip.steps)}"/>'
     waits = "".join(f"M{low} 38h{max(1, high - low)}v6h-{max(1, high - low)}z" for low, high in strip.waits)
