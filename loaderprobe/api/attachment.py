@@ -6,18 +6,22 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.loop_turns import budget_of, prevented, turns_of
+from loaderprobe.api.loop_turns import announce, budget_of, others_that_train, prevented, settled, step_s, turns_of
 from loaderprobe.api.looped import LoopIterator, counts_to
+from loaderprobe.api.outside import Outside, Pauses
 from loaderprobe.api.script_ranks import Ranks, ranks_here
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.batches import length_of
-from loaderprobe.errors import LoaderprobeError, LostRank
+from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.turns import Turns, Withdrawn
 from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
+from loaderprobe.records.note import Note
 from loaderprobe.render import attachment_words as words
 from loaderprobe.system.written_files import WrittenFiles
 
@@ -26,7 +30,17 @@ MOST_LISTED = 200
 
 
 class Finished(SystemExit):
-    """The measurement is over, and the script ends: raised where its loop asks for the next batch."""
+    """The measurement is over, and the script ends: raised where its loop asks for the next batch.
+
+    Libraries that log what ends them show `said`.
+    """
+
+    def __init__(self, code: int = 0, said: str = words.MEASURED) -> None:
+        super().__init__(code)
+        self.said = said
+
+    def __str__(self) -> str:
+        return self.said
 
 
 class Attachment:
@@ -36,11 +50,27 @@ class Attachment:
     """
 
     def __init__(
-        self, request: AttachRequest, say: Callable[[str], None], found: Callable[[Diagnosis], None], launched: int = 1
+        self,
+        request: AttachRequest,
+        say: Callable[[str], None],
+        found: Callable[[Diagnosis], None],
+        launched: int = 1,
+        clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """`launched` is how many processes a launcher has started to train together."""
+        """`launched` is how many processes a launcher has started to train together; `clock` gives ns."""
         self._request, self._say, self._found, self._launched = request, say, found, launched
+        self._clock = clock
         self._pid = os.getpid()
+        self._outside = Outside(say, Path(request.scratch), clock)
+        self._pauses = Pauses(clock)
+        self._budget_s = 0.0
+        self._given_in: Any = None
+        """The iterator through which the loop got its last batch of the loader that is measured."""
+        self._trains_in: Any = None
+        """The one through which it got the batch of the last backward pass."""
+        self._evaluates_in: Any = None
+        """One whose batches are not trained on, which gives those of `_own` then."""
+        self._own: Iterator[Any] = iter(())
         self._loaders = SeenLoaders()
         self._chosen: Seen | None = None
         self._turns: Turns | None = None
@@ -64,27 +94,43 @@ class Attachment:
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """A loop over a loader begins: one of the script's, or one of the measurement itself."""
         if self._finished and self._here:
-            raise Finished(0)
+            raise Finished
         if self._over or not self._here or self._measures():
             return original(loader)
         seen = self._loaders.seen(loader)
         if self._turns is not None:
             if seen is self._chosen:
                 self._turns.interrupt(words.NEXT_EPOCH)
-                return LoopIterator(iter(()), partial(self._next, seen))
+                return LoopIterator(iter(()), partial(self._next, seen, partial(original, loader)))
             self._turns.interrupt(words.iterated(seen.record()))
-        return LoopIterator(original(loader), partial(self._next, seen))
+        return LoopIterator(original(loader), partial(self._next, seen, partial(original, loader)))
 
-    def _next(self, seen: Seen, real: Iterator[Any]) -> Any:
+    def _next(self, seen: Seen, again: Callable[[], Iterator[Any]], real: Iterator[Any]) -> Any:
         """The batch that the script gets: the next of its own loader, or of the measurement."""
-        taken = self._takes(seen, real)
+        taken = self._takes(seen, real) and not self._evaluates(seen, again, real)
         seen.in_epoch += 1
         if taken:
-            return self._turn()
+            return self._turn(seen, real)
         begin_ns = time.perf_counter_ns()
-        batch = next(real)
+        batch = next(self._own if real is self._evaluates_in else real)
         self._loaders.took(seen, begin_ns, time.perf_counter_ns())
+        self._outside.took()
         return batch
+
+    def _evaluates(self, seen: Seen, again: Callable[[], Iterator[Any]], real: Iterator[Any]) -> bool:
+        """True for a loop over the loader that is measured which trains on none of its batches: it gets its own.
+
+        A single batch without a backward pass, in a loop that trains, only makes void what was timed.
+        """
+        if self._finished or real is self._evaluates_in:
+            return not self._finished
+        if self._turns is None or self._given_in is not real or not seen.trained or seen.passes.trains:
+            return False
+        self._turns.interrupt(words.NO_PASS)
+        if self._trains_in is real:
+            return False
+        self._evaluates_in, self._own = real, again()
+        return True
 
     def _takes(self, seen: Seen, real: Iterator[Any]) -> bool:
         """True when the batch that is asked for now comes from the measurement."""
@@ -98,10 +144,11 @@ class Attachment:
             self._begin(seen, real)
         return self._turns is not None and seen is self._chosen
 
-    def _turn(self) -> Any:
+    def _turn(self, seen: Seen, real: Iterator[Any]) -> Any:
         """The next batch of the measurement; raises Finished when it has none."""
         if self._finished or self._turns is None:
-            raise Finished(0)
+            raise Finished
+        self._resumed()
         if self._chosen is not None and self._length is not None and self._chosen.in_epoch > self._length:
             raise StopIteration
         try:
@@ -116,17 +163,35 @@ class Attachment:
             return self._refused(LoaderprobeError(f"{type(error).__name__}: {error}", hint="report this error"))
         if self._turns.over:
             self._conclude()
-            raise Finished(0)
+            raise Finished
         self._release()
+        self._loaders.gave(seen)
+        self._outside.took()
+        self._given_in = real
+        self._pauses.begin()
         return batch
+
+    def _resumed(self) -> None:
+        """The loop asks for a batch again: what took it much longer than a step is said."""
+        pause = self._pauses.end()
+        if pause is not None and self._leads:
+            self._say(words.paused(*pause, self._budget_s))
 
     def backward(self) -> None:
         """A backward pass began."""
+        if not self._here:
+            return
+        if not self._loaders.passes:
+            announce(Path(self._request.scratch))
         self._loaders.backward()
+        self._trains_in = self._given_in
+        if not self._over:
+            self._outside.backward()
 
     def updated(self) -> None:
         """An optimizer made a step."""
         self._loaders.updated()
+        self._outside.updated()
 
     def saving(self, target: Any) -> None:
         """A model is going to be saved."""
@@ -139,7 +204,7 @@ class Attachment:
             self._stopped_before = path
             if threading.get_ident() == self._loaders.trained_in:
                 self.end()
-        raise Finished(0)
+        raise Finished(0, words.stopped_before(path))
 
     @property
     def _here(self) -> bool:
@@ -162,6 +227,8 @@ class Attachment:
             if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
                 return False
             self._ranks = ranks_here()
+            if self._ranks is None and not settled(seen):
+                return False
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:
                 self._leave(why)
@@ -200,10 +267,15 @@ class Attachment:
             self._say(words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
         self._turns = turns_of(seen, self._request, budget_s, ranks, self._heard)
         self._files.begin()
+        self._budget_s = budget_s
+        self._pauses.watch(threading.get_ident(), step_s(seen))
         return None
 
     def _heard(self, stage: str, done: int, total: int) -> None:
-        """One line a round."""
+        """One line a round. Raises BadValue where another process has begun to train meanwhile."""
+        others = 0 if self._ranks else others_that_train(Path(self._request.scratch))
+        if others:
+            raise BadValue(words.others_train(others + 1), hint=words.ONE_PROCESS)
         round_ = stage.partition(":")[0]
         if self._leads and stage.startswith("round") and round_ != self._round:
             self._round = round_
@@ -228,7 +300,7 @@ class Attachment:
         self._say(words.not_measured(self.record()))
         if self._real is None:
             self._finished = True
-            raise Finished(error.exit_code)
+            raise Finished(error.exit_code, words.NOT_MEASURED)
         self._files.end()
         return next(self._real)
 
@@ -246,6 +318,9 @@ class Attachment:
         found = self._turns.result if self._turns else None
         try:
             if isinstance(found, Diagnosis):
+                if self._pauses.total_s:
+                    note = Note(code="script_paused", facts={"paused_s": self._pauses.total_s})
+                    found = replace(found, notes=(*found.notes, note))
                 self._found(found)
             else:
                 self._why = "ended_early" if self._leads else "follows"
@@ -253,6 +328,7 @@ class Attachment:
             self._why, self._detail, self._hint = "refused", error.message, error.hint
         finally:
             self._keeping = False
+            self._pauses.close()
         if self._files.new:
             self._say(words.saved(tuple(self._files.new)))
 
@@ -261,8 +337,11 @@ class Attachment:
         if self._over:
             return
         self._over = True
+        self._outside.close()
+        self._pauses.close()
         if self._turns is None:
-            self._why = self._loaders.why_none(self._request.loader)
+            without = self._outside.looked or (self._outside.passes and not self._loaders.records())
+            self._why = "no_loader" if without else self._loaders.why_none(self._request.loader)
             if self._ranks is not None:
                 self._ranks.end()
                 self._why = "ranks_apart" if self._leads else "follows"
@@ -294,4 +373,5 @@ class Attachment:
             apart=self._ranks.apart if self._ranks and self._why == "ranks_apart" else None,
             saved=tuple(self._files.new)[:MOST_LISTED],
             endangered=self._stopped_before,
+            outside=self._outside.seen() if self._why == "no_loader" else None,
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from loaderprobe.api.looped import same_loader, seen_loader
+from loaderprobe.api.looped import Passes, same_loader, seen_loader
 from loaderprobe.records.attachment import SeenLoader, WhyNot
 
 
@@ -28,6 +28,7 @@ class Seen:
     """Batches between two updates of the model."""
     since_update: int = 0
     thread: int = 0
+    passes: Passes = field(default_factory=Passes)
 
     def record(self) -> SeenLoader:
         """For the report."""
@@ -52,21 +53,27 @@ class SeenLoaders:
         for seen in self._all:
             if same_loader(seen.loader, loader):
                 seen.loader, seen.in_epoch = loader, 0
+                seen.passes.began()
                 return seen
         self._all.append(Seen(len(self._all), loader))
         return self._all[-1]
 
     def took(self, seen: Seen, begin_ns: int, ready_ns: int) -> None:
         """The script took a batch."""
-        if not self._fresh:
-            self._current, self._fresh = [], True
-        if seen not in self._current:
-            self._current.append(seen)
+        self.gave(seen)
         seen.began_ns = seen.began_ns or begin_ns
         seen.batches += 1
         seen.since_update += 1
         seen.wait_ns += ready_ns - begin_ns
         seen.thread = threading.get_ident()
+
+    def gave(self, seen: Seen) -> None:
+        """The script has a batch of this loader, or of its measurement."""
+        if not self._fresh:
+            self._current, self._fresh = [], True
+        if seen not in self._current:
+            self._current.append(seen)
+        seen.passes.took()
 
     def backward(self) -> None:
         """A backward pass began."""
@@ -74,6 +81,7 @@ class SeenLoaders:
         self.passes += 1
         for seen in self._current:
             seen.trained += 1
+            seen.passes.backward()
 
     def updated(self) -> None:
         """An optimizer made a step."""
@@ -88,7 +96,7 @@ class SeenLoaders:
         """
         if asked is not None:
             return next((seen for seen in self._all if seen.number == asked and seen.batches >= after_steps), None)
-        if self._fresh or not self._current or min(seen.trained for seen in self._current) < after_steps:
+        if self._fresh or not self._current or min(seen.passes.steps for seen in self._current) < after_steps:
             return None
         return max(self._current, key=lambda seen: seen.wait_ns)
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.documented import Documented
-from loaderprobe.api.looped import LoopIterator, same_loader, seen_loader
+from loaderprobe.api.looped import LoopIterator, Passes, same_loader, seen_loader
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.outside import Outside
 from loaderprobe.measure.observed import LoopStep, observed
-from loaderprobe.records.attachment import Attached, AttachRequest
+from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
 from loaderprobe.records.measurement import WorkerBatches
 from loaderprobe.records.verdict import Bound
 from loaderprobe.records.watch import WatchedInterval, WatchReport
@@ -62,6 +63,7 @@ class Watched:
     """The last ones."""
     intervals: list[WatchedInterval] = field(default_factory=list)
     began_ns: int = 0
+    passes: Passes = field(default_factory=Passes)
     since: int = 0
     """Place in `steps` of the first of the interval."""
 
@@ -81,27 +83,38 @@ class Watcher:
         self._all: list[Watched] = []
         self._current: Watched | None = None
         self._overhead_ns = 0
+        self._outside = Outside(say, Path(self._folder.name))
 
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """A loop over a loader begins."""
         seen = self._seen(loader)
+        seen.passes.began()
         return LoopIterator(seen.record.iterate(loader, original), partial(self._next, seen))
 
     def _next(self, seen: Watched, real: Iterator[Any]) -> Any:
         entered = time.thread_time_ns()
         self._ended(seen, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
-        begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        begin_ns, cpu_ns, process_begun_ns = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
         batch = next(real)
         ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
-        self._took(seen, LoopStep(begin_ns=begin_ns, ready_ns=ready_ns, begin_cpu_ns=cpu_ns, ready_cpu_ns=cpu_after))
+        step = LoopStep(
+            begin_ns=begin_ns,
+            ready_ns=ready_ns,
+            begin_cpu_ns=cpu_ns,
+            ready_cpu_ns=cpu_after,
+            begin_process_ns=process_begun_ns,
+        )
+        self._took(seen, step)
         self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
         return batch
 
     def _ended(self, seen: Watched, now_ns: int, cpu_ns: int) -> None:
         """The loop asks for its next batch: its step is over."""
         if seen.steps and not seen.steps[-1].end_ns:
-            seen.steps[-1].end_ns, seen.steps[-1].end_cpu_ns = now_ns, cpu_ns
+            last = seen.steps[-1]
+            last.end_ns, last.end_cpu_ns, last.end_process_ns = now_ns, cpu_ns, time.process_time_ns()
+            last.trains = seen.passes.trains
             length_s = FIRST_S if not seen.intervals else LATER_S
             if seen.trained and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
                 self._interval(seen)
@@ -111,23 +124,29 @@ class Watcher:
         seen.began_ns = seen.began_ns or step.begin_ns
         seen.steps.append(step)
         seen.taken += 1
+        seen.passes.took()
+        self._outside.took()
         self._current = seen
         if not seen.trained and len(seen.steps) > JUDGED_STEPS:
             del seen.steps[:-WARM_UP]
 
     def backward(self) -> None:
         """A backward pass belongs to the loader that gave the last batch."""
+        self._outside.backward()
         if self._current is not None:
             self._current.trained += 1
+            self._current.passes.backward()
 
     def updated(self) -> None:
         """An optimizer's step is a part of the loop's."""
+        self._outside.updated()
 
     def saving(self, target: Any) -> None:
         """The training is a real one, and may save."""
 
     def result(self) -> Watch | None:
         """What was seen of the loader that trained most, to the end; None where none trained."""
+        self._outside.close()
         trained = max(self._all, key=lambda seen: seen.trained, default=None)
         if trained is None or not trained.trained:
             return None
@@ -140,8 +159,12 @@ class Watcher:
         seen = tuple(
             seen_loader(number, each.loader, each.taken, each.trained) for number, each in enumerate(self._all)
         )
-        trained = any(each.trained for each in self._all)
-        return Attached(pid=os.getpid(), loaders=seen, why_not=None if trained else "no_backward")
+        why: WhyNot | None = None if any(each.trained for each in self._all) else "no_backward"
+        if why and self._outside.passes:
+            why = "no_loader"
+        return Attached(
+            pid=os.getpid(), loaders=seen, why_not=why, outside=self._outside.seen() if why == "no_loader" else None
+        )
 
     def _so_far(self, trained: Watched) -> Watch:
         last = trained.steps[WARM_UP:] if trained.taken == len(trained.steps) else trained.steps
@@ -212,7 +235,7 @@ def _on_gpu() -> bool:
 
 def _summed(part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None) -> WatchedInterval:
     """What some steps came to."""
-    whole = [step for step in part if step.end_ns] or list(part)
+    whole = [step for step in part if step.end_ns and step.trains] or list(part)
     wait = sum(step.ready_ns - step.begin_ns for step in whole)
     busy = sum(max(step.end_ns, step.ready_ns) - step.ready_ns for step in whole)
     wall = sum(records.wall_ns)

@@ -9,6 +9,9 @@ from loaderprobe.records.config import CacheState
 from loaderprobe.records.together import Apart
 
 WhyNot = Literal[
+    "no_loader",
+    "script_error",
+    "several_processes",
     "no_backward",
     "too_few_steps",
     "no_such_loader",
@@ -20,8 +23,9 @@ WhyNot = Literal[
     "refused",
     "ended_early",
 ]
-"""Why a process that iterated a DataLoader has no verdict. ranks: they do not use torch.distributed. ranks_apart: they
-are not measured together. follows: rank 0 speaks for this rank, and keeps the verdict if there is one."""
+"""Why a process that iterated a DataLoader, or made a backward pass, has no verdict. ranks: they do not use
+torch.distributed. ranks_apart: they are not measured together. several_processes: they train, and nothing has joined
+them. follows: rank 0 speaks for this rank, and keeps the verdict if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,24 @@ class SeenLoader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenOutside:
+    """A training without a DataLoader, by looks at its thread: an estimate."""
+
+    steps: int
+    step_s: float
+    """Mean; steps ten times as long as the usual one are left out."""
+    looks: int
+    """At the training thread, within these steps."""
+    place: str
+    """The function that it was seen in most, outside the model, its backward pass and the optimizer; empty for none."""
+    share: float
+    """Of these looks that were in it."""
+    running_share: float | None
+    """Of all looks at what the thread waits for; None where that cannot be seen, as in the next."""
+    storage_share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
     """What one process did and saw."""
 
@@ -68,7 +90,7 @@ class Attached:
     why_not: WhyNot | None
     """None where there is a verdict."""
     detail: str = ""
-    """An error's own words; of `ranks`, how many there are."""
+    """An error's own words; of `ranks` and `several_processes`, how many there are."""
     hint: str = ""
     saved: tuple[str, ...] = ()
     """Files that the script made while it was measured; they hold nothing of use."""
@@ -76,3 +98,5 @@ class Attached:
     """Set with `ranks_apart`."""
     endangered: str = ""
     """The file before which the script was stopped; empty where it was stopped for the verdict."""
+    outside: SeenOutside | None = None
+    """Set where training takes no batches from a DataLoader, and was looked at for long enough."""

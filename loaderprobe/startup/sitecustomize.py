@@ -1,17 +1,18 @@
 """Found by every Python that `loaderprobe run` starts, since this folder leads PYTHONPATH.
 
-Imports nothing but the standard library, so that Python starts as it would. Once torch's DataLoader is imported, or
-fastai's, the first loop over one imports loaderprobe and attaches it.
+Imports nothing but the standard library, so that Python starts as it would. Once torch is imported, the first loop
+over a DataLoader, torch's or fastai's, imports loaderprobe and attaches it; or the first backward pass without one.
 """
 
 import functools
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-DATALOADER, FASTAI = "torch.utils.data.dataloader", "fastai.data.load"
+DATALOADER, FASTAI, AUTOGRAD = "torch.utils.data.dataloader", "fastai.data.load", "torch.autograd"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -19,7 +20,7 @@ class AfterImport:
     """Calls `patch(module)` right after a module is first imported, for the modules that hold loaders."""
 
     def __init__(self) -> None:
-        self.patches = {DATALOADER: patch, FASTAI: patch_fastai}
+        self.patches = {DATALOADER: patch, FASTAI: patch_fastai, AUTOGRAD: patch_autograd}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """The usual spec, with a loader that patches."""
@@ -40,6 +41,8 @@ class AfterImport:
 
 
 attached: list[bool] = []
+undo: list[Callable[[], None]] = []
+"""What puts back all that is replaced here."""
 
 
 def attach() -> None:
@@ -47,6 +50,8 @@ def attach() -> None:
     if attached:
         return
     attached.append(True)
+    for restore in undo:
+        restore()
     import random
 
     state = random.getstate()
@@ -66,11 +71,32 @@ def patch(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def iterate(loader: object) -> object:
-        module.DataLoader.__iter__ = original
         attach()
         return module.DataLoader.__iter__(loader)
 
     module.DataLoader.__iter__ = iterate
+    undo.append(lambda: setattr(module.DataLoader, "__iter__", original))
+
+
+def patch_autograd(module: ModuleType) -> None:
+    """Make the first backward pass attach loaderprobe, if no loop over a DataLoader has; leave word of this process."""
+    original = module.backward
+
+    @functools.wraps(original)
+    def backward(*given: object, **named: object) -> object:
+        attach()
+        return module.backward(*given, **named)
+
+    module.backward = backward
+    undo.append(lambda: setattr(module, "backward", original))
+    import json
+
+    try:
+        scratch = json.loads(os.environ["LOADERPROBE_RUN"])["scratch"]
+        with open(os.path.join(scratch, f"{os.getpid()}.torch"), "w"):
+            pass
+    except (OSError, KeyError, ValueError):
+        pass  # the command that asked is over, or is another's: only its last line says less
 
 
 def patch_fastai(module: ModuleType) -> None:
@@ -80,7 +106,6 @@ def patch_fastai(module: ModuleType) -> None:
 
     def first(place: int) -> object:
         def iterate(fake: object) -> object:
-            held["_loaders"] = originals
             attach()
             return held["_loaders"][place](fake)
 
@@ -88,6 +113,7 @@ def patch_fastai(module: ModuleType) -> None:
 
     if originals:
         held["_loaders"] = tuple(first(place) for place in range(len(originals)))
+        undo.append(lambda: held.update(_loaders=originals))
 
 
 def hidden() -> None:

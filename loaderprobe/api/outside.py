@@ -1,0 +1,186 @@
+"""A training without a DataLoader, from outside: where its thread is between steps, and what it waits for."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+
+from loaderprobe.measure.observed import NO_STEP_TIMES
+from loaderprobe.records.attachment import SeenOutside
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
+from loaderprobe.render.attachment_words import no_loader_yet
+from loaderprobe.samplers.stacks import Place, Stack, StackLooks, beside, called, of_the_script, shared, stack_of
+from loaderprobe.samplers.waits import WaitsSampler
+from loaderprobe.stats import mean, median
+
+LEAST_PASSES = 100
+LEAST_S = 60.0
+"""After so many backward passes, or seconds, without a batch of a DataLoader, there is none."""
+EVERY_S = 0.02
+KEPT_STEPS = 4000
+"""The last ones, on which the estimate is."""
+LEAST_LOOKS = 50
+PASSES_OF_LOOP = 20
+"""So many backward passes show which function is the loop that makes all of them."""
+LEAST_PAUSE_S = 5.0
+LOOK_AT_PAUSE_S = 1.0
+
+
+class Outside:
+    """Hears of batches, backward passes and updates. Where passes come without batches, says so and looks on.
+
+    `scratch` is for the samples of what the thread waits for, `clock` gives ns.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], scratch: Path, clock: Callable[[], int] = time.perf_counter_ns
+    ) -> None:
+        self._say, self._scratch, self._clock = say, scratch, clock
+        self.passes = 0
+        """All backward passes."""
+        self.looked = False
+        """True once it is said that there is no DataLoader."""
+        self._without = 0
+        self._since_ns: int | None = None
+        self._looks: StackLooks | None = None
+        self._waits: WaitsSampler | None = None
+        self._loop: Stack | None = None
+        self._loops = 0
+        self._updated = self._updates = False
+        self._step: Counter[Place | None] = Counter()
+        self._begun_ns: int | None = None
+        self._steps: deque[tuple[int, Counter[Place | None]]] = deque(maxlen=KEPT_STEPS)
+
+    def took(self) -> None:
+        """A batch came from a DataLoader."""
+        self._without, self._since_ns = 0, None
+        if self._looks is not None:
+            self.close()
+
+    def updated(self) -> None:
+        """An optimizer made a step."""
+        self._updated = self._updates = True
+
+    def backward(self) -> None:
+        """A backward pass began."""
+        self.passes += 1
+        self._without += 1
+        now_ns = self._clock()
+        if self._looks is not None:
+            self._passed(now_ns)
+            return
+        if self._since_ns is None:
+            self._since_ns = now_ns
+        if not self.looked and (self._without >= LEAST_PASSES or now_ns - self._since_ns >= LEAST_S * 1e9):
+            self.looked = True
+            self._say(no_loader_yet(self._without))
+            self._begin()
+
+    def _begin(self) -> None:
+        thread = os.getpid(), threading.get_native_id()
+        self._waits = WaitsSampler(lambda: [thread], self._scratch)
+        self._waits.__enter__()
+        self._looks = StackLooks(threading.get_ident(), EVERY_S, self.heard)
+
+    def heard(self, stack: Stack) -> None:
+        """A look at the training thread."""
+        if self._loop is not None:
+            self._step[beside(self._loop, stack)] += 1
+
+    def _passed(self, now_ns: int) -> None:
+        """A step goes from the first backward pass after an update to the next such pass."""
+        if self._loops < PASSES_OF_LOOP:
+            stack = of_the_script(stack_of(sys._getframe()))
+            self._loop = stack if self._loop is None else shared(self._loop, stack)
+            self._loops += 1
+        if self._updates and not self._updated:
+            return
+        self._updated = False
+        seen, self._step = self._step, Counter()
+        if self._begun_ns is not None:
+            self._steps.append((now_ns - self._begun_ns, seen))
+        self._begun_ns = now_ns
+
+    def seen(self) -> SeenOutside | None:
+        """What the looks came to; None where they were too few. Steps that hold an evaluation, say, are left out."""
+        if not self._steps:
+            return None
+        usual = median([float(each) for each, _ in self._steps])
+        steps = [(each, seen) for each, seen in self._steps if each <= NO_STEP_TIMES * usual]
+        looks: Counter[Place | None] = Counter()
+        for _, seen in steps:
+            looks.update(seen)
+        if looks.total() < LEAST_LOOKS:
+            return None
+        places = Counter({place: count for place, count in looks.items() if place is not None})
+        place, count = max(places.items(), key=lambda each: each[1], default=(None, 0))
+        waits = self._waits.samples() if self._waits else None
+        kinds = Counter(WAIT_KINDS[each] for each in waits.kind) if isinstance(waits, WaitSamples) else Counter[str]()
+        known = kinds.total() or None
+        return SeenOutside(
+            steps=len(steps),
+            step_s=mean([each / 1e9 for each, _ in steps]),
+            looks=looks.total(),
+            place=str(place) if place else "",
+            share=count / looks.total(),
+            running_share=kinds["running"] / known if known else None,
+            storage_share=(kinds["storage"] + kinds["metadata"]) / known if known else None,
+        )
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._looks is not None:
+            self._looks.close()
+            self._looks = None
+            if self._waits is not None:
+                self._waits.__exit__(None, None, None)
+
+
+class Pauses:
+    """What a loop does between two batches where that takes far longer than a step: for how long, and where."""
+
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._clock = clock
+        self.total_s = 0.0
+        self._least_s = LEAST_PAUSE_S
+        self._begun_ns: int | None = None
+        self._seen: list[Stack] = []
+        self._looks: StackLooks | None = None
+
+    def watch(self, thread: int, step_s: float) -> None:
+        """The loop is in this thread, and its steps take `step_s` seconds."""
+        self._least_s = max(LEAST_PAUSE_S, NO_STEP_TIMES * step_s)
+        self._looks = StackLooks(thread, LOOK_AT_PAUSE_S, self.heard)
+
+    def begin(self) -> None:
+        """The loop got a batch."""
+        self._begun_ns, self._seen = self._clock(), []
+
+    def heard(self, stack: Stack) -> None:
+        """A look at the loop's thread."""
+        if self._begun_ns is not None and (self._clock() - self._begun_ns) / 1e9 >= self._least_s:
+            self._seen.append(stack)
+
+    def end(self) -> tuple[float, str] | None:
+        """The loop asks for its next batch: seconds since the last, and the function in which most of them passed.
+
+        None after a usual step.
+        """
+        begun_ns, self._begun_ns = self._begun_ns, None
+        seconds = 0.0 if begun_ns is None else (self._clock() - begun_ns) / 1e9
+        if seconds < self._least_s:
+            return None
+        self.total_s += seconds
+        loop = of_the_script(stack_of(sys._getframe()))
+        places = Counter(place for stack in self._seen if (place := called(loop, stack)) is not None)
+        return seconds, str(places.most_common(1)[0][0]) if places else ""
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._looks is not None:
+            self._looks.close()
