@@ -130,6 +130,7 @@ class Attachment:
         if self._trains_in is real:
             return False
         self._evaluates_in, self._own = real, again()
+        next(self._own, None)  # in place of which it got a batch of the measurement
         return True
 
     def _takes(self, seen: Seen, real: Iterator[Any]) -> bool:
@@ -227,7 +228,7 @@ class Attachment:
             if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
                 return False
             self._ranks = ranks_here()
-            if self._ranks is None and not settled(seen):
+            if self._ranks is None and not (settled(seen) or others_that_train(Path(self._request.scratch))):
                 return False
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:

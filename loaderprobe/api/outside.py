@@ -1,4 +1,4 @@
-"""A training without a DataLoader, from outside: where its thread is between steps, and what it waits for."""
+"""A training without a DataLoader, from outside: what its loop does beside the model, and what its thread waits for."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from loaderprobe.measure.observed import NO_STEP_TIMES
 from loaderprobe.records.attachment import SeenOutside
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.render.attachment_words import no_loader_yet
-from loaderprobe.samplers.stacks import Place, Stack, StackLooks, beside, called, of_the_script, shared, stack_of
+from loaderprobe.samplers.stacks import CallTimes, Place, Stack, StackLooks, called, of_the_script, shared, stack_of
 from loaderprobe.samplers.waits import WaitsSampler
-from loaderprobe.stats import mean, median
+from loaderprobe.stats import half_width, mean, median
 
 LEAST_PASSES = 100
 LEAST_S = 60.0
 """After so many backward passes, or seconds, without a batch of a DataLoader, there is none."""
-EVERY_S = 0.02
 KEPT_STEPS = 4000
 """The last ones, on which the estimate is."""
-LEAST_LOOKS = 50
 PASSES_OF_LOOP = 20
 """So many backward passes show which function is the loop that makes all of them."""
+TIMED_STEPS = 32
+"""In a row, in which calls are timed; again each time that twice as many steps are made."""
+LEAST_TIMED = 8
 LEAST_PAUSE_S = 5.0
 LOOK_AT_PAUSE_S = 1.0
 
@@ -44,23 +45,26 @@ class Outside:
         self.passes = 0
         """All backward passes."""
         self.looked = False
-        """True once it is said that there is no DataLoader."""
+        """True while no DataLoader gives batches, which was said."""
+        self._said = False
         self._without = 0
         self._since_ns: int | None = None
-        self._looks: StackLooks | None = None
         self._waits: WaitsSampler | None = None
         self._loop: Stack | None = None
         self._loops = 0
         self._updated = self._updates = False
-        self._step: Counter[Place | None] = Counter()
         self._begun_ns: int | None = None
-        self._steps: deque[tuple[int, Counter[Place | None]]] = deque(maxlen=KEPT_STEPS)
+        self._steps: deque[int] = deque(maxlen=KEPT_STEPS)
+        self._count, self._time_at = 0, PASSES_OF_LOOP
+        self._calls: CallTimes | None = None
+        self._timed: list[tuple[int, Counter[Place]]] = []
 
     def took(self) -> None:
         """A batch came from a DataLoader."""
         self._without, self._since_ns = 0, None
-        if self._looks is not None:
+        if self.looked:
             self.close()
+            self.looked = False
 
     def updated(self) -> None:
         """An optimizer made a step."""
@@ -71,13 +75,13 @@ class Outside:
         self.passes += 1
         self._without += 1
         now_ns = self._clock()
-        if self._looks is not None:
+        if self.looked:
             self._passed(now_ns)
             return
         if self._since_ns is None:
             self._since_ns = now_ns
-        if not self.looked and (self._without >= LEAST_PASSES or now_ns - self._since_ns >= LEAST_S * 1e9):
-            self.looked = True
+        if not self._said and (self._without >= LEAST_PASSES or now_ns - self._since_ns >= LEAST_S * 1e9):
+            self._said = self.looked = True
             self._say(no_loader_yet(self._without))
             self._begin()
 
@@ -85,12 +89,6 @@ class Outside:
         thread = os.getpid(), threading.get_native_id()
         self._waits = WaitsSampler(lambda: [thread], self._scratch)
         self._waits.__enter__()
-        self._looks = StackLooks(threading.get_ident(), EVERY_S, self.heard)
-
-    def heard(self, stack: Stack) -> None:
-        """A look at the training thread."""
-        if self._loop is not None:
-            self._step[beside(self._loop, stack)] += 1
 
     def _passed(self, now_ns: int) -> None:
         """A step goes from the first backward pass after an update to the next such pass."""
@@ -101,44 +99,62 @@ class Outside:
         if self._updates and not self._updated:
             return
         self._updated = False
-        seen, self._step = self._step, Counter()
-        if self._begun_ns is not None:
-            self._steps.append((now_ns - self._begun_ns, seen))
-        self._begun_ns = now_ns
+        self._count += 1
+        if self._calls is not None and self._begun_ns is not None:
+            self._timed.append((now_ns - self._begun_ns, self._calls.taken()))
+            if len(self._timed) % TIMED_STEPS == 0:
+                self._end_timing()
+        elif self._begun_ns is not None:
+            self._steps.append(now_ns - self._begun_ns)
+        self._begun_ns = self._clock()
+        if self._calls is None and self._loop is not None and self._count >= self._time_at:
+            calls = CallTimes(self._loop, self._clock)
+            self._calls = calls if calls.begin() else None
+            self._time_at *= 2
+
+    def _end_timing(self) -> None:
+        if self._calls is not None:
+            self._calls.end()
+            self._calls = None
 
     def seen(self) -> SeenOutside | None:
-        """What the looks came to; None where they were too few. Steps that hold an evaluation, say, are left out."""
+        """What came of it; None where it was too short. Steps that hold an evaluation, say, are left out."""
         if not self._steps:
             return None
-        usual = median([float(each) for each, _ in self._steps])
-        steps = [(each, seen) for each, seen in self._steps if each <= NO_STEP_TIMES * usual]
-        looks: Counter[Place | None] = Counter()
-        for _, seen in steps:
-            looks.update(seen)
-        if looks.total() < LEAST_LOOKS:
+        usual = median([float(each) for each in self._steps])
+        steps = [each / 1e9 for each in self._steps if each <= NO_STEP_TIMES * usual]
+        step_s = mean(steps)
+        timed = [each for took_ns, each in self._timed if took_ns <= NO_STEP_TIMES * usual]
+        if len(timed) < LEAST_TIMED:
             return None
-        places = Counter({place: count for place, count in looks.items() if place is not None})
-        place, count = max(places.items(), key=lambda each: each[1], default=(None, 0))
-        waits = self._waits.samples() if self._waits else None
-        kinds = Counter(WAIT_KINDS[each] for each in waits.kind) if isinstance(waits, WaitSamples) else Counter[str]()
+        total: Counter[Place] = Counter()
+        for each in timed:
+            total.update(each)
+        place = max(total, key=lambda each: total[each], default=None)
+        shares = [each[place] / 1e9 / step_s for each in timed] if place else [0.0, 0.0]
+        kinds = self._kinds()
         known = kinds.total() or None
         return SeenOutside(
             steps=len(steps),
-            step_s=mean([each / 1e9 for each, _ in steps]),
-            looks=looks.total(),
+            step_s=step_s,
+            timed=len(timed),
             place=str(place) if place else "",
-            share=count / looks.total(),
+            share=min(1.0, mean(shares)),
+            share_off=half_width(shares),
             running_share=kinds["running"] / known if known else None,
             storage_share=(kinds["storage"] + kinds["metadata"]) / known if known else None,
         )
 
+    def _kinds(self) -> Counter[str]:
+        """What the thread was seen waiting for."""
+        waits = self._waits.samples() if self._waits else None
+        return Counter(WAIT_KINDS[each] for each in waits.kind) if isinstance(waits, WaitSamples) else Counter()
+
     def close(self) -> None:
-        """Look no more."""
-        if self._looks is not None:
-            self._looks.close()
-            self._looks = None
-            if self._waits is not None:
-                self._waits.__exit__(None, None, None)
+        """Time and sample no more."""
+        self._end_timing()
+        if self._waits is not None:
+            self._waits.__exit__(None, None, None)
 
 
 class Pauses:

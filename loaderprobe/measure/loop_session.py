@@ -17,6 +17,8 @@ from loaderprobe.records.measurement import Mode, Segment
 from loaderprobe.records.note import Note
 
 ATTEMPTS = 4
+MOST_TRIES = 12
+"""Those after a single step among them."""
 LEAST_STEPS = 6
 MOST_RESIDENT = 200
 """Steps of compute alone in a segment: more only wear out schedulers that count steps."""
@@ -73,13 +75,18 @@ class LoopSession(Session):
     def _segment(self, part: Part, number: int) -> Segment:
         """Of steps in a row. Raises BadValue where the loop never makes enough of them."""
         self._number = number
-        why = ""
-        for attempt in range(ATTEMPTS):
+        why, attempts = "", 0
+        for _ in range(MOST_TRIES):
             try:
                 return Session._segment(self, part, number)
             except Interrupted as interrupted:
                 why = str(interrupted)
-                self._forget(self.turns.broken_off if attempt else 0)
+                # One step is the first batch of an evaluation over the same loader: no sign of a short epoch.
+                counts = self.turns.broken_off > 1
+                self._forget(self.turns.broken_off if attempts and counts else 0)
+                attempts += counts
+                if attempts == ATTEMPTS:
+                    break
                 if self._over():
                     self.recorder.notes.append(CUT_SHORT)
                     raise _SpentError from None

@@ -65,19 +65,21 @@ class SeenLoader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOutside:
-    """A training without a DataLoader, by looks at its thread: an estimate."""
+    """A training without a DataLoader, as its thread was seen: an estimate."""
 
     steps: int
     step_s: float
     """Mean; steps ten times as long as the usual one are left out."""
-    looks: int
-    """At the training thread, within these steps."""
+    timed: int
+    """Further steps, in which the functions that the loop calls were timed."""
     place: str
-    """The function that it was seen in most, outside the model, its backward pass and the optimizer; empty for none."""
+    """The one with most time, of those that lead neither to the model nor to the optimizer; empty for none."""
     share: float
-    """Of these looks that were in it."""
+    """What it takes of a step, 0 to 1."""
+    share_off: float
+    """Half the 95 % interval of that, as the timed steps vary."""
     running_share: float | None
-    """Of all looks at what the thread waits for; None where that cannot be seen, as in the next."""
+    """Of all samples of what the thread waits for; None where that cannot be seen, as in the next."""
     storage_share: float | None
 
 

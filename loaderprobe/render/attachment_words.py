@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from loaderprobe.records.attachment import Attached, SeenLoader, SeenOutside
@@ -61,7 +60,7 @@ def paused(seconds: float, places: str, budget_s: float) -> str:
     )
 
 
-def others_train(count: int) -> str:
+def others_train(count: int | str) -> str:
     """Why one of several processes is not measured."""
     return (
         f"{count} processes of the command train at the same time, not joined by torch.distributed. One alone would be "
@@ -106,7 +105,7 @@ def _why_not(attached: Attached) -> tuple[str, str]:
             "loaderprobe.diagnose(loader, step) in Python, with a DataLoader around what makes them",
         ),
         "script_error": (f"the script ended with an error of its own: {detail}", "run it without loaderprobe"),
-        "several_processes": (others_train(int(detail or 2)), ONE_PROCESS),
+        "several_processes": (others_train(detail), ONE_PROCESS),
         "no_backward": (
             "batches were taken, but torch made no backward pass after them in this process",
             "loaderprobe run --loader NUMBER, if one of the loaders below trains",
@@ -141,19 +140,18 @@ def seen_lines(attached: Attached) -> list[str]:
 
 def outside_lines(seen: SeenOutside) -> list[str]:
     """What can be said of a training without a DataLoader."""
-    off = 2 * math.sqrt(seen.share * (1 - seen.share) / seen.looks)
     lines = [
-        f"estimated from {seen.looks} looks at the training thread, over {counted(seen.steps, 'step')} of "
-        f"{format_duration(seen.step_s)}:"
+        f"estimated from {counted(seen.timed, 'step')} in which the loop's calls were timed, of "
+        f"{format_duration(seen.step_s)} each:"
     ]
     if seen.place:
-        most = f", and free it would make training at most {significant(1 / (1 - seen.share), 2)}x"
+        most = f". Free, it would make training at most {significant(1 / (1 - seen.share), 2)}x"
         lines.append(
-            f"{percent(seen.share)} (±{percent(off)}) of a step passes in {seen.place}, outside the model, its "
-            f"backward pass and the optimizer{most if seen.share < 1 else ''}"
+            f"{percent(seen.share)} (±{percent(seen.share_off)}) of a step is in {seen.place}, outside the model and "
+            f"the optimizer{most if seen.share < 0.99 else ''}"
         )
     else:
-        lines.append("a step passes in the model, its backward pass, the optimizer and the loop's own code")
+        lines.append("a step is in the model, its backward pass, the optimizer and the loop's own code")
     if seen.running_share is not None and seen.storage_share is not None:
         lines.append(
             f"the thread runs {percent(seen.running_share)} of the time, and waits for storage "
