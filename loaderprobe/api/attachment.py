@@ -66,6 +66,8 @@ class Attachment:
         self._budget_s = 0.0
         self._given_in: Any = None
         """The iterator through which the loop got its last batch of the loader that is measured."""
+        self._given = 0
+        """Batches that it got through that one."""
         self._trains_in: Any = None
         """The one through which it got the batch of the last backward pass."""
         self._evaluates_in: Any = None
@@ -111,8 +113,11 @@ class Attachment:
         seen.in_epoch += 1
         if taken:
             return self._turn(seen, real)
+        if real is self._evaluates_in:
+            self._given_in = real
+            return next(self._own)
         begin_ns = time.perf_counter_ns()
-        batch = next(self._own if real is self._evaluates_in else real)
+        batch = next(real)
         self._loaders.took(seen, begin_ns, time.perf_counter_ns())
         self._outside.took()
         return batch
@@ -122,15 +127,18 @@ class Attachment:
 
         A single batch without a backward pass, in a loop that trains, only makes void what was timed.
         """
-        if self._finished or real is self._evaluates_in:
-            return not self._finished
-        if self._turns is None or self._given_in is not real or not seen.trained or seen.passes.trains:
+        if self._finished or self._turns is None:
+            return False
+        if real is self._evaluates_in:
+            return True
+        if self._given_in is not real or not seen.trained or seen.passes.trains:
             return False
         self._turns.interrupt(words.NO_PASS)
-        if self._trains_in is real:
+        if self._trains_in is real or not seen.passes.evaluates:
             return False
         self._evaluates_in, self._own = real, again()
-        next(self._own, None)  # in place of which it got a batch of the measurement
+        for _ in range(self._given):  # in place of these it got batches of the measurement
+            next(self._own, None)
         return True
 
     def _takes(self, seen: Seen, real: Iterator[Any]) -> bool:
@@ -168,6 +176,7 @@ class Attachment:
         self._release()
         self._loaders.gave(seen)
         self._outside.took()
+        self._given = self._given + 1 if self._given_in is real else 1
         self._given_in = real
         self._pauses.begin()
         return batch
@@ -186,6 +195,8 @@ class Attachment:
             announce(Path(self._request.scratch))
         self._loaders.backward()
         self._trains_in = self._given_in
+        if self._given_in is self._evaluates_in:
+            self._evaluates_in = None  # it trains after all
         if not self._over:
             self._outside.backward()
 

@@ -44,8 +44,16 @@ class Passes:
     @property
     def trains(self) -> bool:
         """False when more batches than usual were taken without a backward pass: an evaluation, say."""
-        usual = sorted(self._apart)[len(self._apart) // 2] if self._apart else 1
-        return self.since < usual
+        return self.since < self._usual
+
+    @property
+    def evaluates(self) -> bool:
+        """True when one more was taken: wrappers that are a batch ahead take two before the first pass of an epoch."""
+        return self.since > self._usual
+
+    @property
+    def _usual(self) -> int:
+        return sorted(self._apart)[len(self._apart) // 2] if self._apart else 1
 
 
 class LoopIterator:

@@ -124,14 +124,15 @@ class Outside:
         usual = median([float(each) for each in self._steps])
         steps = [each / 1e9 for each in self._steps if each <= NO_STEP_TIMES * usual]
         step_s = mean(steps)
-        timed = [each for took_ns, each in self._timed if took_ns <= NO_STEP_TIMES * usual]
+        timed = [(took_ns, each) for took_ns, each in self._timed if took_ns <= NO_STEP_TIMES * usual]
         if len(timed) < LEAST_TIMED:
             return None
         total: Counter[Place] = Counter()
-        for each in timed:
+        for _, each in timed:
             total.update(each)
         place = max(total, key=lambda each: total[each], default=None)
-        shares = [each[place] / 1e9 / step_s for each in timed] if place else [0.0, 0.0]
+        # Of the same steps: the hook slows the model's calls, too, so this is rather too low.
+        shares = [each[place] / max(took_ns, 1) for took_ns, each in timed] if place else [0.0, 0.0]
         kinds = self._kinds()
         known = kinds.total() or None
         return SeenOutside(
@@ -139,7 +140,7 @@ class Outside:
             step_s=step_s,
             timed=len(timed),
             place=str(place) if place else "",
-            share=min(1.0, mean(shares)),
+            share=mean(shares),
             share_off=half_width(shares),
             running_share=kinds["running"] / known if known else None,
             storage_share=(kinds["storage"] + kinds["metadata"]) / known if known else None,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loaderprobe.errors import LoaderprobeError
@@ -49,19 +50,30 @@ def _watch(request: AttachRequest) -> None:
     """Change nothing; of ranks, the first is watched. What was seen is kept after each interval, all at the end."""
     if _number("RANK", 0):
         return
+    from loaderprobe.api.loop_turns import claimed
     from loaderprobe.api.run import keep, keep_raw, keep_seen
     from loaderprobe.api.watch import Watcher
     from loaderprobe.loaders.attached import attach
 
-    watcher = Watcher(request, _say, lambda found: keep_raw(found, request))
+    claim: list[bool] = []
+
+    def first() -> bool:
+        """Of several processes that train, the first that has something to keep is shown."""
+        if not claim:
+            claim.append(claimed(Path(request.scratch)))
+        return claim[0]
+
+    watcher = Watcher(request, _say, lambda found: keep_raw(found, request) if first() else None)
     detach = attach(watcher)
 
     def end() -> None:
         detach()
-        found = watcher.result()
-        if found is not None:
+        found, seen = watcher.result(), watcher.record()
+        if found is not None and first():
             keep(found, request)
-        keep_seen(with_error(watcher.record()), request)
+        elif found is not None:
+            seen = replace(seen, why_not="another_process")
+        keep_seen(with_error(seen), request)
         watcher.close()
 
     _at_the_end(end)

@@ -145,7 +145,7 @@ def outside_lines(seen: SeenOutside) -> list[str]:
         f"{format_duration(seen.step_s)} each:"
     ]
     if seen.place:
-        most = f". Free, it would make training at most {significant(1 / (1 - seen.share), 2)}x"
+        most = f". Free, it would make training at most {significant(1 / max(0.01, 1 - seen.share), 2)}x"
         lines.append(
             f"{percent(seen.share)} (±{percent(seen.share_off)}) of a step is in {seen.place}, outside the model and "
             f"the optimizer{most if seen.share < 0.99 else ''}"

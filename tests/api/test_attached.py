@@ -58,6 +58,18 @@ def test_an_evaluation_over_the_training_loader_is_no_training(workers: int, tmp
     )
 
 
+def test_a_loop_that_leaves_out_its_first_batch_trains_all_the_same(tmp_path: Path) -> None:
+    """It is taken for an evaluation only until its first backward pass."""
+    training = Training(tmp_path)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        for _ in training.epochs():
+            last = len(training.loader)
+            for number, batch in enumerate(training.loader):
+                if number:
+                    training.step(batch, update=number < last)
+    assert found.diagnosis is not None, found.reason
+
+
 @pytest.mark.parametrize("options", [{"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
 def test_a_loop_over_workers_is_measured(options: dict[str, Any], tmp_path: Path) -> None:
     """Those of the script have ended, and the measurement has had its own."""

@@ -193,7 +193,9 @@ def test_a_batch_without_a_pass_is_no_step_unless_that_is_usual(tmp_path: Path) 
         for _ in range(batches):
             assert seen.passes.trains
             loaders.took(seen, 1, 2)
-        assert not seen.passes.trains
+        assert not seen.passes.trains and not seen.passes.evaluates
+        loaders.took(seen, 1, 2)
+        assert seen.passes.evaluates
 
 
 def test_processes_that_train_are_counted_while_they_run(tmp_path: Path) -> None:

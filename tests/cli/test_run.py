@@ -114,8 +114,8 @@ def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path, options:
     (tmp_path / "train.py").write_text(NO_LOADER)
     done = run(tmp_path, "train.py", "500", options=options)
     assert done.returncode == 2, done.stderr
-    assert "100 backward passes, and no batch came from a torch DataLoader" in done.stderr
     said = " ".join(done.stderr.split())
+    assert "100 backward passes, and no batch came from a torch DataLoader" in said
     assert "the script makes its batches in another way. Try: loaderprobe.diagnose(loader, step)" in said
     assert re.search(r"estimated from \d+ steps in which the loop's calls were timed, of \S+ ms each:", said)
     assert re.search(r"\d+ % \(±\S+ %\) of a step is in get_batch \(train.py:\d+\)", said), said
@@ -131,7 +131,8 @@ def test_a_script_that_fails_by_itself_gives_that_as_the_reason(tmp_path: Path) 
     )
     done = run(tmp_path, str(script))
     assert done.returncode == 1
-    assert "no verdict: the script ended with an error of its own: KeyError: 'planted'" in done.stderr
+    said = " ".join(done.stderr.split())
+    assert "no verdict: the script ended with an error of its own: KeyError: 'planted'" in said
     assert "--loader" not in done.stderr
 
 
@@ -157,7 +158,8 @@ def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path) -
     )
     done = run(tmp_path, str(script))
     assert done.returncode == 2, done.stderr
-    assert done.stderr.count("2 processes of the command train at the same time, not joined by torch.dist") >= 2
+    said = " ".join(done.stderr.split())
+    assert said.count("2 processes of the command train at the same time, not joined by torch.distributed") >= 2
     assert "measuring loader" not in done.stderr
     assert sorted(each.name for each in tmp_path.glob("ended-*")) == ["ended-0", "ended-1"]
 

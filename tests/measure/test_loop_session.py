@@ -91,7 +91,7 @@ def test_segments_with_an_interruption_are_void() -> None:
 
 def test_a_long_pause_of_the_script_ends_a_budget() -> None:
     """With the rounds that there are; what it interrupted is not tried again."""
-    long = trained(lambda number: number == 800, other_s=200.0, budget_s=100.0)
+    long = trained(lambda number: number == 250, other_s=200.0, budget_s=100.0)
     assert CUT_SHORT in long.notes
     rounds = {each.round for each in long.segments}
     whole = trained(lambda number: False, budget_s=100.0)
