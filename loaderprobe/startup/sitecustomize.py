@@ -80,15 +80,16 @@ def patch(module: ModuleType) -> None:
 
 def patch_autograd(module: ModuleType) -> None:
     """Make the first backward pass attach loaderprobe, if no loop over a DataLoader has; leave word of this process."""
-    original = module.backward
+    held = vars(module)
+    original = held["backward"]
 
     @functools.wraps(original)
     def backward(*given: object, **named: object) -> object:
         attach()
-        return module.backward(*given, **named)
+        return held["backward"](*given, **named)
 
-    module.backward = backward
-    undo.append(lambda: setattr(module, "backward", original))
+    held["backward"] = backward
+    undo.append(lambda: held.update(backward=original))
     import json
 
     try:
