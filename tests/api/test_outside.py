@@ -24,7 +24,7 @@ from tests.examples.training import Training
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process samples waits."""
-    monkeypatch.setattr(outside.WaitsSampler, "_begin", lambda self, folder: None)
+    monkeypatch.setattr("loaderprobe.samplers.waits.WaitsSampler._begin", lambda self, folder: None)
 
 
 def made(tmp_path: Path) -> tuple[Outside, list[str], FakeClock]:
