@@ -249,7 +249,7 @@ def test_a_given_number_needs_no_name() -> None:
 def test_advice_for_one_data_set_gives_its_rates() -> None:
     """Images/s before and after with their range, the speed-up, how it is known, the limit then, and what to type."""
     text = flat(terminal_report(example_report([example_row()])))
-    assert "keep all files in the page cache: 63.4 → 178 images/s (160 to 196), 2.81x; then preproc" in text
+    assert "keep all files in the page cache: 63.4 → 178 images/s (160 to 196), 2.81x, measured; then preproc" in text
     assert "try it: find /data/imagenet-like -type f -exec cat {} + >/dev/null" in text
 
 
