@@ -13,7 +13,7 @@ SessionNote = Literal[
     "fits_in_memory",
     "ranks_together", "ranks_meet", "ranks_meet_loading", "ranks_in_step", "same_samples", "same_batches",
     "storage_alone", "read_ahead", "small_set", "threads_spin", "threads_spin_in_training", "others_took", "host_took",
-    "others_read_too",
+    "others_read_too", "script_paused",
 ]  # fmt: skip
 """Of what was measured of one loader."""
 PlaceNote = Literal[

@@ -89,6 +89,9 @@ _TEXTS: dict[NoteCode, str] = {
     "others_took": f"other processes took {{share}} of {{cores}} cores {_DURING}",
     "host_took": f"the hypervisor gave other machines {{share}} of {{cores}} cores {_DURING}",
     "others_read_too": f"other processes read {{bytes_per_s}} from the same devices {_DURING}",
+    "script_paused": (
+        "the script did something else than train for {paused_s} between batches, which counts towards the budget"
+    ),
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
