@@ -173,15 +173,8 @@ def _names(found: Recording) -> str:
 
 def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
     calls = [each for each in found.events if not each.on_gpu]
-    launches = [Call(each.begin_ns, each.end_ns, each.resource) for each in calls if KERNEL_LAUNCH.match(each.name)]
-    issued = {each.correlation: each.begin_ns for each in reversed(calls)}
     work = [each for each in found.events if each.on_gpu and each.device == device]
-    steps = step_spans(
-        found.spans,
-        launches,
-        [Work(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
-        found.until_ns,
-    )
+    steps = _steps(found, calls, work)
     timeline = _timeline(found, work + calls, device, steps)
     seen = attribute(timeline)
     count = len(steps.steps)
@@ -221,6 +214,16 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         batch_size=batch_size or found.batch_size,
         notes=tuple(_notes(found, timeline, steps, shares["launch"], use.occupancy_estimated is None)),
         strip=strip_of(seen, steps.steps),
+    )
+
+
+def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]) -> StepSpans:
+    issued = {each.correlation: each.begin_ns for each in reversed(calls)}
+    return step_spans(
+        found.spans,
+        [Call(each.begin_ns, each.end_ns, each.resource) for each in calls if KERNEL_LAUNCH.match(each.name)],
+        [Work(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
+        found.until_ns,
     )
 
 
