@@ -23,7 +23,7 @@ FACTS: dict[str, float | str] = {
     "loader_per_s": 302.0, "one_thread_cores": 1.0, "one_thread_per_s": 292.0, "training_per_s": 189.0,
     "one_thread_training_per_s": 184.0,
     "segments": 4.0, "of": 12.0, "steps": 3.0, "records": 600.0, "events": 2.0, "kernels": 5.0,
-     "given": 1.0, "paused_s": 38.0,
+    "given": 1.0, "paused_s": 38.0,
 }  # fmt: skip
 BECAUSE = {"wrapper_left_out": "new_batches", "files_hidden": "read_in_parts", "cache_unknown": "on_fuse",
            "records_rejected": "too_early"}  # fmt: skip
