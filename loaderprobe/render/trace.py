@@ -314,9 +314,11 @@ def _in_table(bound: TraceBound) -> str:
 
 def _doubts(found: TraceReport) -> Iterator[Part]:
     """Each once, with the ranks that it is of where those are not all."""
+    # Without any, the first lines say it.
+    some_span = any(each.loader for each in found.ranks)
     of: dict[str, list[TraceRank]] = {}
     for rank in found.ranks:
-        for note in (each for each in rank.notes if each.code != "no_loader_spans" or len(found.ranks) > 1):
+        for note in (each for each in rank.notes if each.code != "no_loader_spans" or some_span):
             of.setdefault(note_words(note), []).append(rank)
     for text, ranks in of.items():
         if len(ranks) < len(found.ranks):

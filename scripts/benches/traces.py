@@ -90,28 +90,25 @@ def spans_in(whole: Any) -> list[Span]:
 
 
 def window(spans: Sequence[Span], found: TraceRank, left_out: int) -> tuple[float, float]:
-    """From the first step that counts to the end of the work that was issued in the last."""
+    """From the first step that counts to the end of the work that was issued in the last, and of its launches."""
+    calls = {e["args"]["correlation"]: low for low, _, e in spans if e["cat"] in CALLS and "correlation" in e["args"]}
+    work = [span for span in spans if span[2]["cat"] in WORK and span[2]["args"].get("device", 0) == found.device]
+    begin, last = min(low for low, *_ in work), max(high for _, high, _ in work)
     words = {
         "profiler_steps": "ProfilerStep",
         "batches": "enumerate(DataLoader)#",
         "optimizer_steps": "Optimizer.step#",
     }
-    marks = sorted(
-        span[:2]
-        for span in spans
-        if span[2]["name"].startswith(words[found.marked]) and span[2]["cat"] != "gpu_user_annotation"
-    )
-    calls = {e["args"]["correlation"]: low for low, _, e in spans if e["cat"] in CALLS and "correlation" in e["args"]}
-    work = [span for span in spans if span[2]["cat"] in WORK]
+    name = words.get(found.marked, "no mark")
+    marks = sorted(span[:2] for span in spans if span[2]["name"].startswith(name) and span[2]["cat"] in HOST)
     if found.marked == "optimizer_steps":
         begin, last = marks[left_out][1], marks[left_out + found.steps][1]
-    else:
+    elif marks:
         begin = marks[left_out][0]
-        last = (
-            marks[left_out + found.steps - 1][1] if found.marked == "profiler_steps" else max(end for _, end, _ in work)
-        )
+        last = marks[left_out + found.steps - 1][1] if found.marked == "profiler_steps" else last
     issued = [end for _, end, e in work if begin <= calls.get(e["args"].get("correlation"), -1) < last]
-    return begin, max(issued)
+    launching = [high for low, high, e in spans if e["cat"] in CALLS and "Launch" in e["name"] and begin <= low < last]
+    return begin, max(issued + launching, default=last)
 
 
 def blocks_per_sm(kernel: dict[str, Any], sms: int | None) -> float | None:
@@ -120,6 +117,12 @@ def blocks_per_sm(kernel: dict[str, Any], sms: int | None) -> float | None:
     if given is not None or not sms or not grid:
         return None if given is None else float(given)
     return float(math.prod(grid) / sms)
+
+
+def occupancy_of(kernel: dict[str, Any]) -> float | None:
+    """The profiler's percentage; its 0 above 48 KiB of shared memory is none."""
+    value = kernel["args"].get("est. achieved occupancy %")
+    return None if value is None or (value == 0 and kernel["args"].get("shared memory", 0) > 48 << 10) else float(value)
 
 
 def sampled(path: Path, found: TraceRank, left_out: int) -> Sampled:
@@ -145,17 +148,16 @@ def sampled(path: Path, found: TraceRank, left_out: int) -> Sampled:
     own = [span for span in work if "nccl" not in span[2]["name"].lower() and not TO_GPU.search(span[2]["name"])]
     waits = [span for span in spans if "enumerate(DataLoader)#" in span[2]["name"] and span[2]["cat"] in HOST]
     blocks = [blocks_per_sm(span[2], sms) for span in kernels]
-    achieved = [
-        (high - low, e["args"].get("est. achieved occupancy %") or 0) for low, high, e in kernels if begin <= low < end
-    ]
-    given = sum(length for length, value in achieved if value)
+    inside = [(high - low, occupancy_of(e)) for low, high, e in kernels if begin <= low < end]
+    achieved = [(length, value) for length, value in inside if value is not None]
+    given = sum(length for length, _ in achieved)
     busy = active(kernels) > 0.5
     return Sampled(
         busy=100 * busy.mean(),
         sm=None if None in blocks else 100 * np.minimum(1, active(kernels, blocks)).mean(),
         occupancy=(
             sum(length * value for length, value in achieved) / given
-            if given >= LEAST_KNOWN * sum(length for length, _ in achieved)
+            if given and given >= LEAST_KNOWN * sum(length for length, _ in inside)
             else None
         ),
         communication=100 * ((active(exchange) > 0.5) & ~(active(own) > 0.5)).mean(),
@@ -187,7 +189,7 @@ def checked(path: Path, whole: bool) -> tuple[TraceRank | None, bool]:
         return None, name not in CAUSES
     left_out = next((int(n.facts["steps"]) for n in found.notes if n.code == "first_steps_left_out"), 0)
     mine = ours(found)
-    other = mine if found.marked == "none" else sampled(path, found, left_out)
+    other = sampled(path, found, left_out)
     pairs = [
         (a, b) for a, b in ((getattr(mine, n), getattr(other, n)) for n in FIGURES) if a is not None and b is not None
     ]
