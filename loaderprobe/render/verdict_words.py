@@ -248,6 +248,12 @@ def _device_idle(facts: Facts) -> str:
     )
 
 
+def _rounds_disturbed(facts: Facts) -> str:
+    rounds = facts.number("rounds", "{:.0f}".format)
+    of = "one round, which" if rounds == "1" else f"{rounds} rounds, each of which"
+    return f"{_speedup_if(facts)} ({facts.number('speedup')}) is from {of} other processes disturbed"
+
+
 def _lead_within_spread(facts: Facts) -> str:
     lead, spread = facts.number("lead"), facts.share("spread")
     within = f"the largest speed-up leads by {lead}x, within the spread between rounds ({spread})"
@@ -331,8 +337,5 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
         f"training keeps {facts.number('own_cores', '{:.2g}'.format)} of {facts.number('cores', '{:.2g}'.format)} "
         "cores busy. Workers may hold up its steps, so compute alone may be faster than it looks from training"
     ),
-    "rounds_disturbed": lambda facts: (
-        f"{_speedup_if(facts)} ({facts.number('speedup')}) is from {facts.number('rounds')} rounds, and other "
-        "processes disturbed each of them"
-    ),
+    "rounds_disturbed": _rounds_disturbed,
 }
