@@ -181,11 +181,11 @@ class _Opened:
 def _opened(path: Path) -> _Opened:
     """Raises BadValue or MissingPart for what cannot be read as a file."""
     hint = "give files that torch.profiler wrote, .json or .json.gz, or a folder of them"
-    if not path.exists():
-        raise BadValue(f"{path} does not exist", hint=hint)
-    if not path.is_file():
-        raise BadValue(f"{path} is no regular file", hint=hint)
     try:
+        if not path.exists():
+            raise BadValue(f"{path} does not exist", hint=hint)
+        if not path.is_file():
+            raise BadValue(f"{path} is no regular file", hint=hint)
         with path.open("rb") as file:
             begin = file.read(16)
     except OSError as error:
