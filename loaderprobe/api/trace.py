@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike as PathLikeOf
 from pathlib import Path
 from statistics import fmean
@@ -44,10 +44,11 @@ from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.note import Note, NoteCode
 from loaderprobe.records.timeline import Timeline
-from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceRank, TraceReport, Unread
+from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceBound, TraceRank, TraceReport, Unread
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.trace import trace_columns, trace_document, trace_exhibits
+from loaderprobe.render.note_words import note_words
+from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document, trace_exhibits
 
 ENDINGS = (".json", ".json.gz")
 MOST_FILES = 4096
@@ -81,7 +82,7 @@ def trace(
     annotation: str = "",
     device: int | None = None,
     batch_size: int | None = None,
-    progress: Progress = lambda text, done, total: None,
+    progress: Progress | None = None,
     command: str = "loaderprobe.trace(...)",
 ) -> Trace:
     """Estimate what limits the training that torch.profiler recorded in `files`, several of them as ranks.
@@ -98,7 +99,7 @@ def trace(
     trouble: LoaderprobeError | None = None
     for path in paths:
         try:
-            ranks.append(_rank(path, annotation, device, batch_size, progress))
+            ranks.append(_rank(path, annotation, device, batch_size, progress or _silent))
         except LoaderprobeError as error:
             trouble = trouble or error
             unread.append(Unread(path=str(path), reason=error.message))
@@ -112,7 +113,7 @@ def trace(
     shares = {name: seconds / step_s for name, seconds in parts_s.items()}
     return Trace(
         origin=origin_now(command),
-        bound=judged(shares),
+        bound=_bound(shares),
         shares=shares,
         parts_s=parts_s,
         free=free_of_ranks(ranks) if len(ranks) > 1 else ranks[0].free,
@@ -124,7 +125,7 @@ def trace(
         step_s=step_s,
         ranks=tuple(ranks),
         waited_for=waited_for(ranks),
-        notes=tuple(_notes_of_all(ranks)),
+        notes=_worded(_notes_of_all(ranks)),
         unread=tuple(unread),
     )
 
@@ -152,6 +153,19 @@ def _paths(given: Sequence[PathLike]) -> list[Path]:
     if len(found) > MOST_FILES:
         raise BadValue(f"{len(found)} files are too many", hint=f"give {MOST_FILES} at most")
     return list(dict.fromkeys(found))
+
+
+def _silent(text: str, done: int, total: int) -> None:
+    """Shows no progress."""
+
+
+def _bound(shares: Mapping[PartName, float]) -> TraceBound:
+    bound = judged(shares)
+    return replace(bound, sentence=bound_sentence(bound))
+
+
+def _worded(notes: Iterable[Note]) -> tuple[Note, ...]:
+    return tuple(replace(each, sentence=note_words(each)) for each in notes)
 
 
 def _refuse_strangers(ranks: Sequence[TraceRank]) -> None:
@@ -230,7 +244,7 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         steps=count,
         step_s=step_s,
         steps_s=tuple((end - begin) / 1e9 for begin, end in steps.steps),
-        bound=judged(shares),
+        bound=_bound(shares),
         shares=shares,
         parts_s={name: share * window_s / count for name, share in shares.items()},
         steps_parts_s=each_s,
@@ -246,9 +260,11 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         held=held_up(seen.gaps["launch"], found.spans.long, steps.thread, count),
         pageable_s=gaps.pageable_ns / count / 1e9,
         batch_size=batch_size or found.batch_size,
-        notes=(
-            *_notes(found, timeline, steps, shares["launch"], use.occupancy_estimated is None),
-            *(_fed(each_s) if waits and "SingleProcess" not in waits[0].name else ()),
+        notes=_worded(
+            (
+                *_notes(found, timeline, steps, shares["launch"], use.occupancy_estimated is None),
+                *(_fed(each_s) if waits and "SingleProcess" not in waits[0].name else ()),
+            )
         ),
         strip=strip_of(seen, steps.steps),
     )

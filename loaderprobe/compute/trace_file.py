@@ -259,6 +259,8 @@ def _to_first(stream: _Stream, found: Recording) -> None:
     if text[:1] != b"{":
         why = "is damaged gzip" if stream.broken else "is no JSON"
         raise BadValue(f"{found.path} {why}: it is no recording of torch.profiler", hint=RECORD)
+    if b'"loaderprobe/' in text[:100]:
+        raise BadValue(f"{found.path} is a result of loaderprobe, and no recording", hint="loaderprobe report shows it")
     searched = 0
     while True:
         for match in _EVENTS.finditer(stream.held, searched):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -382,3 +383,11 @@ def test_a_name_of_a_file_stays_as_it_is(tmp_path: Path) -> None:
     one = written(tmp_path / "a.json", training(steps=2, input_ms=6))
     two = written(tmp_path / "b.json", training(steps=8, input_ms=6))
     assert "  a.json: only 2 steps" in loaderprobe.trace([one, two]).text()
+
+
+def test_sentences_are_there_in_python(tmp_path: Path) -> None:
+    """As in JSON: of the verdict, and of notes; and the signature shows no function of this machine."""
+    found = loaderprobe.trace(written(tmp_path / "t.json", training(input_ms=6, steps=2)))
+    assert found.bound.sentence == found.ranks[0].bound.sentence == "The GPU waits for input."
+    assert all(note.sentence for note in (*found.notes, *found.ranks[0].notes)) and found.ranks[0].notes
+    assert "lambda" not in str(inspect.signature(loaderprobe.trace))
