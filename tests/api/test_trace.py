@@ -203,7 +203,8 @@ def test_two_recordings_compare(tmp_path: Path) -> None:
     }  # fmt: skip
     assert found.whole and found.whole.word == "faster" and found.whole.verdict_changed
     text = " ".join(found.text().split())
-    assert "1 verdict changed: the whole step: input → compute: host" in text
+    assert "1 verdict changed: the whole step: input → host" in text
+    assert "the median of the steps; `trace` shows their mean" in text
     assert "waiting for input" in text and found.html()
     assert not loaderprobe.compare(before, after, fail_if_verdict_changes=True).passed
     before.save(tmp_path / "a")
@@ -222,6 +223,7 @@ def test_a_plan_takes_the_rate_without_input(tmp_path: Path) -> None:
     planned = loaderprobe.plan(found, accelerators=1, utilization=1, mean_size="100kB")
     need = next(each for each in planned.needs if each.name == "read_bytes")
     assert need.at_most.value == pytest.approx(100e3 * 20 / 0.01, rel=0.01)
+    assert need.at_utilization.high <= need.at_most.value
     assert planned.source.kind == "trace" and "From the recording" in planned.text()
     found.save(tmp_path / "out")
     assert loaderprobe.plan(tmp_path / "out").source.path == str(tmp_path / "out")
