@@ -38,6 +38,10 @@ LEAST = 0.10
 CLEAR = 1.5
 """By what factor the largest side leads the next."""
 FEW_STEPS = 3
+AHEAD = 32
+"""Fewer steps without a wait may have been fed by batches loaded ahead: 8 workers x prefetch_factor 2, twice."""
+VARY = 0.2
+"""Of the mean step: one that is so much shorter or longer is worth a doubt."""
 SLOW = 2.0
 """A first step of more than so many usual ones is left out."""
 SEVERAL_BATCHES = 1.5
@@ -147,6 +151,20 @@ def _ranges(found: Attribution) -> dict[PartName, Ranges]:
     ranges: dict[PartName, Ranges] = {"compute": found.busy, "unknown": found.gaps.get("other", ())}
     ranges |= {cause: held for cause, held in found.gaps.items() if cause != "other"}
     return {name: ranges.get(name, ()) for name in PART_NAMES}
+
+
+def fed_steps(parts: Mapping[PartName, Sequence[float]]) -> int:
+    """How many first steps did not wait for input, if more than ever follow each other later; 0 otherwise.
+
+    A full queue of the workers fed them, perhaps. All of them where no step waits.
+    """
+    runs = [0]
+    for wait_s, *others_s in zip(parts["input"], *(parts[name] for name in PART_NAMES if name != "input"), strict=True):
+        if wait_s > LEAST * (wait_s + sum(others_s)):
+            runs.append(0)
+        else:
+            runs[-1] += 1
+    return runs[0] if runs[0] > max((1, *runs[1:])) else 0
 
 
 def free_of(shares: Mapping[PartName, float], step_s: float) -> tuple[Free, ...]:

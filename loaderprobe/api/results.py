@@ -34,8 +34,8 @@ RESULTS = {
 
 
 def load_any(path: Path) -> Run | Documented:
-    """The run or the result in a directory. Raises BadValue when there is neither."""
-    if not (path / RESULT).exists():
+    """The run or the result in a directory, or the result in a file. Raises BadValue when there is neither."""
+    if not path.is_file() and not (path / RESULT).exists():
         return load(path)
     found: Documented = read_result(path, type_of)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike as PathLikeOf
 from pathlib import Path
 from statistics import fmean
@@ -14,11 +14,14 @@ from loaderprobe.analyze.gpu.gaps import attribute
 from loaderprobe.analyze.gpu.occupancy import use_of
 from loaderprobe.analyze.gpu.window import syncs_per_step
 from loaderprobe.analyze.trace import (
+    AHEAD,
     FEW_STEPS,
     LEAST,
+    VARY,
     Call,
     Work,
     blocking_calls,
+    fed_steps,
     free_of,
     free_of_ranks,
     held_up,
@@ -38,16 +41,18 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, RawEvent, Window, convert
 from loaderprobe.compute.occupancy import DeviceLimits
 from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.note import Note, NoteCode
 from loaderprobe.records.timeline import Timeline
-from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport, Unread
+from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceBound, TraceRank, TraceReport, Unread
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.trace import trace_columns, trace_document, trace_exhibits
+from loaderprobe.render.note_words import note_words
+from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document, trace_exhibits
 
 ENDINGS = (".json", ".json.gz")
 MOST_FILES = 4096
+COPY_AGAIN = "copy it again, or record again: the training may have ended while the file was written"
 Progress = Callable[[str, int, int], None]
 """Called with (what is read, bytes of the file that are read, its size)."""
 
@@ -77,7 +82,7 @@ def trace(
     annotation: str = "",
     device: int | None = None,
     batch_size: int | None = None,
-    progress: Progress = lambda text, done, total: None,
+    progress: Progress | None = None,
     command: str = "loaderprobe.trace(...)",
 ) -> Trace:
     """Estimate what limits the training that torch.profiler recorded in `files`, several of them as ranks.
@@ -94,20 +99,21 @@ def trace(
     trouble: LoaderprobeError | None = None
     for path in paths:
         try:
-            ranks.append(_rank(path, annotation, device, batch_size, progress))
+            ranks.append(_rank(path, annotation, device, batch_size, progress or _silent))
         except LoaderprobeError as error:
             trouble = trouble or error
             unread.append(Unread(path=str(path), reason=error.message))
     if not ranks:
         assert trouble is not None
         raise trouble
+    _refuse_strangers(ranks)
     ranks.sort(key=lambda each: (each.rank is None, each.rank or 0, each.path))
     parts_s = mean_parts(ranks)
     step_s = sum(parts_s.values())
     shares = {name: seconds / step_s for name, seconds in parts_s.items()}
     return Trace(
         origin=origin_now(command),
-        bound=judged(shares),
+        bound=_bound(shares),
         shares=shares,
         parts_s=parts_s,
         free=free_of_ranks(ranks) if len(ranks) > 1 else ranks[0].free,
@@ -119,7 +125,7 @@ def trace(
         step_s=step_s,
         ranks=tuple(ranks),
         waited_for=waited_for(ranks),
-        notes=tuple(_notes_of_all(ranks)),
+        notes=_worded(_notes_of_all(ranks)),
         unread=tuple(unread),
     )
 
@@ -135,7 +141,10 @@ def _paths(given: Sequence[PathLike]) -> list[Path]:
     found: list[Path] = []
     for each in given:
         path = Path(each)
-        inside = sorted(p for p in path.rglob("*.json*") if p.name.endswith(ENDINGS)) if path.is_dir() else [path]
+        try:
+            inside = sorted(p for p in path.rglob("*.json*") if p.name.endswith(ENDINGS)) if path.is_dir() else [path]
+        except OSError as error:
+            raise MissingPart(f"{path} cannot be read: {error.strerror}", hint="check its permissions") from error
         if not inside:
             raise BadValue(f"{path} holds no recording: no file in it ends with .json or .json.gz", hint=RECORD)
         found += inside
@@ -146,13 +155,51 @@ def _paths(given: Sequence[PathLike]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+def _silent(text: str, done: int, total: int) -> None:
+    """Shows no progress."""
+
+
+def _bound(shares: Mapping[PartName, float]) -> TraceBound:
+    bound = judged(shares)
+    return replace(bound, sentence=bound_sentence(bound))
+
+
+def _worded(notes: Iterable[Note]) -> tuple[Note, ...]:
+    return tuple(replace(each, sentence=note_words(each)) for each in notes)
+
+
+def _refuse_strangers(ranks: Sequence[TraceRank]) -> None:
+    """Raises BadValue where recordings cannot be ranks of one training: their mean would be of nothing."""
+    first = ranks[0]
+    for other in ranks[1:]:
+        for what, one, two in (
+            ("GPU", first.gpu, other.gpu),
+            ("number of ranks", first.world_size, other.world_size),
+            ("loader", first.loader, other.loader),
+        ):
+            if one != two:
+                raise _strangers(first, other, f"their {what} differs ({one or 'none'}, {two or 'none'})")
+    seen: dict[int, TraceRank] = {}
+    for each in ranks:
+        if each.rank is not None and (same := seen.setdefault(each.rank, each)) is not each:
+            raise _strangers(same, each, f"both are of rank {each.rank}, as where a schedule repeats")
+
+
+def _strangers(one: TraceRank, two: TraceRank, why: str) -> BadValue:
+    return BadValue(
+        f"{one.path} and {two.path} are not two ranks of one training: {why}",
+        hint="loaderprobe trace FILE --out A, the other with --out B, then loaderprobe compare A B",
+    )
+
+
 def _rank(path: Path, annotation: str, device: int | None, batch_size: int | None, progress: Progress) -> TraceRank:
     """What one recording shows. Raises BadValue where it shows nothing."""
     found = read_trace(path, annotation=annotation, progress=lambda done, size: progress(path.name, done, size))
     kernels = Counter(each.device for each in found.events if each.activity == "kernel")
     if not kernels:
-        early = ", and the file ends early" if found.cut_off else ""
-        raise BadValue(f"{path} {why_no_device(found)}{early}", hint=RECORD)
+        if found.cut_off:
+            raise BadValue(f"{path} ends before its first kernel: it is cut off", hint=COPY_AGAIN)
+        raise BadValue(f"{path} {why_no_device(found)}", hint=RECORD)
     if device is not None and device not in kernels:
         raise BadValue(
             f"{path} holds no kernel of GPU {device}", hint=f"--device is one of {', '.join(map(str, sorted(kernels)))}"
@@ -184,6 +231,7 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
     waits = loader_spans(found.spans)
     ranks = found.head.get("distributedInfo")
     own_waits = seen.waits
+    each_s = parts_of_steps(seen, steps.steps)
     gpu = _gpu(found, device)
     return TraceRank(
         path=str(found.path),
@@ -191,15 +239,15 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         world_size=_whole(ranks, "world_size"),
         gpu=str(gpu.get("name", ""))[:100],
         device=device,
-        amd=any(each.name.startswith("hip") for each in calls),
+        amd=_amd(found),
         marked=steps.marked,
         steps=count,
         step_s=step_s,
         steps_s=tuple((end - begin) / 1e9 for begin, end in steps.steps),
-        bound=judged(shares),
+        bound=_bound(shares),
         shares=shares,
         parts_s={name: share * window_s / count for name, share in shares.items()},
-        steps_parts_s=parts_of_steps(seen, steps.steps),
+        steps_parts_s=each_s,
         free=free_of(shares, step_s),
         busy_fraction=use.kernel_busy,
         sm_efficiency=use.sm_efficiency_estimated,
@@ -212,19 +260,32 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         held=held_up(seen.gaps["launch"], found.spans.long, steps.thread, count),
         pageable_s=gaps.pageable_ns / count / 1e9,
         batch_size=batch_size or found.batch_size,
-        notes=tuple(_notes(found, timeline, steps, shares["launch"], use.occupancy_estimated is None)),
+        notes=_worded(
+            (
+                *_notes(found, timeline, steps, shares["launch"], use.occupancy_estimated is None),
+                *(_fed(each_s) if waits and "SingleProcess" not in waits[0].name else ()),
+            )
+        ),
         strip=strip_of(seen, steps.steps),
     )
 
 
 def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]) -> StepSpans:
     issued = {each.correlation: each.begin_ns for each in reversed(calls)}
-    return step_spans(
+    until_ns = found.until_ns
+    if found.cut_off:
+        # Behind the last record of either kind others are missing: records of a file are in the order of their time.
+        lasts = (max((each.begin_ns for each in some), default=until_ns) for some in (calls, work))
+        until_ns = min(until_ns, *lasts)
+    steps = step_spans(
         found.spans,
         [Call(each.begin_ns, each.end_ns, each.resource) for each in calls if KERNEL_LAUNCH.match(each.name)],
         [Work(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
-        found.until_ns,
+        until_ns,
     )
+    if found.cut_off and steps.marked != "none" and len(steps.steps) == 1 and steps.end_ns >= until_ns:
+        raise BadValue("the file ends before its first step does: it is cut off", hint=COPY_AGAIN)
+    return steps
 
 
 def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
@@ -262,13 +323,17 @@ def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: 
 def _notes(found: Recording, timeline: Timeline, steps: StepSpans, launch: float, no_occupancy: bool) -> Iterable[Note]:
     """Doubts, and what was left out."""
     count, lost = float(len(steps.steps)), float(without_launch(timeline))
+    times = [end - begin for begin, end in steps.steps]
+    mean = fmean(times)
     doubts: dict[NoteCode, tuple[bool, dict[str, float | str]]] = {
         "no_loader_spans": (not loader_spans(found.spans), {}),
         "no_step_marks": (steps.marked == "none", {}),
         "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),
         "first_steps_left_out": (steps.left_out > 0, {"steps": float(steps.left_out)}),
         "host_slowed_by_profiler": (launch > LEAST, {}),
-        "occupancy_not_known": (no_occupancy, {}),
+        "occupancy_not_known": (no_occupancy and not _amd(found), {}),
+        "occupancy_of_nvidia": (no_occupancy and _amd(found), {}),
+        "steps_vary": (any(abs(each - mean) > VARY * mean for each in times), {}),
         "trace_cut_off": (found.cut_off, {}),
         "trace_too_long": (not found.complete, {"steps": count, "records": float(found.records)}),
         "trace_unreadable": (found.unreadable > 0, {"events": float(found.unreadable)}),
@@ -279,6 +344,16 @@ def _notes(found: Recording, timeline: Timeline, steps: StepSpans, launch: float
             yield Note(code=code, facts=facts)
     for each in timeline.rejected:
         yield Note(code="records_rejected", facts={"records": float(each.count), "because": each.reason})
+
+
+def _fed(parts_s: Mapping[PartName, Sequence[float]]) -> Iterable[Note]:
+    """That batches loaded ahead may hide a wait for input."""
+    fed, count = fed_steps(parts_s), len(parts_s["input"])
+    lost, whole = (sum(sum(parts_s[name][fed:]) for name in names) for names in (FREE["input"], PART_NAMES))
+    if fed == count and count < AHEAD:
+        yield Note(code="perhaps_fed", facts={"steps": float(count)})
+    elif 0 < fed < count and LEAST * whole < lost < whole:
+        yield Note(code="first_steps_fed", facts={"steps": float(fed), "next": fed + 1.0, "input_share": lost / whole})
 
 
 def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Note]:
@@ -294,6 +369,10 @@ def _gpu(found: Recording, device: int) -> Mapping[str, Any]:
     listed = found.head.get("deviceProperties")
     every = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     return next((each for each in every if each.get("id") == device), {})
+
+
+def _amd(found: Recording) -> bool:
+    return any(not each.on_gpu and each.name.startswith("hip") for each in found.events)
 
 
 def _whole(fields: Any, name: str) -> int | None:

@@ -22,7 +22,7 @@ def plan(
     run: Annotated[
         Path | None,
         typer.Argument(
-            help="Directory of a sweep, of run or of bandwidth --ranks, or a file with the JSON of bandwidth.",
+            help="Directory of a sweep, of run, trace or bandwidth --ranks, or a file with the JSON of bandwidth.",
             show_default=False,
         ),
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -41,6 +42,19 @@ def write_page(found: Documented | Plan, path: Path, title: str) -> None:
         error.hint = "choose another path for --html"
         raise
     show(f"{title}: {path}")
+
+
+def check_place(path: Path | None, option: str) -> None:
+    """Raises MissingPart, before anything takes long, where the nearest folder does not let `path` be written."""
+    if path is None:
+        return
+    try:
+        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+        allowed = os.access(nearest, os.W_OK)
+    except PermissionError:
+        allowed = False
+    if not allowed:
+        raise MissingPart(f"{path} cannot be written: permission denied", hint=f"choose another path for {option}")
 
 
 def refuse_several(*, md: bool, json: bool, html: Path | None) -> None:

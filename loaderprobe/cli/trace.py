@@ -11,7 +11,7 @@ from loaderprobe.cli import options
 from loaderprobe.cli.border import command, show
 from loaderprobe.cli.panels import COMPUTE, DATA, OUTPUT
 from loaderprobe.cli.progress import counting
-from loaderprobe.cli.results import refuse_several, show_result, typed, write_page
+from loaderprobe.cli.results import check_place, refuse_several, show_result, typed, write_page
 from loaderprobe.errors import EXIT_DONE, EXIT_SOME_FAILED
 from loaderprobe.units import format_bytes
 
@@ -56,9 +56,11 @@ def trace(
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
     """  # fmt: skip
     refuse_several(md=md, json=json, html=html)
+    check_place(html, "--html")
     if out is not None:
         from loaderprobe.store.results import check_out
 
+        check_place(out, "--out")
         check_out(out)
     from loaderprobe.api.trace import trace as verb
 
@@ -69,10 +71,12 @@ def trace(
                 f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE)
             ),
         )  # fmt: skip
-    if html is not None:
-        write_page(found, html, "Trace")
+    if html is not None and out is None:
+        show(found.document().title)
     else:
         show_result(found, json=json, markdown=md)
+    if html is not None:
+        write_page(found, html, "Trace")
     if out is not None:
         page = found.save(out)
         if not (md or json):

@@ -181,11 +181,11 @@ class _Opened:
 def _opened(path: Path) -> _Opened:
     """Raises BadValue or MissingPart for what cannot be read as a file."""
     hint = "give files that torch.profiler wrote, .json or .json.gz, or a folder of them"
-    if not path.exists():
-        raise BadValue(f"{path} does not exist", hint=hint)
-    if not path.is_file():
-        raise BadValue(f"{path} is no regular file", hint=hint)
     try:
+        if not path.exists():
+            raise BadValue(f"{path} does not exist", hint=hint)
+        if not path.is_file():
+            raise BadValue(f"{path} is no regular file", hint=hint)
         with path.open("rb") as file:
             begin = file.read(16)
     except OSError as error:
@@ -259,6 +259,8 @@ def _to_first(stream: _Stream, found: Recording) -> None:
     if text[:1] != b"{":
         why = "is damaged gzip" if stream.broken else "is no JSON"
         raise BadValue(f"{found.path} {why}: it is no recording of torch.profiler", hint=RECORD)
+    if b'"loaderprobe/' in text[:100]:
+        raise BadValue(f"{found.path} is a result of loaderprobe, and no recording", hint="loaderprobe report shows it")
     searched = 0
     while True:
         for match in _EVENTS.finditer(stream.held, searched):

@@ -35,7 +35,8 @@ PlanNote = Literal[
 TraceNote = Literal[
     "workers_not_recorded", "no_loader_spans", "no_step_marks", "few_steps", "first_steps_left_out",
     "host_slowed_by_profiler", "occupancy_not_known", "trace_cut_off", "trace_too_long", "trace_unreadable",
-    "launches_not_recorded", "records_rejected", "ranks_missing",
+    "launches_not_recorded", "records_rejected", "ranks_missing", "first_steps_fed", "perhaps_fed",
+    "steps_vary", "occupancy_of_nvidia",
 ]  # fmt: skip
 """Of a recording of torch.profiler."""
 NoteCode = Literal[SessionNote, PlaceNote, ProbeNote, PlanNote, TraceNote, "reported"]

@@ -73,6 +73,8 @@ def _rows(found: ComparisonReport) -> tuple[Part, ...]:
         parts += [Paragraph(text=device)] if several and device else []
         parts.append(_table(found, some))
     notes = [LEGEND]
+    if found.kind == "trace":
+        notes.append("ms: the median of the steps; `trace` shows their mean. A cause under 1 % of a step is no row.")
     if found.pairs:
         notes.append(f"A and B were measured in turn: a change is that of {_pairs(found)} of rounds, without drift.")
     notes += [f"{mark}: {REASONS[reason]}." for reason, mark in MARKS.items() if any(r.reason == reason for r in shown)]

@@ -213,9 +213,10 @@ def _judged(found: ComparisonReport) -> list[Compared]:
 
 
 def verdict_change(row: Compared) -> str:
-    """`input: storage → compute`."""
+    """`input: storage → compute`; of recordings `input → host`, as `trace` has it."""
     sides = (row.verdict_before, row.verdict_after)
-    return " → ".join(verdict_words(each) if each else MISSING for each in sides)
+    words = [verdict_words(each) if each else MISSING for each in sides]
+    return " → ".join(each.removeprefix("compute: ") if row.subject.kind == "step" else each for each in words)
 
 
 def _changed(found: ComparisonReport, word: Word) -> list[str]:

@@ -9,7 +9,7 @@ from loaderprobe.records.timeline import RejectedCode
 from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.render.unknown_files_words import UNKNOWN_FILES
-from loaderprobe.render.wording import counted
+from loaderprobe.render.wording import counted, percent, times_as_fast
 from loaderprobe.units import join_words
 
 _LOOKS_COLD = "its reads look cold, but no storage is behind them"
@@ -152,9 +152,11 @@ _TEXTS: dict[NoteCode, str] = {
     ),
     "no_step_marks": "nothing marks steps, so the whole recording counts as one",
     "few_steps": "only {recorded} on record, so how far steps vary is not known",
-    "first_steps_left_out": "{first} at the begin, slower than usual, {left} left out",
+    "first_steps_left_out": "{first} at the beginning, slower than usual, {left} left out",
     "host_slowed_by_profiler": "the profiler slows the host, so its share is an upper limit",
     "occupancy_not_known": "occupancy is not known: the recording lacks registers of kernels, or the GPU's limits",
+    "occupancy_of_nvidia": "occupancy is not known: it is estimated for GPUs of NVIDIA only",
+    "steps_vary": "steps vary by more than 20 % around their mean, which says little of a single one",
     "trace_cut_off": "the file ends early: it was read as far as it goes",
     "trace_too_long": "the file has {records} records: its first {first} are shown, as many as are kept in memory",
     "trace_unreadable": "{events} events are no JSON, and were left out",
@@ -163,6 +165,14 @@ _TEXTS: dict[NoteCode, str] = {
     ),
     "ranks_missing": (
         "{given} of {ranks} ranks are given: waiting for the input of another rank counts as communication here"
+    ),
+    "first_steps_fed": (
+        "the first {first} did not wait for input: batches loaded ahead may have fed them. From step {next} on input "
+        "and copies take {input_share}. Without, it would be {as_fast} from there on"
+    ),
+    "perhaps_fed": (
+        "{recorded} few where workers have loaded batches ahead: a wait for input may come later. Record 2 to 3 times "
+        "workers x prefetch_factor steps, after a wait of as many"
     ),
     "records_rejected": "{records} records of the profiler were left out: {why}",
     "reported": "{text}",
@@ -235,4 +245,8 @@ def _trace_facts(note: Note) -> dict[str, str]:
     steps = int(note.facts["steps"])
     one = steps == 1
     said = counted(steps, "step")
-    return {"first": said, "left": "was" if one else "were", "recorded": f"{said} {'is' if one else 'are'}"}
+    found = {"first": said, "left": "was" if one else "were", "recorded": f"{said} {'is' if one else 'are'}"}
+    if "input_share" in note.facts:
+        share = float(note.facts["input_share"])
+        found |= {"input_share": percent(share), "as_fast": times_as_fast(1 / (1 - share), "at most ")}
+    return found

@@ -37,7 +37,7 @@ LONGEST_NAME = 60
 WORTH_A_WORD = 0.02
 """Of a step."""
 PART_WORDS: dict[PartName, str] = {
-    "compute": "kernels of the training",
+    "compute": "kernels, copies on the GPU",
     "communication": "communication alone",
     "input": "waiting for input",
     "copy": "copies to the GPU",
@@ -80,11 +80,13 @@ _SIDE: dict[TraceCause, tuple[FreeName, ...]] = {
 }  # fmt: skip
 _ADVICE: dict[str, str] = {
     "host": "less work for the host: torch.compile, CUDA graphs, a fused optimizer, larger batches",
-    "sync": "fewer waits for the GPU: no .item() or print of a loss in each step, PyTorch's caching allocator",
+    "sync": "fewer waits for the GPU: no .item() or print of a loss in each step",
     "communication": "give the recordings of all ranks: the rank that communicates least is the one to look at",
-    "compute": "faster kernels: lower precision, torch.compile, channels_last. A faster loader gains little",
+    "compute": "faster kernels: lower precision, torch.compile, channels_last",
 }
+_FREES = {"cudaFree": "PYTORCH_NO_CUDA_MEMORY_CACHING", "hipFree": "PYTORCH_NO_HIP_MEMORY_CACHING"}
 ESTIMATED = "Everything here is estimated from a recording. Under a profiler the host is slower than without one."
+LETTERS = "Letters in brackets name the areas of the strips over time (--html)."
 NOT_SPLIT = (
     "A recording holds nothing of the loader's workers, so input is not split into storage, preprocessing and "
     "transport. What splits it, where the training runs:"
@@ -117,10 +119,10 @@ def trace_document(found: TraceReport) -> Document:
     first = found.ranks[0]
     ranks = f"{len(found.ranks)} recordings, " if len(found.ranks) > 1 else ""
     gpu = f"{first.gpu or 'GPU (not named)'}, {ranks}"
-    title = f"{gpu}{counted(found.steps, 'step')} of {_ms(found.step_s)} ms: {bound_heading(found.bound)}"
+    title = f"{gpu}{counted(found.steps, 'step')} of {_span(found)}: {bound_heading(found.bound)}"
     sections = [
         Section(parts=tuple(_answer(found))),
-        Section(title="Where a step's time goes", name="time", parts=(_parts(found),)),
+        Section(title="Where a step's time goes", name="time", parts=(_parts(found), Paragraph(text=LETTERS))),
         Section(title="If it cost nothing", parts=tuple(_free(found))),
         Section(title="What held the host up", parts=tuple(_host(found))),
         *([Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))] if len(found.ranks) > 1 else []),
@@ -161,9 +163,19 @@ def _answer(found: TraceReport) -> Iterator[Part]:
             strong=True,
         )
     yield Paragraph(text=f"{bound_sentence(found.bound)} {_figures(found)}".strip(), strong=True)
-    yield Paragraph(text=f"{_use(found)}, estimated from the kernels' grids. {ESTIMATED}")
+    found_by = {_MARKED[each.marked]: None for each in found.ranks if each.marked != "none"}
+    steps = f" Steps are found by {join_words(list(found_by))}." if found_by else ""
+    yield Paragraph(text=f"{_use(found)}, estimated from the kernels' grids. {ESTIMATED}{steps}")
     if not all(each.loader for each in found.ranks):
         yield Paragraph(text=NO_SPAN)
+
+
+def _span(found: TraceReport) -> str:
+    """`178 ms`, the mean; `116 to 1076 ms (mean 819)` where steps vary."""
+    every = [step_s for each in found.ranks for step_s in each.steps_s]
+    if not any(note.code == "steps_vary" for each in found.ranks for note in each.notes):
+        return f"{_ms(found.step_s)} ms"
+    return f"{_ms(min(every))} to {_ms(max(every))} ms (mean {_ms(found.step_s)})"
 
 
 def _use(found: TraceReport) -> str:
@@ -180,11 +192,12 @@ def _figures(found: TraceReport) -> str:
     """The share of what limits, and how much faster a step would be at most."""
     names = found.bound.candidates or _SIDE.get(found.bound.cause, ())
     said = []
+    step = "the step of the slowest rank" if len(found.ranks) > 1 else "a step"
     for free in (each for name in names for each in found.free if each.name == name):
         take = "take" if free.name == "input" else "takes"
         share = sum(found.shares[part] for part in FREE[free.name])
         said.append(
-            f"{_capital(FREE_WORDS[free.name])} {take} {percent(share)} of a step (estimated). Without, a step would "
+            f"{_capital(FREE_WORDS[free.name])} {take} {percent(share)} of a step (estimated). Without, {step} would "
             f"take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: {times_as_fast(free.speedup, 'at most ')}."
         )
     if found.bound.cause == "compute":
@@ -219,6 +232,8 @@ def _free(found: TraceReport) -> Iterator[Part]:
     )
     if lines:
         yield Table(head=("without", "ms a step, at least", "as fast"), lines=lines, right=frozenset({1, 2}))
+        if len(found.ranks) > 1:
+            yield Paragraph(text="These are steps of the slowest rank; shares above are means of all ranks.")
         yield Paragraph(
             text="Upper bounds: what is taken from one cause may go to another, as workers take cores from the host."
         )
@@ -232,7 +247,13 @@ def _host(found: TraceReport) -> Iterator[Part]:
     if stops:
         calls = "; ".join(f"{_short(each.name)} {_ms(each.seconds)} ms, {_calls(each)}" for each in stops)
         yield Item(subject=f"Calls that waited for the GPU{whose}", text=f"{calls}.")
-    held = [each for each in rank.held if each.seconds > least]
+    short = next((each for each in rank.held if each.name == "" and each.seconds > least), None)
+    if short:
+        yield Item(
+            subject=f"Many short gaps (under 2 ms){whose}",
+            text=f"{_ms(short.seconds)} ms a step: small kernels, launched one by one.",
+        )
+    held = [each for each in rank.held if each.name and each.seconds > least]
     if held:
         yield Item(
             subject=f"While the GPU was idle the host was in{whose}",
@@ -250,8 +271,6 @@ def _calls(each: Named) -> str:
 
 
 def _function(name: str) -> str:
-    if name == "":
-        return "gaps of under 2 ms each,"
     return "no function on record (with_stack=True records them)," if name == "?" else _short(name)
 
 
@@ -296,7 +315,7 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
     more = len(found.ranks) - len(lines)
     if more:
         yield Paragraph(text=f"{more} ranks are left out: those that communicate least and most are shown.")
-    if found.waited_for is None:
+    if found.waited_for is None and all(each.parts_s["communication"] for each in found.ranks):
         yield Paragraph(text="All ranks spend about as much time in communication: none waits for another for long.")
 
 
@@ -324,7 +343,8 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
         if len(ranks) < len(found.ranks):
             more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
             named = join_words([_name(each) for each in (ranks[:3] if more else ranks)])
-            yield Item(subject=f"{_capital(named)}{more}", text=f"{text}.")
+            named = named if ranks[0].rank is None else _capital(named)
+            yield Item(subject=f"{named}{more}", text=f"{text}.")
         else:
             yield Item(subject=f"{_capital(text)}.", text="")
     for note in found.notes:
@@ -339,9 +359,23 @@ def _next(found: TraceReport) -> Iterator[Part]:
     rank = found.ranks[found.waited_for or 0]
     bound = found.bound if found.waited_for is None else rank.bound
     sides = bound.candidates if bound.cause == "mixed" else (bound.cause,)
+    if {"input", "copy"} & {*sides} and "SingleProcess" in rank.loader:
+        yield Paragraph(
+            text="The training loads its batches itself (num_workers=0): try DataLoader(num_workers=4) first."
+        )
+    freed = [each for each in rank.blocking if each.name in _FREES and each.count >= 1]
+    for each in freed:
+        yield Paragraph(
+            text=f"{each.name} {_calls(each)}: memory of the GPU runs out, or {_FREES[each.name]} is set. Each call "
+            "waits for the GPU."
+        )
     for side in sides:
+        if side == "sync" and freed:
+            continue
         if side in _ADVICE and not (side == "communication" and len(found.ranks) > 1):
-            yield Paragraph(text=f"{_capital(_ADVICE[side])}.")
+            hidden = any(note.code in ("perhaps_fed", "first_steps_fed") for each in found.ranks for note in each.notes)
+            gain = " A faster loader gains little." if side == "compute" and not hidden else ""
+            yield Paragraph(text=f"{_capital(_ADVICE[side])}.{gain}")
     if rank.pageable_s > WORTH_A_WORD * rank.step_s:
         yield Paragraph(
             text=f"Pinned memory: copies from pageable memory take {_ms(rank.pageable_s)} ms a step. "

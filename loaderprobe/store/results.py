@@ -45,6 +45,9 @@ def write_result(path: Path, texts: Mapping[str, str]) -> Path:
     return path / REPORT
 
 
+TRACE_FIRST = "of a recording of torch.profiler: loaderprobe trace FILE --out DIR, then give DIR"
+
+
 def check_out(path: Path) -> None:
     """Raises Refused, before anything is measured, when a result cannot be kept there."""
     if path.exists() and not path.is_dir():
@@ -89,9 +92,14 @@ def _tree(path: Path, hint: str) -> Any:
     if data is None:
         raise BadValue(f"{path} does not exist", hint=f"give a run's directory, or a file: {_HINT}")
     try:
-        return msgspec.json.decode(data)
+        tree = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if path.name.endswith((".gz", ".trace.json")):
+            raise BadValue(f"{path} is no result", hint=TRACE_FIRST) from error
         raise DamagedRun(str(path), f"is no JSON: {error}", hint=hint) from error
+    if isinstance(tree, dict) and "traceEvents" in tree:
+        raise BadValue(f"{path} is a recording of torch.profiler, and no result", hint=TRACE_FIRST)
+    return tree
 
 
 def _record(tree: Any, type_: type[Any], path: Path, hint: str) -> Any:

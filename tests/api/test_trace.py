@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,9 @@ import pytest
 
 import loaderprobe
 from loaderprobe.api.trace import Trace
-from loaderprobe.errors import BadValue, NotComparable
+from loaderprobe.errors import BadValue, MissingPart, NotComparable
 from loaderprobe.records.trace import TraceRank
-from tests.examples.traces import FIXTURES, NEXT, event, ranks, training, written
+from tests.examples.traces import FIXTURES, NEXT, Event, event, ranks, training, written
 
 
 def ms(found: Trace | TraceRank) -> dict[str, float]:
@@ -202,7 +203,8 @@ def test_two_recordings_compare(tmp_path: Path) -> None:
     }  # fmt: skip
     assert found.whole and found.whole.word == "faster" and found.whole.verdict_changed
     text = " ".join(found.text().split())
-    assert "1 verdict changed: the whole step: input → compute: host" in text
+    assert "1 verdict changed: the whole step: input → host" in text
+    assert "the median of the steps; `trace` shows their mean" in text
     assert "waiting for input" in text and found.html()
     assert not loaderprobe.compare(before, after, fail_if_verdict_changes=True).passed
     before.save(tmp_path / "a")
@@ -221,6 +223,7 @@ def test_a_plan_takes_the_rate_without_input(tmp_path: Path) -> None:
     planned = loaderprobe.plan(found, accelerators=1, utilization=1, mean_size="100kB")
     need = next(each for each in planned.needs if each.name == "read_bytes")
     assert need.at_most.value == pytest.approx(100e3 * 20 / 0.01, rel=0.01)
+    assert need.at_utilization.high <= need.at_most.value
     assert planned.source.kind == "trace" and "From the recording" in planned.text()
     found.save(tmp_path / "out")
     assert loaderprobe.plan(tmp_path / "out").source.path == str(tmp_path / "out")
@@ -243,3 +246,150 @@ def test_a_recording_that_is_too_long_is_shown_as_far_as_it_is_kept(
 def test_the_loader_is_that_of_torch(tmp_path: Path) -> None:
     """By its annotation, whose name stands in the result."""
     assert loaderprobe.trace(written(tmp_path / "t.json")).ranks[0].loader == NEXT
+
+
+def stepped(path: Path, inputs_ms: tuple[float, ...]) -> Trace:
+    """A recording whose steps wait so long for input."""
+    events: list[Event] = []
+    for number, input_ms in enumerate(inputs_ms):
+        begin_us = events[-1]["ts"] + events[-1]["dur"] if events else 1e6
+        events += training(steps=1, input_ms=input_ms, first=number, begin_us=begin_us)
+    return loaderprobe.trace(written(path, events))
+
+
+@pytest.mark.parametrize(
+    ("inputs_ms", "code", "says"),
+    [
+        ((0, 0, 0, 30, 0, 30), "first_steps_fed", "The first 3 steps did not wait for input: batches loaded ahead may"),
+        ((0, 0, 0, 0, 0, 0), "perhaps_fed", "6 steps are few where workers have loaded batches ahead"),
+        ((0, 0, 30, 0, 0, 30), "", ""),
+        ((0, 0, 0, 0, 5, 0, 0, 0, 0), "", ""),
+        ((0,) * 40, "", "A faster loader gains little"),
+    ],
+)
+def test_batches_loaded_ahead_may_hide_input(
+    inputs_ms: tuple[float, ...], code: str, says: str, tmp_path: Path
+) -> None:
+    """Where the first steps alone do not wait, and in a short recording without any wait; else it is not said."""
+    found = stepped(tmp_path / "t.json", inputs_ms)
+    codes = {note.code for note in found.ranks[0].notes}
+    assert codes & {"first_steps_fed", "perhaps_fed"} == ({code} if code else set())
+    text = " ".join(found.text().split())
+    assert says in text and not (code and "gains little" in text)
+    if code == "first_steps_fed":
+        assert "From step 4 on input and copies take 67 %. Without, it would be at most 3.00 times as fast" in text
+
+
+@pytest.mark.parametrize(
+    ("head", "loader", "says"),
+    [
+        ({"deviceProperties": [{"id": 0, "name": "Another"}]}, NEXT, r"GPU differs \(Test GPU, Another\)"),
+        ({"distributedInfo": {"rank": 1, "world_size": 8}}, NEXT, r"number of ranks differs \(2, 8\)"),
+        ({"distributedInfo": {"rank": 1, "world_size": 2}}, "train_dataloader_next", "loader differs"),
+        ({"distributedInfo": {"rank": 0, "world_size": 2}}, NEXT, "both are of rank 0"),
+    ],
+)
+def test_recordings_that_are_not_of_one_training_are_refused(
+    head: dict[str, object], loader: str, says: str, tmp_path: Path
+) -> None:
+    """Their mean would be of nothing; `compare` is named."""
+    one = written(tmp_path / "a.json", distributedInfo={"rank": 0, "world_size": 2})
+    two = written(tmp_path / "b.json", training(loader=loader), **head)
+    if "distributedInfo" not in head:
+        one = written(tmp_path / "a.json")
+    with pytest.raises(BadValue, match=says) as caught:
+        loaderprobe.trace([one, two])
+    assert "loaderprobe compare A B" in caught.value.hint
+
+
+def test_that_ranks_wait_alike_is_said_of_ranks_that_communicate(tmp_path: Path) -> None:
+    """Without communication nothing is said of it."""
+    says = "All ranks spend about as much time in communication"
+    assert says in " ".join(loaderprobe.trace(ranks(tmp_path / "r", (3, 3))).text().split())
+    assert says not in " ".join(loaderprobe.trace(ranks(tmp_path / "s", (0, 0))).text().split())
+
+
+def test_a_folder_without_permission_is_a_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No traceback, wherever the operating system refuses."""
+
+    def refused(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for name in ("is_dir", "exists"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, name, refused)
+            with pytest.raises(MissingPart, match="cannot be read: Permission denied"):
+                loaderprobe.trace(tmp_path / "t.json")
+
+
+def cut(path: Path, events: list[Event]) -> Path:
+    """A file that ends within the list of these events, marks and spans of the host first as torch writes them."""
+    host = [each for each in events if each["cat"] == "user_annotation"]
+    whole = written(path, [*host, *(each for each in events if each["cat"] != "user_annotation")]).read_text()
+    path.write_text(whole[: whole.rindex("]")])
+    return path
+
+
+def test_a_step_that_was_cut_off_is_no_step(tmp_path: Path) -> None:
+    """Its records are missing; where none is whole, or no kernel is on record, that is the error."""
+    events = training(steps=4, input_ms=2)
+    gpu = [each for each in events if each["cat"] != "user_annotation"]
+    host = [each for each in events if each["cat"] == "user_annotation"]
+    found = loaderprobe.trace(cut(tmp_path / "t.json", [*host, *gpu[:6]]))
+    assert found.steps == 2 and found.step_s == pytest.approx(0.012, rel=0.01)
+    assert "trace_cut_off" in [note.code for note in found.ranks[0].notes]
+    for kept, says in ((2, "ends before its first step does"), (1, "ends before its first kernel")):
+        with pytest.raises(BadValue, match=says) as caught:
+            loaderprobe.trace(cut(tmp_path / "u.json", [*host, *gpu[:kept]]))
+        assert "copy it again" in caught.value.hint
+
+
+def test_steps_that_vary_are_shown_as_a_range(tmp_path: Path) -> None:
+    """With their mean and a doubt; others by their mean alone. What marks steps is said."""
+    text = " ".join(stepped(tmp_path / "t.json", (1, 30, 1, 30)).text().split())
+    assert "4 steps of 11.0 to 40.0 ms (mean 25.5)" in text and "Steps vary by more than 20 %" in text
+    text = " ".join(stepped(tmp_path / "u.json", (5, 5, 5, 5)).text().split())
+    assert "4 steps of 15.0 ms:" in text and "vary" not in text
+    assert "Steps are found by marks of the profiler." in text
+
+
+def test_advice_fits_what_is_on_record(tmp_path: Path) -> None:
+    """Of a training that loads by itself, and of one whose memory is given back in each step; never both causes."""
+    alone = training(input_ms=6, loader=NEXT.replace("Multi", "Single"))
+    text = " ".join(loaderprobe.trace(written(tmp_path / "t.json", alone)).text().split())
+    assert "Do next The training loads its batches itself (num_workers=0): try DataLoader(num_workers=4)" in text
+    assert "num_workers=0" not in loaderprobe.trace(written(tmp_path / "u.json", training(input_ms=6))).text()
+    amd = loaderprobe.trace(FIXTURES / "tl_mi300_ddp_resnet18.json.gz")
+    text = " ".join(amd.text().split())
+    assert "hipFree 270 a step: memory of the GPU runs out, or PYTORCH_NO_HIP_MEMORY_CACHING is set" in text
+    assert ".item()" not in text and "registers" not in text
+
+
+def test_short_gaps_and_letters_are_explained() -> None:
+    """Where they stand."""
+    text = " ".join(loaderprobe.trace(FIXTURES / "v100_2106_w0_a.json.gz").text().split())
+    assert "Many short gaps (under 2 ms): 15.3 ms a step: small kernels, launched one by one." in text
+    assert "Letters in brackets name" in text
+
+
+def test_of_several_ranks_bounds_are_of_the_slowest(tmp_path: Path) -> None:
+    """As they do not follow from the shares, which are means; of one recording they do."""
+    text = " ".join(loaderprobe.trace(ranks(tmp_path / "r")).text().split())
+    assert "Without, the step of the slowest rank would take" in text and "steps of the slowest rank; shares" in text
+    one = written(tmp_path / "t.json", training(input_ms=6))
+    assert "slowest rank" not in loaderprobe.trace(one).text()
+
+
+def test_a_name_of_a_file_stays_as_it_is(tmp_path: Path) -> None:
+    """Also where it begins a line."""
+    one = written(tmp_path / "a.json", training(steps=2, input_ms=6))
+    two = written(tmp_path / "b.json", training(steps=8, input_ms=6))
+    assert "  a.json: only 2 steps" in loaderprobe.trace([one, two]).text()
+
+
+def test_sentences_are_there_in_python(tmp_path: Path) -> None:
+    """As in JSON: of the verdict, and of notes; and the signature shows no function of this machine."""
+    found = loaderprobe.trace(written(tmp_path / "t.json", training(input_ms=6, steps=2)))
+    assert found.bound.sentence == found.ranks[0].bound.sentence == "The GPU waits for input."
+    assert all(note.sentence for note in (*found.notes, *found.ranks[0].notes)) and found.ranks[0].notes
+    assert "lambda" not in str(inspect.signature(loaderprobe.trace))

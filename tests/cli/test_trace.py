@@ -40,10 +40,11 @@ def test_json_alone_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_page_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
-    """Instead of the text."""
+    """Instead of the text, of which the first line stays."""
     page = tmp_path / "page.html"
     done = invoke("trace", ranks(tmp_path / "r"), "--quiet", "--html", page)
-    assert done.stdout == f"Trace: {page}\n" and page.read_text().count("<svg") == 3
+    assert done.stdout.startswith("Test GPU, 3 recordings") and done.stdout.endswith(f"Trace: {page}\n")
+    assert len(done.stdout.splitlines()) == 2 and page.read_text().count("<svg") == 3
 
 
 def test_a_file_that_cannot_be_read_has_exit_code_4(tmp_path: Path) -> None:
@@ -72,3 +73,34 @@ def test_trouble_has_a_code_and_a_reason(
     written(tmp_path / "cpu.json", [event("cpu_op", "aten::add", 1, 1)])
     done = invoke("trace", *options, "--quiet")
     assert (done.exit_code, done.stdout) == (code, "") and says in " ".join(done.stderr.split())
+
+
+def test_places_that_cannot_be_written_are_refused_before_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a page and of a result: a large recording is not read for nothing."""
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    for option in ("--html", "--out"):
+        done = invoke("trace", tmp_path / "none.json", "--quiet", option, tmp_path / "new")
+        assert done.exit_code == 3 and f"choose another path for {option}" in " ".join(done.stderr.split())
+
+
+def test_a_page_beside_a_kept_result_hides_no_text(tmp_path: Path) -> None:
+    """The page alone has its first line on the terminal; with `--out` all of it."""
+    options = ("--quiet", "--html", tmp_path / "page.html", "--out", tmp_path / "found")
+    done = invoke("trace", written(tmp_path / "t.json"), *options)
+    assert "Where a step's time goes" in done.stdout and "Trace:" in done.stdout and "Report:" in done.stdout
+
+
+def test_results_and_recordings_are_told_apart(tmp_path: Path) -> None:
+    """A result in a file is shown; a recording in its place, and a result as a recording, name what to do."""
+    path, packed = written(tmp_path / "t.json"), written(tmp_path / "t.json.gz")
+    kept = tmp_path / "kept.json"
+    kept.write_text(invoke("trace", path, "--json").stdout)
+    assert invoke("report", kept).stdout.startswith("Test GPU, 4 steps")
+    done = invoke("trace", kept, "--quiet")
+    assert done.exit_code == 2 and "loaderprobe report" in done.stderr
+    for typed in (("report", path), ("report", packed), ("compare", packed, packed), ("plan", packed), ("plan", path)):
+        done = invoke(*typed)
+        said = " ".join(done.stderr.split())
+        assert done.exit_code == 2 and "loaderprobe trace FILE --out DIR" in said, (typed, said)

@@ -28,11 +28,15 @@ def event(cat: str, name: str, begin_us: float, dur_us: float, *, tid: Any = 1, 
 def training(
     *, steps: int = 4, input_ms: float = 0, compute_ms: float = 10, communication_ms: float = 0, host_ms: float = 0,
     loader: str = NEXT, marks: bool = True, function: str = "slow.py(3): work",
+    first: int = 0, begin_us: float = 1e6,
 ) -> list[Event]:  # fmt: skip
-    """Steps one after the other: a wait for input, Python that does something else, a kernel, and one of NCCL."""
+    """Steps one after the other: a wait for input, Python that does something else, a kernel, and one of NCCL.
+
+    `first` is the number of the first.
+    """
     events: list[Event] = []
-    at = 1_000_000.0
-    for number in range(steps):
+    at = begin_us
+    for number in range(first, first + steps):
         begin = at
         if loader:
             events.append(event("user_annotation", loader, at, input_ms * 1e3))
