@@ -19,6 +19,7 @@ def gains(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """How many times as fast training gets without each, by hand."""
     middle = {way: median(list(values)) for way, values in rates.items() if values}
     training = middle["training"]
+    middle = {"warm": training, "cached": middle["resident"], **middle}
     return {
         "compute": middle["loader"] / training,
         "storage": middle["warm"] / training,
@@ -28,7 +29,7 @@ def gains(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 def truth(rates: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     """The causes that are right; none where the truth is not clear."""
-    if not all(rates.get(way) for way in ("training", "loader", "warm", "cached", "resident")):
+    if not all(rates.get(way) for way in ("training", "loader", "resident")):
         return ()
     found = gains(rates)
     first, second, *_ = sorted(found, key=lambda name: -found[name])
@@ -52,7 +53,12 @@ def wrong_of(kept: Mapping[str, Any]) -> list[str]:
     wrong = []
     run, watch, saves = (kept.get(part) or {} for part in ("run", "watch", "saves"))
     causes = truth(kept.get("truth") or {})
-    if run:
+    unseen = kept.get("unseen")
+    if run and unseen:
+        said = " ".join(run["says"])
+        if run["found"] or run["left"] or unseen not in said:
+            wrong.append(f"run: {said or ending(run)} instead of a word on {unseen}")
+    elif run:
         cause = run["found"].get("cause", "no verdict")
         if ending(run) != "clean" or not run["found"]:
             wrong.append(f"run: {ending(run)}, {cause}")
