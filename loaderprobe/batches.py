@@ -30,6 +30,13 @@ def samples_in(batch: Any) -> int:
     return 1
 
 
+def samples_asked_for(index: Any) -> int | None:
+    """Samples that a data set is asked for at once: the length of a list or an array of indices; None for one index."""
+    if isinstance(index, list | range) or len(getattr(index, "shape", ())) == 1:
+        return len(index)
+    return None
+
+
 def samples_without_collation(item: Any) -> int:
     """Samples in what a data set of a loader with batch_size=None yields: a batch of its own making, or one sample.
 

@@ -15,7 +15,7 @@ from loaderprobe.api.looped import LoopIterator, counts_to
 from loaderprobe.api.script_ranks import Ranks, ranks_here
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.batches import length_of
-from loaderprobe.errors import LoaderprobeError, LostRank
+from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.turns import Turns, Withdrawn
 from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
 from loaderprobe.render import attachment_words as words
@@ -23,6 +23,8 @@ from loaderprobe.system.written_files import WrittenFiles
 
 MOST_LISTED = 200
 """Files that the script made, in the record."""
+EPOCHS_ELSEWHERE = 2
+"""Epochs that the script may train without a batch of the loader that is measured."""
 
 
 class Finished(SystemExit):
@@ -47,6 +49,14 @@ class Attachment:
         self._ranks: Ranks | None = None
         """Set where this process trains together with others."""
         self._real: Any = None
+        """The iterator that the script had of the chosen loader when the measurement took over."""
+        self._take: Callable[[], Any] = lambda: None
+        """Its next batch."""
+        self._handed = False
+        """True once the script was given a batch of the measurement."""
+        self._elsewhere = self._most_elsewhere = 0
+        """Backward passes since its last one, on other batches; and the most before the script is ended."""
+        self._handed_ns, self._budget_s = 0, 0.0
         self._length: int | None = None
         """Batches of an epoch, where the loop ends with them; None for as many as the measurement takes."""
         self._over = self._finished = self._keeping = False
@@ -61,32 +71,66 @@ class Attachment:
 
     # What the script does.
 
+    def begins(self, loader: Any) -> None:
+        """A loop over a loader begins. One that keeps its iterator makes no other."""
+        self._goes_on()
+        seen = self._loaders.itself(loader) if self._hears else None
+        if seen is not None:
+            seen.in_epoch = 0
+            self._interrupt(seen)
+
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
-        """A loop over a loader begins: one of the script's, or one of the measurement itself."""
-        if self._finished and self._here:
-            raise Finished(0)
-        if self._over or not self._here or self._measures():
+        """A loader is asked for an iterator: by the script, or by the measurement itself."""
+        self._goes_on()
+        if self._turns is None or not self._hears:
             return original(loader)
         seen = self._loaders.seen(loader)
-        if self._turns is not None:
-            if seen is self._chosen:
-                self._turns.interrupt(words.NEXT_EPOCH)
-                return LoopIterator(iter(()), partial(self._next, seen))
-            self._turns.interrupt(words.iterated(seen.record()))
-        return LoopIterator(original(loader), partial(self._next, seen))
+        if seen is not self._chosen:
+            return original(loader)
+        self._interrupt(seen)
+        # Another real one would start workers, and begin to read.
+        return LoopIterator(self._real, partial(self.next, seen, self._real, self._take))
 
-    def _next(self, seen: Seen, real: Iterator[Any]) -> Any:
+    def made(self, loader: Any) -> Seen | None:
+        """An iterator of a loader is made, one of the script's."""
+        self._goes_on()
+        if not self._hears:
+            return None
+        seen = self._loaders.seen(loader)
+        self._interrupt(seen)
+        return seen
+
+    def next(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> Any:
         """The batch that the script gets: the next of its own loader, or of the measurement."""
-        taken = self._takes(seen, real)
+        if self._here and self._measures():
+            from loaderprobe.loaders.twin import FOREIGN_HINT, SHARED
+
+            raise BadValue(SHARED, hint=FOREIGN_HINT)
+        taken = self._takes(seen, real, take)
         seen.in_epoch += 1
         if taken:
-            return self._turn()
+            return self._turn(real)
         begin_ns = time.perf_counter_ns()
-        batch = next(real)
+        batch = take()
         self._loaders.took(seen, begin_ns, time.perf_counter_ns())
         return batch
 
-    def _takes(self, seen: Seen, real: Iterator[Any]) -> bool:
+    def _goes_on(self) -> None:
+        """Raise Finished where the script goes on although it was ended."""
+        if self._finished and self._here:
+            raise Finished(0)
+
+    @property
+    def _hears(self) -> bool:
+        """True where it is the script that iterates, and that is of interest."""
+        return self._here and not self._over and not self._measures()
+
+    def _interrupt(self, seen: Seen) -> None:
+        """What is timed now is more than a step."""
+        if self._turns is not None and not (seen is self._chosen and seen.begun_anew):
+            self._turns.interrupt(words.NEXT_EPOCH if seen is self._chosen else words.iterated(seen.record()))
+
+    def _takes(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> bool:
         """True when the batch that is asked for now comes from the measurement."""
         if not self._here:
             return False
@@ -95,11 +139,11 @@ class Attachment:
         if self._over:
             return False
         if self._turns is None and self._may_begin(seen):
-            self._begin(seen, real)
+            self._begin(seen, real, take)
         return self._turns is not None and seen is self._chosen
 
-    def _turn(self) -> Any:
-        """The next batch of the measurement; raises Finished when it has none."""
+    def _turn(self, real: Iterator[Any]) -> Any:
+        """The next batch of the measurement, in place of one of `real`; raises Finished when it has none."""
         if self._finished or self._turns is None:
             raise Finished(0)
         if self._chosen is not None and self._length is not None and self._chosen.in_epoch > self._length:
@@ -111,18 +155,33 @@ class Attachment:
         except Withdrawn:
             return self._withdrawn()
         except Exception as error:
-            if self._real is None:
+            if self._handed:
                 raise
             return self._refused(LoaderprobeError(f"{type(error).__name__}: {error}", hint="report this error"))
         if self._turns.over:
             self._conclude()
             raise Finished(0)
-        self._release()
+        self._release(real)
         return batch
 
     def backward(self) -> None:
         """A backward pass began."""
         self._loaders.backward()
+        if self._handed and self._hears:
+            self._elsewhere += 1
+            if self._is_lost():
+                self.end()
+                raise Finished(0)
+
+    def _is_lost(self) -> bool:
+        """True where the script trains on, but not on what is measured. Ranks, which are in step, count steps alone."""
+        waited_s = (time.perf_counter_ns() - self._handed_ns) / 1e9
+        late = self._ranks is None and waited_s > EPOCHS_ELSEWHERE * self._budget_s
+        return self._elsewhere > self._most_elsewhere or (late and self._trains_elsewhere)
+
+    @property
+    def _trains_elsewhere(self) -> bool:
+        return self._elsewhere >= self._request.after_steps
 
     def updated(self) -> None:
         """An optimizer made a step."""
@@ -164,6 +223,9 @@ class Attachment:
             self._ranks = ranks_here()
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:
+                # What starting them each time costs shows in no copy, whose workers run on.
+                if why is None and seen.begun_anew and seen.loader.num_workers:
+                    why = "begun_anew"
                 self._leave(why)
                 return why is None
             if why == "other_thread" or why == "another_process":
@@ -185,7 +247,7 @@ class Attachment:
         """False for ranks that are measured together with rank 0, which speaks for them."""
         return self._ranks is None or self._ranks.leads
 
-    def _begin(self, seen: Seen, real: Iterator[Any]) -> None:
+    def _begin(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> None:
         ranks, budget_s = self._ranks, budget_of(self._request, seen)
         if ranks is not None:
             try:
@@ -193,8 +255,10 @@ class Attachment:
             except LostRank as error:
                 ranks.refuse("lost", error.message, error.hint)
                 return self._leave("ranks_apart")
-        self._chosen, self._real, length = seen, real, length_of(seen.loader)
-        self._length = length if length is not None and counts_to(length) else None
+        self._budget_s = budget_s
+        self._chosen, self._real, self._take, length = seen, real, take, length_of(seen.loader)
+        self._length = length if length is not None and not seen.known.keeps(real) and counts_to(length) else None
+        self._most_elsewhere = EPOCHS_ELSEWHERE * round((length or seen.batches) * max(1, seen.trained / seen.batches))
         if self._leads:
             others = self._loaders.beside(seen)
             self._say(words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
@@ -209,28 +273,29 @@ class Attachment:
             self._round = round_
             self._say(words.going_on(round_))
 
-    def _release(self) -> None:
+    def _release(self, real: Iterator[Any]) -> None:
         """The script's own workers are not needed any more, and would only take memory."""
-        if self._real is not None and self._chosen is not None:
+        self._elsewhere, self._handed_ns = 0, time.perf_counter_ns()
+        self._loaders.gave()
+        if self._chosen is not None and not (self._handed and real is self._real):
             from loaderprobe.loaders.attached import shut_down
 
-            shut_down(self._real, self._chosen.loader)
-        self._real = None
+            shut_down(real, self._chosen.loader)
+        self._handed = True
 
     # How it ends.
 
     def _refused(self, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened; later it ends."""
-        if self._ranks is not None and self._real is not None:
+        if self._ranks is not None and not self._handed:
             self._ranks.refuse("refused", error.message, error.hint)
             return self._withdrawn()
         self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
         self._say(words.not_measured(self.record()))
-        if self._real is None:
+        if self._handed:
             self._finished = True
             raise Finished(error.exit_code)
-        self._files.end()
-        return next(self._real)
+        return self._as_before()
 
     def _withdrawn(self) -> Any:
         """A rank cannot be measured, so the script goes on, on all of them."""
@@ -238,8 +303,13 @@ class Attachment:
         if self._ranks.apart is None:
             self._ranks.withdraw()
         self._leave("ranks_apart")
+        return self._as_before()
+
+    def _as_before(self) -> Any:
+        """The script goes on: its own next batch. Its iterator, with its workers, lives as long as it wants."""
+        take, self._real, self._take = self._take, None, lambda: None
         self._files.end()
-        return next(self._real)
+        return take()
 
     def _conclude(self) -> None:
         self._over = self._finished = self._keeping = True
@@ -278,6 +348,8 @@ class Attachment:
             lost = isinstance(error, LostRank)
             self._why = "ended_early" if self._leads or lost else "follows"
             self._detail, self._hint = error.message, error.hint
+            if self._trains_elsewhere and self._why == "ended_early":
+                self._why, self._detail = "not_seen_again", words.loader_names(self._loaders.beside(self._chosen))
 
     def close(self) -> None:
         """The script is over, or the block: its files are its own again."""

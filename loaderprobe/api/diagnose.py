@@ -320,7 +320,9 @@ def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, un
     found = []
     if rounds == 1:
         found.append(Note(code="one_round"))
-    if data.hidden:
+    if data.hidden and data.hidden.code == "none_read":
+        found.append(Note(code="reads_no_files"))
+    elif data.hidden:
         found.append(Note(code="files_hidden", facts={"because": data.hidden.code}))
     if kept is not None:
         facts: dict[str, float | str] = {"first_per_s": kept.first, "unit": unit, "judged": kept.judged}

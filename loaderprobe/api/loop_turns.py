@@ -17,7 +17,9 @@ from loaderprobe.measure.loop_session import LoopSession
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.turns import Turns
 from loaderprobe.records.attachment import AttachRequest, WhyNot
+from loaderprobe.records.note import Note
 
+BEGUN_ANEW = Note(code="begun_anew")
 LEAST_BUDGET_S = 60.0
 BUDGET_STEPS = 60
 """The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
@@ -61,12 +63,14 @@ def turns_of(seen: Seen, request: AttachRequest, budget_s: float, ranks: Ranks |
     def measure(step: Callable[[Any], None]) -> Diagnosis | None:
         if ranks is not None:
             return ranks.judge(seen, step, turns, request, budget_s, on_stage)
-        asked = Asked(
-            cache=request.cache,
-            budget_s=budget_s,
-            session=lambda **given: LoopSession(turns=turns, period=seen.period, **given),
-        )
-        return judge_loader(seen.loader, step, asked, on_stage, command=request.command)
+
+        def session(**given: Any) -> LoopSession:
+            made = LoopSession(turns=turns, period=seen.period, **given)
+            made.recorder.notes.extend([BEGUN_ANEW] if seen.begun_anew else [])
+            return made
+
+        asked = Asked(cache=request.cache, budget_s=budget_s, session=session)
+        return judge_loader(seen.known.to_measure(), step, asked, on_stage, command=request.command)
 
     turns = ranks.turns(measure) if ranks is not None else Turns(measure)
     return turns

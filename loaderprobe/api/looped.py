@@ -1,25 +1,33 @@
-"""What a training script iterates in place of a DataLoader's own iterator, and which loaders are the same one."""
+"""What a training script iterates while it is measured, and which loaders are the same one."""
 
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from loaderprobe.batches import length_of
 from loaderprobe.records.attachment import SeenLoader
+
+NOT_THE_SCRIPT = ("loaderprobe.", "torch.utils.data", "torchdata.")
+"""Modules whose functions stand between a loop and its batches."""
 
 
 class LoopIterator:
-    """Gives what `batch(real)` returns; everything else is that of the real iterator."""
+    """Gives what `batch()` returns; everything else is that of an iterator that is over. Workers need not start."""
 
-    def __init__(self, real: Iterator[Any], batch: Callable[[Iterator[Any]], Any]) -> None:
+    def __init__(self, real: Iterator[Any], batch: Callable[[], Any]) -> None:
         self._real, self._batch = real, batch
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        return self._batch(self._real)
+        return self._batch()
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """A loader with persistent workers begins its next epoch."""
 
     def __len__(self) -> int:
         return len(self._real)  # type: ignore[arg-type]  # a DataLoader's iterator has a length where the loader has
@@ -36,7 +44,7 @@ def counts_to(length: int) -> bool:
     """
     frame = inspect.currentframe()
     while frame is not None:
-        if not str(frame.f_globals.get("__name__")).startswith("loaderprobe."):
+        if not str(frame.f_globals.get("__name__")).startswith(NOT_THE_SCRIPT):
             held = tuple(frame.f_locals.values())  # of a module, other threads may add to them meanwhile
             if any(type(each) is int and each in (length - 1, length) for each in held):
                 return True
@@ -58,7 +66,74 @@ def seen_loader(number: int, loader: Any, batches: int, backward_passes: int) ->
     )
 
 
-def same_loader(known: Any, loader: Any) -> bool:
-    """True for a DataLoader that is made again for each epoch."""
-    same = known.dataset is loader.dataset and known.batch_size == loader.batch_size
-    return known is loader or (same and known.num_workers == loader.num_workers)
+class KnownLoader:
+    """A DataLoader of a script, known again when it is iterated again, and when it is made anew for each epoch."""
+
+    def __init__(self, loader: Any) -> None:
+        self._look_at(loader)
+
+    @property
+    def loader(self) -> Any:
+        """The script's own; once that is gone, a copy without its iterators."""
+        own = self._own()
+        return self._copy if own is None else own
+
+    def to_measure(self) -> Any:
+        """The loader, or a copy, so that it shows when the script lets go of it.
+
+        One that keeps iterators or has a `__del__` is itself: the copy would lack the ones, or run the other.
+        """
+        from loaderprobe.loaders.twin import kept_iterators
+        from loaderprobe.loaders.unwrap import bare_copy
+
+        loader = self.loader
+        return loader if hasattr(type(loader), "__del__") or kept_iterators(loader) else bare_copy(loader)
+
+    def keeps(self, real: Any) -> bool:
+        """True where the loader keeps an iterator for all its epochs, which has no end."""
+        return any(value is real for name, value in vars(self.loader).items() if name != "_iterator")
+
+    def is_itself(self, loader: Any) -> bool:
+        """True for the loader, and not one in its place."""
+        return self._own() is loader
+
+    def comes_again(self, loader: Any) -> bool:
+        """True for the loader itself, and for one in its place, which is the known one from now on.
+
+        That is one of the same data set, batch size and workers; or, where the script has let go of the known one,
+        one of the same kind, iterated at the same place of the code.
+        """
+        own, known = self._own(), self.loader
+        if own is not loader:
+            if known.dataset is loader.dataset:
+                same = (known.batch_size, known.num_workers) == (loader.batch_size, loader.num_workers)
+            else:
+                same = own is None and self._place == _place() and _kind(known) == _kind(loader)
+            if not same:
+                return False
+        self._look_at(loader)
+        return True
+
+    def _look_at(self, loader: Any) -> None:
+        from loaderprobe.loaders.unwrap import bare_copy
+
+        self._own = weakref.ref(loader)
+        self._copy = loader if hasattr(type(loader), "__del__") else bare_copy(loader)
+        self._place = _place()
+
+
+def _kind(loader: Any) -> tuple[Any, ...]:
+    """What is the same of a loader that is made anew. Classes by name: a function that makes one makes it each time."""
+    parts = (loader, loader.dataset, loader.sampler, loader.batch_sampler)
+    names = tuple((type(each).__module__, type(each).__qualname__) for each in parts)
+    return *names, loader.batch_size, loader.num_workers, loader.drop_last, length_of(loader._index_sampler)
+
+
+def _place() -> tuple[tuple[str, int], ...]:
+    """The file and line of each function of the script that runs, the innermost first."""
+    found, frame = [], inspect.currentframe()
+    while frame is not None:
+        if not str(frame.f_globals.get("__name__")).startswith(NOT_THE_SCRIPT):
+            found.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)

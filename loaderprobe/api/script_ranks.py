@@ -143,9 +143,9 @@ class Ranks:
             joined=self._as_one,
         )
         if not self.leads:
-            measure_loader(seen.loader, compute_of(step), asked, on_stage)
+            measure_loader(seen.known.to_measure(), compute_of(step), asked, on_stage)
             return None
-        found = judge_loader(seen.loader, step, asked, on_stage, command=request.command)
+        found = judge_loader(seen.known.to_measure(), step, asked, on_stage, command=request.command)
         keep_ranks(gathering.seen, Path(request.run))
         return replace(found, notes=(*self._notes(found, gathering.seen), *found.notes))
 

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from loaderprobe.api.looped import same_loader, seen_loader
+from loaderprobe.api.looped import KnownLoader, seen_loader
 from loaderprobe.records.attachment import SeenLoader, WhyNot
 
 
@@ -15,7 +15,7 @@ class Seen:
     """One loader of the script, in all its epochs."""
 
     number: int
-    loader: Any
+    known: KnownLoader
     batches: int = 0
     in_epoch: int = 0
     """Batches since the script last began to iterate it, those of a measurement among them."""
@@ -28,6 +28,18 @@ class Seen:
     """Batches between two updates of the model."""
     since_update: int = 0
     thread: int = 0
+    loops: int = 0
+    """That took a batch."""
+
+    @property
+    def begun_anew(self) -> bool:
+        """True where each batch is the first of a loop: `next(iter(loader))`."""
+        return self.loops == self.batches > 1
+
+    @property
+    def loader(self) -> Any:
+        """That of the last epoch."""
+        return self.known.loader
 
     def record(self) -> SeenLoader:
         """For the report."""
@@ -48,13 +60,17 @@ class SeenLoaders:
         """The thread of the last backward pass; 0 before the first."""
 
     def seen(self, loader: Any) -> Seen:
-        """This loader; one made again for each epoch is the same one."""
+        """This loader, of which a loop begins; one made again for each epoch is the same one."""
         for seen in self._all:
-            if same_loader(seen.loader, loader):
-                seen.loader, seen.in_epoch = loader, 0
+            if seen.known.comes_again(loader):
+                seen.in_epoch = 0
                 return seen
-        self._all.append(Seen(len(self._all), loader))
+        self._all.append(Seen(len(self._all), KnownLoader(loader)))
         return self._all[-1]
+
+    def itself(self, loader: Any) -> Seen | None:
+        """This loader, if it was seen before."""
+        return next((seen for seen in self._all if seen.known.is_itself(loader)), None)
 
     def took(self, seen: Seen, begin_ns: int, ready_ns: int) -> None:
         """The script took a batch."""
@@ -64,9 +80,14 @@ class SeenLoaders:
             self._current.append(seen)
         seen.began_ns = seen.began_ns or begin_ns
         seen.batches += 1
+        seen.loops += seen.in_epoch == 1
         seen.since_update += 1
         seen.wait_ns += ready_ns - begin_ns
         seen.thread = threading.get_ident()
+
+    def gave(self) -> None:
+        """The script got a batch of the measurement instead, to which the next backward pass belongs."""
+        self._current, self._fresh = [], True
 
     def backward(self) -> None:
         """A backward pass began."""
@@ -92,8 +113,8 @@ class SeenLoaders:
             return None
         return max(self._current, key=lambda seen: seen.wait_ns)
 
-    def beside(self, chosen: Seen) -> list[SeenLoader]:
-        """The others that a step takes from."""
+    def beside(self, chosen: Seen | None) -> list[SeenLoader]:
+        """The others that the last step took from."""
         return [each.record() for each in self._current if each is not chosen]
 
     def why_none(self, asked: int | None) -> WhyNot:

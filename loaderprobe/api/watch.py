@@ -7,13 +7,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.documented import Documented
-from loaderprobe.api.looped import LoopIterator, same_loader, seen_loader
+from loaderprobe.api.looped import KnownLoader, seen_loader
 from loaderprobe.api.origin import origin_now
 from loaderprobe.measure.observed import LoopStep, observed
 from loaderprobe.records.attachment import Attached, AttachRequest
@@ -54,7 +53,7 @@ class Watch(Documented, WatchReport):
 class Watched:
     """One loader of the script, in all its epochs."""
 
-    loader: Any
+    known: KnownLoader
     record: Any
     taken: int = 0
     trained: int = 0
@@ -64,6 +63,11 @@ class Watched:
     began_ns: int = 0
     since: int = 0
     """Place in `steps` of the first of the interval."""
+
+    @property
+    def loader(self) -> Any:
+        """That of the last epoch."""
+        return self.known.loader
 
 
 class Watcher:
@@ -82,17 +86,25 @@ class Watcher:
         self._current: Watched | None = None
         self._overhead_ns = 0
 
-    def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
-        """A loop over a loader begins."""
-        seen = self._seen(loader)
-        return LoopIterator(seen.record.iterate(loader, original), partial(self._next, seen))
+    def begins(self, loader: Any) -> None:
+        """A loop over a loader begins, with an iterator that is heard of by itself."""
 
-    def _next(self, seen: Watched, real: Iterator[Any]) -> Any:
+    def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        """The script's own iterator, whose workers record what batches cost."""
+        made: Iterator[Any] = self._seen(loader).record.iterate(loader, original)
+        return made
+
+    def made(self, loader: Any) -> Watched:
+        """An iterator of a loader is made."""
+        return self._seen(loader)
+
+    def next(self, seen: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+        """The script's own batch."""
         entered = time.thread_time_ns()
         self._ended(seen, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
         begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
-        batch = next(real)
+        batch = take()
         ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
         self._took(seen, LoopStep(begin_ns=begin_ns, ready_ns=ready_ns, begin_cpu_ns=cpu_ns, ready_cpu_ns=cpu_after))
         self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
@@ -163,13 +175,12 @@ class Watcher:
     def _seen(self, loader: Any) -> Watched:
         """A loader made again for each epoch is the same one."""
         for seen in self._all:
-            if same_loader(seen.loader, loader):
-                seen.loader = loader
+            if seen.known.comes_again(loader):
                 return seen
         from loaderprobe.loaders.onlooker import WatchedLoader
 
         record = WatchedLoader(Path(self._folder.name, str(len(self._all))))
-        self._all.append(Watched(loader=loader, record=record))
+        self._all.append(Watched(known=KnownLoader(loader), record=record))
         return self._all[-1]
 
     def _interval(self, seen: Watched) -> None:

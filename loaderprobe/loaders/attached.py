@@ -1,25 +1,32 @@
 """Into a training script without touching it: a few functions of torch are replaced, and put back at the end.
 
-`DataLoader.__iter__` is where every loop begins; sub-classes and wrappers call it, too. `Tensor.backward` calls
-`torch.autograd.backward` by attribute. Both savers of models write below Python, where no audit event shows them.
+Every batch of every DataLoader passes through `__next__` of the iterator that torch has made, however a script takes
+it: those of sub-classes, of other libraries' loaders and of loaders that keep one iterator for all epochs are of that
+class, too. So the script keeps its own iterators. `_get_iterator` is where most are made; where a sub-class has one of
+its own, it is heard from its second iterator on. `Tensor.backward` calls `torch.autograd.backward` by attribute. Both
+savers of models write below Python, where no audit event shows them.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch.optim.lr_scheduler import OneCycleLR
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.loaders import fastai
+from loaderprobe.loaders.unwrap import is_iterator
 
 Iterate = Callable[[Any], Iterator[Any]]
 
@@ -32,8 +39,23 @@ class Onlooker(Protocol):
         """True where the script makes more steps than it planned, since it is given batches without end."""
         ...
 
+    def begins(self, loader: DataLoader[Any]) -> None:
+        """A loop begins: a loader's `__iter__` was called. Not of one whose class was never seen before."""
+        ...
+
     def iterated(self, loader: DataLoader[Any], original: Iterate) -> Iterator[Any]:
-        """A loop begins; returns what it iterates."""
+        """An iterator of a loader is asked for; returns one, as `original(loader)` does."""
+        ...
+
+    def made(self, loader: DataLoader[Any]) -> Any:
+        """torch makes an iterator of a loader. What is returned goes with its batches; None where none is heard."""
+        ...
+
+    def next(self, seen: Any, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+        """The script asks for the next batch of the iterator `real`, of which `made` returned `seen`.
+
+        Returns a batch, as `take()` does.
+        """
         ...
 
     def backward(self) -> None:
@@ -49,15 +71,15 @@ class Onlooker(Protocol):
         ...
 
 
-def attach(onlooker: Onlooker, *, iterate: bool = True) -> Callable[[], None]:
-    """Let `onlooker` hear of this process from now on; returns what ends that. Workers of loaders are left alone.
-
-    Without `iterate`, `DataLoader.__iter__` calls it already.
-    """
+def attach(onlooker: Onlooker) -> Callable[[], None]:
+    """Let `onlooker` hear of this process from now on; returns what ends that. Workers of loaders are left alone."""
     undo = ExitStack()
     try:
-        if iterate:
-            undo.callback(replace(DataLoader, "__iter__", iterating(onlooker)))
+        heard = HeardIterators(onlooker, undo)
+        undo.callback(replace(_BaseDataLoaderIter, "__init__", heard.making))
+        undo.callback(replace(_BaseDataLoaderIter, "__next__", heard.taking))
+        heard.follow(DataLoader)
+        heard.find()
         if fastai.LOADERS in vars(sys.modules.get(fastai.MODULE, object)):
             undo.callback(replace(sys.modules[fastai.MODULE], fastai.LOADERS, _telling(onlooker)))
         undo.callback(replace(torch.autograd, "backward", _before(onlooker.backward)))
@@ -80,17 +102,78 @@ def ranks_in_use() -> int:
     return int(torch.distributed.get_world_size()) if several else 1
 
 
-def iterating(onlooker: Onlooker) -> Callable[[Iterate], Iterate]:
-    """A `DataLoader.__iter__` that calls `onlooker` where the script iterates, and the original in workers."""
+class HeardIterators:
+    """The iterators that a script has of its loaders, and the classes of these."""
 
-    def around(original: Iterate) -> Iterate:
+    def __init__(self, onlooker: Onlooker, undo: ExitStack) -> None:
+        self._onlooker, self._undo = onlooker, undo
+        self._of: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[Any, ref[Any]] = WeakKeyDictionary()
+        self._followed: set[type] = set()
+
+    def follow(self, kind: type) -> None:
+        """Hear of the loops over loaders of this class from now on."""
+        if kind in self._followed:
+            return
+        for base in kind.__mro__:
+            for name, around in (("__iter__", self._beginning), ("_get_iterator", self._getting)):
+                if issubclass(base, DataLoader) and base not in self._followed and name in vars(base):
+                    self._undo.callback(replace(base, name, around))
+            self._followed.add(base)
+
+    def find(self) -> None:
+        """The iterators that loaders keep already: heard from the next batch on."""
+        for each in gc.get_objects():
+            if issubclass(type(each), DataLoader):
+                self._kept.update({value: ref(each) for value in list(vars(each).values()) if is_iterator(value)})
+
+    def making(self, original: Any) -> Any:
+        """`_BaseDataLoaderIter.__init__`."""
+
         @functools.wraps(original)
-        def iterate(loader: Any) -> Iterator[Any]:
-            return original(loader) if get_worker_info() is not None else onlooker.iterated(loader, original)
+        def made(real: Any, loader: Any, *given: Any, **named: Any) -> None:
+            own = fastai.torch_loader_of(loader)
+            if own is not None and get_worker_info() is None:
+                self._keep(real, own)
+            original(real, loader, *given, **named)
 
-        return iterate
+        return made
 
-    return around
+    def taking(self, original: Any) -> Any:
+        """`_BaseDataLoaderIter.__next__`."""
+
+        @functools.wraps(original)
+        def taken(real: Any) -> Any:
+            if real in self._kept:
+                loader = self._kept.pop(real)()
+                if loader is not None and get_worker_info() is None:
+                    self._keep(real, loader)
+            seen = self._of.get(real)
+            return original(real) if seen is None else self._onlooker.next(seen, real, lambda: original(real))
+
+        return taken
+
+    def _keep(self, real: Any, loader: Any) -> None:
+        self.follow(type(loader))
+        seen = self._onlooker.made(loader)
+        if seen is not None:
+            self._of[real] = seen
+
+    def _beginning(self, original: Iterate) -> Iterate:
+        @functools.wraps(original)
+        def begin(loader: Any) -> Iterator[Any]:
+            if get_worker_info() is None:
+                self._onlooker.begins(loader)
+            return original(loader)
+
+        return begin
+
+    def _getting(self, original: Iterate) -> Iterate:
+        @functools.wraps(original)
+        def get(loader: Any) -> Iterator[Any]:
+            return original(loader) if get_worker_info() is not None else self._onlooker.iterated(loader, original)
+
+        return get
 
 
 def replace(owner: Any, name: str, around: Callable[[Any], Any]) -> Callable[[], None]:

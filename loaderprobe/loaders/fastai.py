@@ -65,6 +65,17 @@ def torch_loader(fake: Any) -> DataLoader[Any] | None:
     return kept
 
 
+def torch_loader_of(loader: Any) -> DataLoader[Any] | None:
+    """The DataLoader that an iterator of torch's is made of, for a fake loader that with its batches; else None."""
+    if issubclass(type(loader), DataLoader):
+        return loader  # type: ignore[no-any-return]  # as the type says
+    if MODULE not in sys.modules or not hasattr(loader, "d"):
+        return None
+    found = torch_loader(loader)
+    # fastai takes single batches without workers.
+    return found if found is not None and found.num_workers == loader.num_workers else None
+
+
 def _is_usual(d: Any) -> bool:
     """True where samples have indices, and batches are formed of as many as fastai's own methods take."""
     own = vars(sys.modules[MODULE])["DataLoader"]
@@ -76,8 +87,8 @@ def telling(iterated: Iterated, kind: Callable[[Any], Iterator[Any]]) -> Callabl
     """`kind(fake)`, an iterator, by way of `iterated(loader, original)`."""
 
     def make(fake: Any) -> Iterator[Any]:
-        loader = torch_loader(fake)
-        if loader is None or loader.num_workers != fake.num_workers:  # fastai takes single batches without workers
+        loader = torch_loader_of(fake)
+        if loader is None:
             return kind(fake)
 
         def original(loader: Any) -> Iterator[Any]:

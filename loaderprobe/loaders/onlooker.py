@@ -9,7 +9,6 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from loaderprobe.batches import samples_without_collation
 from loaderprobe.loaders.fetch_log import FetchLog, OpenLog
 from loaderprobe.loaders.worker_probe import WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import WorkerBatches
@@ -39,7 +38,7 @@ class OnlookerProbe(WorkerProbe):
         return original(index)
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
-        self._images = len(samples) if fetcher.auto_collation else samples_without_collation(samples)
+        self._images = self._counted(fetcher, samples)
         begin = time.perf_counter_ns()
         batch = self._collate(samples)
         self._collate_ns = time.perf_counter_ns() - begin

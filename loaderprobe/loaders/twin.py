@@ -17,6 +17,7 @@ from loaderprobe.loaders.random_state import torch_generators
 from loaderprobe.loaders.unwrap import bare_copy, is_iterator
 
 FOREIGN = "this loader does not iterate as torch's DataLoader does"
+SHARED = f"{FOREIGN}: it takes batches of an iterator that the script uses"
 FOREIGN_HINT = "give a plain torch.utils.data.DataLoader of the same data set"
 
 

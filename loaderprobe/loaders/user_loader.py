@@ -57,7 +57,7 @@ class Guarded:
         self._before()
         try:
             return next(self._inner)
-        except StopIteration:
+        except (StopIteration, LoaderprobeError):
             raise
         except Exception as error:
             raise self._trouble(error) from error
@@ -231,6 +231,8 @@ class UserLoader(SwitchedLoader):
         """All files that the data set opened, holds or names; `why` where they are too many to be evicted."""
         files = {path: size for lesson in found for path, size in (lesson.files | lesson.held).items()}
         named = named_files(self._own.dataset, most=MOST_FILES)
+        if named is None:
+            return UnknownFiles(code=why)
         files |= named
         if not files or len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
             return UnknownFiles(code=why if files else "none_seen")

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils import fetch as torch_fetch
 
-from loaderprobe.batches import samples_without_collation
+from loaderprobe.batches import samples_asked_for, samples_without_collation
 from loaderprobe.loaders.bell import Bells
 from loaderprobe.loaders.evict_ahead import EvictAhead
 from loaderprobe.loaders.fetch_log import LAPS, RELEASED, ROWS, FetchLog
@@ -55,6 +55,7 @@ class WorkerProbe:
         self._made = 0
         self._full = 0
         self._samples: Any = None
+        self._index: Any = None
         self._images = self._collate_ns = 0
         self._collate: Any = None
         self._batch: Any = None
@@ -88,7 +89,7 @@ class WorkerProbe:
         start = time.perf_counter_ns()
         row[1] = start
         row[0] = -(number + 1)
-        self._collate_ns = 0
+        self._collate_ns, self._index = 0, index
         raw = self._log.mode == "cached_samples" and self._samples is not None
         evicted_ns, evicted_cpu_ns = self._ahead.spent_ns, self._ahead.spent_cpu_ns
         with one_thread() if self._log.mode == "one_thread" else nullcontext():
@@ -168,13 +169,23 @@ class WorkerProbe:
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
         """Collate, or only count; the samples are cached for mode cached_samples."""
-        self._images = len(samples) if fetcher.auto_collation else samples_without_collation(samples)
+        self._images = self._counted(fetcher, samples)
         self._samples = _fresh(samples)
         if self._log.mode != "no_transport":
             return self._collated(samples)
         if not self._plain:
             self._collated(samples)
         return self._images
+
+    def _counted(self, fetcher: Any, samples: Any) -> int:
+        """Samples of a batch, by the indices that were asked for: a data set may return it finished.
+
+        An iterable is asked for none: torch takes its samples one by one, or a batch of its own making.
+        """
+        asked = None if hasattr(fetcher, "dataset_iter") else samples_asked_for(self._index)
+        if asked is not None:
+            return asked
+        return len(samples) if fetcher.auto_collation else samples_without_collation(samples)
 
     @property
     def _plain(self) -> bool:

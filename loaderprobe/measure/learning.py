@@ -18,6 +18,7 @@ from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, Unknow
 from loaderprobe.records.first_lap import LEAST_SAVED_S, TIME_AGAIN, FirstLap
 from loaderprobe.records.measurement import LEAST_BYTES, Access, WorkerBatches
 from loaderprobe.stats import median
+from loaderprobe.system.thread import process_usage
 
 # A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed, twice.
 POOL_BATCHES = 14
@@ -109,6 +110,7 @@ class Learning:
         taken, pool, images, held = self._first()
         files = self.loader.files(max(1, self.loader.records().images[0]))
         self._evict(files, taken)
+        _, read_before = process_usage()
         last = self._again(taken, pool)
         lap = first_lap(
             self.loader.records(),
@@ -121,7 +123,9 @@ class Learning:
             Learned(
                 taken=last, pool=pool, images=images, files=files, access=_usual(files), held=tuple(held), lap=lap,
                 keeps_samples=False, sample_bytes=bytes_of_sample(files, lap, self.samples),
-                read_again=read_since(self.loader.records(), taken + self.ahead),
+                read_again=read_since(
+                    self.loader.records(), taken + self.ahead, 0 if self.workers else process_usage()[1] - read_before
+                ),
             )
         )  # fmt: skip
 
@@ -177,7 +181,10 @@ class Learning:
         lap = found.lap
         if lap is None or not lap.images:
             return found
-        if self.counts_reads(found.files):
+        if isinstance(found.files, PartFiles) and self.counts_reads(found.files) and _reads_nothing(found, lap):
+            found = replace(found, files=UnknownFiles(code="none_read"), access="none")
+            kept = False
+        elif self.counts_reads(found.files):
             cold = lap.read_bytes >= max(LEAST_LAP_BYTES, LEAST_BYTES * lap.images)
             kept = cold and lap.again_read_bytes < READ_AGAIN * lap.read_bytes
             if kept and found.read_again is not None:
@@ -197,17 +204,29 @@ class Learning:
         return replace(found, access="fresh")
 
 
+def _reads_nothing(found: Learned, lap: FirstLap) -> bool:
+    """True for samples that come from memory: what is named or open beside them is read neither by calls nor mapped.
+
+    Of what a process reads by the way, a module that is imported or the indices of a batch, no sample has much.
+    """
+    read = max(lap.called_bytes, lap.read_bytes, lap.again_read_bytes)
+    return read < LEAST_BYTES * lap.images and (found.read_again or 0.0) < LEAST_BYTES
+
+
 def _usual(files: LoaderFiles) -> Access:
     if isinstance(files, UnknownFiles):
         return "none"
     return "files" if isinstance(files, BatchFiles) else "parts"
 
 
-def read_since(records: WorkerBatches, first: int) -> float | None:
-    """Bytes from storage a sample, of the batches from number `first` on; None without such batches."""
+def read_since(records: WorkerBatches, first: int, by_all_threads: int = 0) -> float | None:
+    """Bytes from storage a sample, of the batches from number `first` on; None without such batches.
+
+    Without workers the data set may read in other threads than the one that makes its batches.
+    """
     rows = [row for row, number in enumerate(records.batch) if number >= first]
     images = sum(records.images[row] for row in rows)
-    return sum(records.read_bytes[row] for row in rows) / images if images else None
+    return max(by_all_threads, sum(records.read_bytes[row] for row in rows)) / images if images else None
 
 
 def bytes_of_sample(files: LoaderFiles, lap: FirstLap | None, samples: int | None) -> float | None:

@@ -17,7 +17,9 @@ WhyNot = Literal[
     "ranks_apart",
     "follows",
     "another_process",
+    "begun_anew",
     "refused",
+    "not_seen_again",
     "ended_early",
 ]
 """Why a process that iterated a DataLoader has no verdict. ranks: they do not use torch.distributed. ranks_apart: they

@@ -188,8 +188,9 @@ class PartFiles:
         return [Path(path) for path in self.file_bytes]
 
 
-UnknownFilesCode = Literal["none_seen", "opened_below_python", "read_in_parts", "read_beside"]
-"""none_seen: no file was seen at all. read_beside: more is read than the files that are opened in Python."""
+UnknownFilesCode = Literal["none_seen", "none_read", "opened_below_python", "read_in_parts", "read_beside"]
+"""none_seen: no file was seen at all. none_read: samples read nothing of those that were seen. read_beside: more is
+read than the files that are opened in Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SessionNote = Literal[
-    "no_time", "cut_short", "all_batches_made", "only_watched", "measured_again", "too_few_samples", "script_ended",
-    "broken_off", "workers_without_data", "wrapper_left_out", "taken_in_order", "odd_batches",
-    "shared_memory_stays", "manager_stays", "one_round", "files_hidden", "samples_kept", "fits_in_memory",
+    "no_time", "cut_short", "all_batches_made", "only_watched", "measured_again", "begun_anew", "too_few_samples",
+    "script_ended", "broken_off", "workers_without_data", "wrapper_left_out", "taken_in_order", "odd_batches",
+    "shared_memory_stays", "manager_stays", "one_round", "files_hidden", "reads_no_files", "samples_kept",
+    "fits_in_memory",
     "ranks_together", "ranks_meet", "ranks_meet_loading", "ranks_in_step", "same_samples", "same_batches",
     "storage_alone", "read_ahead", "small_set", "threads_spin", "threads_spin_in_training", "others_took", "host_took",
     "others_read_too",

@@ -20,6 +20,11 @@ def loader_name(seen: SeenLoader) -> str:
     return f"loader {seen.number} ({seen.dataset}, {size}{workers})"
 
 
+def loader_names(seen: Sequence[SeenLoader]) -> str:
+    """All of them; empty for none."""
+    return join_words([loader_name(each) for each in seen])
+
+
 def iterated(seen: SeenLoader) -> str:
     """Why a segment is measured again."""
     return f"{loader_name(seen)} was iterated"
@@ -34,7 +39,7 @@ def begins(seen: SeenLoader, budget_s: float, others: Sequence[SeenLoader], rank
         "The training from here on is thrown away; the script ends when the verdict stands."
     )
     if others:
-        said += f" A step also takes from {join_words([loader_name(each) for each in others])}: that counts as compute."
+        said += f" A step also takes from {loader_names(others)}: that counts as compute."
     return said
 
 
@@ -89,6 +94,15 @@ def _why_not(attached: Attached) -> tuple[str, str]:
         "follows": ("this process trains with rank 0, which has the verdict or the reason", ""),
         "another_process": ("another process of the command is measured already", ""),
         "refused": (detail, hint),
+        "begun_anew": (
+            "the script begins its loader anew for each batch, so its workers start each time: no rate would show that",
+            "batches = iter(loader) before the loop, and next(batches) in it",
+        ),
+        "not_seen_again": (
+            f"the script trained on, on {detail or 'batches of no DataLoader'}, and took no more batches of the loader "
+            "that was measured, before a round was complete",
+            "make the DataLoader once, before the epochs; or loaderprobe.diagnose(loader, step) in Python",
+        ),
         "ended_early": ("the script ended before a round was measured", "let it train for longer"),
     }
     return found[attached.why_not] if attached.why_not else ("", "")

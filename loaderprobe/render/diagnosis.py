@@ -228,6 +228,8 @@ def setting(found: Findings) -> str:
     files = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}[found.cache]
     if state_word(found.cache, found.files_were):
         files = f"{found.files_were} files, although cold ones were asked for"
+    if any(note.code == "reads_no_files" for note in found.notes):
+        files = "no files read"
     return f"{loading}, {found.batch_size} a batch, {files}"
 
 

@@ -22,6 +22,7 @@ _TEXTS: dict[NoteCode, str] = {
     "cut_short": "there was no time left for all of the last round{more}",
     "all_batches_made": "every batch of the data set was made once, so there was no further round",
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
+    "begun_anew": "the script begins its loader anew for each batch: what that takes is in no rate",
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "the {samples} samples are too few to read each once per segment: {needed} are needed",
     "script_ended": "the script ended within a round",
@@ -36,6 +37,7 @@ _TEXTS: dict[NoteCode, str] = {
     "manager_stays": f"state of the loader is in a multiprocessing.Manager: {_STAYS}",
     "one_round": "there was one round only, so how far the rates vary is not known",
     "files_hidden": "{hidden}, so files were read as they were found, and speed-ups are estimated",
+    "reads_no_files": "samples read no files, so nothing was made cold or warm",
     "samples_kept": (
         "batches made again take less time, so the data set, or what it reads from, keeps them: in the first epoch "
         "the loader alone delivers {first_per_s} {unit}{later}; the verdict is on the {judged}"

@@ -61,16 +61,26 @@ def attach() -> None:
 
 
 def patch(module: ModuleType) -> None:
-    """Make the first loop over a DataLoader in this process attach loaderprobe."""
-    original = module.DataLoader.__iter__
+    """Make the first iterator of a DataLoader in this process attach loaderprobe.
 
-    @functools.wraps(original)
-    def iterate(loader: object) -> object:
-        module.DataLoader.__iter__ = original
-        attach()
-        return module.DataLoader.__iter__(loader)
+    Most are asked for by `_get_iterator`. Other libraries' loaders have one of their own, and it is torch's class that
+    they call.
+    """
+    hooked = ((module.DataLoader, "_get_iterator"), (module._BaseDataLoaderIter, "__init__"))
+    originals = [getattr(owner, name) for owner, name in hooked]
 
-    module.DataLoader.__iter__ = iterate
+    def attaching(owner: type, name: str) -> object:
+        @functools.wraps(getattr(owner, name))
+        def called(this: object, *given: object, **named: object) -> object:
+            for (each, its_name), original in zip(hooked, originals, strict=True):
+                setattr(each, its_name, original)
+            attach()
+            return getattr(owner, name)(this, *given, **named)
+
+        return called
+
+    for owner, name in hooked:
+        setattr(owner, name, attaching(owner, name))
 
 
 def patch_fastai(module: ModuleType) -> None:

@@ -21,7 +21,7 @@ class LinuxPageCache:
     """Implements `protocols.PageCache` with fadvise, reads and mincore; needs only permission to read."""
 
     def evict(self, paths: Sequence[Path]) -> None:
-        """Drop the files' pages; a file that was removed has none.
+        """Drop the files' pages; a file that was removed has none, and one that cannot be opened keeps them.
 
         Pages that are still being read stay, and so do pages not yet written back, as of a folder just unpacked.
         So this is repeated, after writing back, until the resident share stops falling. Where the share is
@@ -30,7 +30,7 @@ class LinuxPageCache:
         before, all_written = 1.0, False
         for number in range(PASSES):
             for path in paths:
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):
                     _drop(path, write_back=number > 0)
             found = ask(paths)
             now, sampled = (None, True) if isinstance(found, Missing) else (found.share, found.sampled)
@@ -45,10 +45,10 @@ class LinuxPageCache:
             before = 1.0 if now is None else now
 
     def warm(self, paths: Sequence[Path]) -> None:
-        """Read the files once into a reused buffer; a file that was removed is skipped."""
+        """Read the files once into a reused buffer; a file that was removed, or cannot be read, is skipped."""
         buffer = bytearray(READ_BYTES)
         for path in paths:
-            with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
+            with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
                 while file.readinto(buffer):
                     pass
 

@@ -141,6 +141,33 @@ class Numbers(Dataset[Any]):
         return torch.full((5,), float(index)), index
 
 
+class Finished(Numbers):
+    """Returns batches that are finished."""
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        return torch.stack([self[index][0] for index in indices]), torch.tensor(indices)
+
+
+class ByLists(Numbers):
+    """Is asked for several samples at once, and returns them with what is no array."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return torch.tensor(index, dtype=torch.float32), "no array"
+
+
+class InMemory(Numbers):
+    """All samples are in memory; the folder that they came from is known, and its files are there."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self.root = root
+
+
+def finished(batch: Any) -> Any:
+    """A collate_fn with nothing to do."""
+    return batch
+
+
 class Mapped(Dataset[Any]):
     """Hides its file: opened once, read through memory."""
 

@@ -83,6 +83,13 @@ def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode, words:
     assert note in all_said(_found(seen).notes) and note not in all_said(_found().notes)
 
 
+def test_a_set_in_memory_has_no_cold_files() -> None:
+    """What is said of the setting, and why."""
+    found = _found(DataSeen.of(_Loader(10), files=UnknownFiles(code="none_read")))
+    assert "no files read" in str(found) and "cold files" not in str(found)
+    assert "samples read no files, so nothing was made cold or warm" in all_said(found.notes)
+
+
 @pytest.mark.parametrize("width", [50, 80, 120])
 def test_it_fits_its_screen(width: int) -> None:
     """Printed by rich or as text, no line runs over, and brackets are no markup."""

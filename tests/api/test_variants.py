@@ -41,6 +41,24 @@ def test_batches_of_any_form(judge: Judge, paths: list[str], form: str, workers:
     )
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("options", [{"batch_size": 4}, {"batch_size": None, "sampler": samples.Pairs(64, 4)}])
+def test_batches_that_a_data_set_finishes(judge: Judge, options: dict[str, Any], workers: int) -> None:
+    """Are counted by their indices: its tuple has two items, of four samples."""
+    data = samples.Finished() if options["batch_size"] else samples.ByLists()
+    found = judge(DataLoader(data, collate_fn=samples.finished, num_workers=workers, **options))
+    assert found.batch_size == 4
+    assert set(found.measurement.worker_batches.images) == {4}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_samples_in_memory_are_no_cold_files(judge: Judge, paths: list[str], workers: int) -> None:
+    """Although files lie where the data set says that it came from."""
+    found = judge(DataLoader(samples.InMemory(str(Path(paths[0]).parent)), batch_size=4, num_workers=workers))
+    assert (found.measurement.access, found.cache) == ("none", "as-found")
+    assert "4 a batch, no files read" in str(found)
+
+
 @pytest.mark.usefixtures("real_waits")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_mode_is_measured_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.learning import Learned, Learning, bytes_of_sample, first_lap
-from loaderprobe.records.files import PartFiles
+from loaderprobe.records.files import PartFiles, UnknownFiles
 from loaderprobe.records.first_lap import FirstLap
 from loaderprobe.records.measurement import WorkerBatches
 from loaderprobe.testing import FakePageCache
@@ -65,6 +65,25 @@ def test_files_that_stay_warm_are_never_taken_twice() -> None:
 def test_a_page_of_a_module_is_no_cold_file(read: int, access: str) -> None:
     """A few pages read once, in a lap of small files that were in memory, are no sign of files that stay warm."""
     assert decided(images=8, read_bytes=read, again_read_bytes=0)[0].access == access
+
+
+@pytest.mark.parametrize(
+    ("changes", "access"),
+    [
+        ({}, "none"),
+        ({"read_bytes": 6000, "called_bytes": 9000}, "none"),  # a module that is imported by the way
+        ({"again_read_bytes": 10**6}, "parts"),
+        ({"called_bytes": 10**6}, "parts"),
+        ({"read_again": 4096.0}, "parts"),
+        ({"counts": False}, "parts"),
+    ],
+    ids=["nothing", "by the way", "from storage, once evicted", "by calls", "ahead of the lap", "not counted"],
+)
+def test_samples_that_read_nothing_are_not_in_the_files_that_are_named(changes: dict[str, Any], access: str) -> None:
+    """They come from memory, whatever lies in the folder of their data set."""
+    found, _ = decided(**{"read_bytes": 0, "called_bytes": 0, "again_read_bytes": 0} | changes)
+    assert found.access == access
+    assert (found.files == UnknownFiles(code="none_read")) == (access == "none")
 
 
 def test_samples_that_are_kept_are_never_taken_twice() -> None:

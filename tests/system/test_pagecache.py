@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,22 @@ def test_own_file_is_known_and_missing_is_not(tmp_path: Path) -> None:
 def test_evict_passes_over_files_that_are_gone(tmp_path: Path) -> None:
     """A file that vanished holds no cache, so evicting it is no error."""
     LinuxPageCache().evict([tmp_path / "gone"])
+
+
+def test_a_file_that_cannot_be_opened_ends_nothing(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are dropped and read all the same."""
+    usual = os.open
+
+    def opened(path: Any, *given: Any, **named: Any) -> int:
+        if path == files[0]:
+            raise PermissionError(13, "Permission denied", str(path))
+        return usual(path, *given, **named)
+
+    cache = LinuxPageCache()
+    cache.warm(files)
+    monkeypatch.setattr("loaderprobe.system.pagecache.os.open", opened)
+    cache.evict(files)
+    assert cache.resident(files[1:]) == 0.0
 
 
 def test_freshly_written_files_are_evicted(tmp_path: Path) -> None:
