@@ -18,6 +18,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,11 @@ from scripts.benches.scripts_truth import WAYS
 PARTS = ("truth", "run", "watch", "saves")
 
 
+def copied(folder: Path, to: Path) -> None:
+    """Onto another disk."""
+    shutil.copytree(folder, to)
+
+
 def measure(row: Row, chosen: argparse.Namespace, data: Data, undo: ExitStack) -> dict[str, Any]:
     """All parts that are asked for."""
     if why := row.missing(chosen.scripts):
@@ -43,13 +49,14 @@ def measure(row: Row, chosen: argparse.Namespace, data: Data, undo: ExitStack) -
         folder.mkdir()
         return Place(scripts=chosen.scripts, data=on, folder=folder, around=around)
 
-    on, around = data, list
+    on: Data = data
+    around: Callable[[Sequence[str]], list[str]] = list
     parts = chosen.parts.split(",")
     if row.slow:
         held = row.folder(data).parent
         disk = planted(
             undo, row.name, "token_bucket", row.slow, scratch=data.root,
-            fill=lambda fill: shutil.copytree(held, fill / held.name) and None,
+            fill=lambda fill: copied(held, fill / held.name),
         )  # fmt: skip
         if disk is None:
             return {"missing": "no slow disk can be planted here"}

@@ -74,7 +74,10 @@ class Ended:
 
 def ended(words: Sequence[str], row: Row, place: Place) -> Ended:
     """Run to its end, in a process group of its own, in the folder of the place."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **ONE_THREAD, **row.environment(place.data)}
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *row.paths)), **ONE_THREAD,
+        **row.environment(place.data),
+    }  # fmt: skip
     with (place.folder / "log").open("a+") as log:
         log.write(f"$ {' '.join(words)}\n")
         log.flush()

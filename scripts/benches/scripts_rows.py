@@ -55,6 +55,8 @@ class Row:
     steps: int = 200
     """Of which losses and CPU time are compared."""
     environment: Callable[[Data], Mapping[str, str]] = field(default=lambda data: {})
+    paths: tuple[str, ...] = ()
+    """Of packages in versions that only this script asks for."""
     fastai: bool = False
 
     @property
@@ -352,6 +354,7 @@ ROWS = (
         source="open_clip_train, as installed",
         script="-m open_clip_train.main",
         packages=("open_clip_torch", "webdataset"),
+        paths=(str(Path(sys.prefix) / "for-open-clip"),),
         timed=_open_clip(8, "--save-frequency", "0"),
         light=_open_clip(2, "--save-frequency", "0"),
         folder=Data.shards,

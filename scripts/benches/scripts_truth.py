@@ -183,14 +183,16 @@ def put_between(hand: ByHand, fastai: bool) -> None:
         finally:
             hand.inside = False
 
+    def asked(loader: Any) -> Any:
+        """By a loader that keeps its iterator."""
+        return made(loader) if hand.inside else hand.iterate(loader, made)
+
     def counted(*given: Any, **named: Any) -> None:
         backward(*given, **named)
         hand.backwards += 1
 
     DataLoader.__iter__ = lambda loader: hand.iterate(loader, whole)  # type: ignore[method-assign]  # by hand
-    DataLoader._get_iterator = (  # type: ignore[method-assign]  # loaders that keep their iterator ask for it
-        lambda loader: made(loader) if hand.inside else hand.iterate(loader, made)
-    )
+    DataLoader._get_iterator = asked  # type: ignore[method-assign,assignment]  # by hand
     torch.autograd.backward = counted
     if fastai:
         load = vars(import_module("fastai.data.load"))
