@@ -83,7 +83,7 @@ def named(
     from torch.profiler import ProfilerActivity
 
     from loaderprobe.analyze.gpu.gaps import attribute
-    from loaderprobe.analyze.gpu.window import overhead_of, why_refused
+    from loaderprobe.analyze.gpu.window import overhead_of, syncs_per_step, why_refused
     from loaderprobe.compute.occupancy import DeviceLimits
     from loaderprobe.compute.profile import Device, Stage, record_window
     from loaderprobe.records.gaps import GAP_CAUSES
@@ -130,7 +130,7 @@ def named(
         "refused": refused,
         "launches": timeline.launches,
         "launches_without_record": timeline.launches_without_record,
-        "syncs_a_step": sum(k == "sync" for k in timeline.calls.kind) / STEPS,
+        "syncs_a_step": syncs_per_step(timeline),
         "idle_between_steps_by_events_ms": exposed,
         "input_by_profiler_ms": gaps.input_ns / STEPS / 1e6,
     }

@@ -130,7 +130,7 @@ def _file_facts(measurement: Measurement, found: Experiments, judgement: Judgeme
     state = files_were(measurement)
     if state in ("warm", "partly warm") and measurement.config.cache != "warm":
         facts["files_were"] = state
-    if found.by_waiting and judgement.cause not in ("compute", "balanced", "copy", "host"):
+    if found.by_waiting and judgement.cause not in ("compute", "balanced", "copy", "host", "communication"):
         facts["cold_reads_known_by"] = "waiting"
     return facts
 

@@ -89,7 +89,7 @@ class Attachment:
             return original(loader)
         self._interrupt(seen)
         # Another real one would start workers, and begin to read.
-        return LoopIterator(self._real, partial(self.next, seen, self._real, self._take))
+        return LoopIterator(self._real, partial(self.next, seen, take=self._take))
 
     def made(self, loader: Any) -> Seen | None:
         """An iterator of a loader is made, one of the script's."""
@@ -127,7 +127,7 @@ class Attachment:
 
     def _interrupt(self, seen: Seen) -> None:
         """What is timed now is more than a step."""
-        if self._turns is not None and not (seen is self._chosen and seen.begun_anew):
+        if self._turns is not None and not (seen is self._chosen and seen.begun_each_batch):
             self._turns.interrupt(words.NEXT_EPOCH if seen is self._chosen else words.iterated(seen.record()))
 
     def _takes(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> bool:
@@ -224,8 +224,8 @@ class Attachment:
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:
                 # What starting them each time costs shows in no copy, whose workers run on.
-                if why is None and seen.begun_anew and seen.loader.num_workers:
-                    why = "begun_anew"
+                if why is None and seen.begun_each_batch and seen.loader.num_workers:
+                    why = "begun_each_batch"
                 self._leave(why)
                 return why is None
             if why == "other_thread" or why == "another_process":
@@ -258,7 +258,9 @@ class Attachment:
         self._budget_s = budget_s
         self._chosen, self._real, self._take, length = seen, real, take, length_of(seen.loader)
         self._length = length if length is not None and not seen.known.keeps(real) and counts_to(length) else None
-        self._most_elsewhere = EPOCHS_ELSEWHERE * round((length or seen.batches) * max(1, seen.trained / seen.batches))
+        passes = max(1.0, seen.trained / max(seen.batches, 1))
+        epoch = max(self._request.after_steps, length or seen.batches)
+        self._most_elsewhere = round(EPOCHS_ELSEWHERE * epoch * passes)
         if self._leads:
             others = self._loaders.beside(seen)
             self._say(words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
@@ -277,7 +279,7 @@ class Attachment:
         """The script's own workers are not needed any more, and would only take memory."""
         self._elsewhere, self._handed_ns = 0, time.perf_counter_ns()
         self._loaders.gave()
-        if self._chosen is not None and not (self._handed and real is self._real):
+        if self._chosen is not None and not (self._handed and real is self._real) and type(real) is not LoopIterator:
             from loaderprobe.loaders.attached import shut_down
 
             shut_down(real, self._chosen.loader)

@@ -19,7 +19,7 @@ from loaderprobe.measure.turns import Turns
 from loaderprobe.records.attachment import AttachRequest, WhyNot
 from loaderprobe.records.note import Note
 
-BEGUN_ANEW = Note(code="begun_anew")
+BEGUN_EACH_BATCH = Note(code="begun_each_batch")
 LEAST_BUDGET_S = 60.0
 BUDGET_STEPS = 60
 """The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
@@ -66,7 +66,7 @@ def turns_of(seen: Seen, request: AttachRequest, budget_s: float, ranks: Ranks |
 
         def session(**given: Any) -> LoopSession:
             made = LoopSession(turns=turns, period=seen.period, **given)
-            made.recorder.notes.extend([BEGUN_ANEW] if seen.begun_anew else [])
+            made.recorder.notes.extend([BEGUN_EACH_BATCH] if seen.begun_each_batch else [])
             return made
 
         asked = Asked(cache=request.cache, budget_s=budget_s, session=session)

@@ -15,16 +15,16 @@ NOT_THE_SCRIPT = ("loaderprobe.", "torch.utils.data", "torchdata.")
 
 
 class LoopIterator:
-    """Gives what `batch()` returns; everything else is that of an iterator that is over. Workers need not start."""
+    """Gives what `batch(this)` returns; all else is that of an iterator that is over, so that no worker starts."""
 
-    def __init__(self, real: Iterator[Any], batch: Callable[[], Any]) -> None:
+    def __init__(self, real: Iterator[Any], batch: Callable[[Iterator[Any]], Any]) -> None:
         self._real, self._batch = real, batch
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        return self._batch()
+        return self._batch(self)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """A loader with persistent workers begins its next epoch."""
@@ -67,7 +67,7 @@ def seen_loader(number: int, loader: Any, batches: int, backward_passes: int) ->
 
 
 class KnownLoader:
-    """A DataLoader of a script, known again when it is iterated again, and when it is made anew for each epoch."""
+    """A DataLoader of a script, known again when it is iterated again, and when it is made again for each epoch."""
 
     def __init__(self, loader: Any) -> None:
         self._look_at(loader)
@@ -118,12 +118,12 @@ class KnownLoader:
         from loaderprobe.loaders.unwrap import bare_copy
 
         self._own = weakref.ref(loader)
-        self._copy = loader if hasattr(type(loader), "__del__") else bare_copy(loader)
+        self._copy = bare_copy(loader, plain=hasattr(type(loader), "__del__"))
         self._place = _place()
 
 
 def _kind(loader: Any) -> tuple[Any, ...]:
-    """What is the same of a loader that is made anew. Classes by name: a function that makes one makes it each time."""
+    """What is the same of a loader that is made again. Classes by name: a function may make one each time."""
     parts = (loader, loader.dataset, loader.sampler, loader.batch_sampler)
     names = tuple((type(each).__module__, type(each).__qualname__) for each in parts)
     return *names, loader.batch_size, loader.num_workers, loader.drop_last, length_of(loader._index_sampler)

@@ -32,7 +32,7 @@ class Seen:
     """That took a batch."""
 
     @property
-    def begun_anew(self) -> bool:
+    def begun_each_batch(self) -> bool:
         """True where each batch is the first of a loop: `next(iter(loader))`."""
         return self.loops == self.batches > 1
 

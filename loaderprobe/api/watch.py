@@ -189,7 +189,8 @@ class Watcher:
         seen.since = len(seen.steps)
         try:
             records = self._records(seen, part)
-            seen.intervals.append(_summed(part, records, seen.began_ns, self._bound(seen, part, records)))
+            bound = self._bound(seen, part, records)
+            seen.intervals.append(_summed(part, records, seen.began_ns, bound, seen.loader.batch_size or 0))
             seen.record.forget(seen.steps[0].begin_ns)
             self._say(watched_line(seen.intervals[-1]))
             self._keep(self._so_far(seen))
@@ -221,15 +222,18 @@ def _on_gpu() -> bool:
     return cuda_in_use()
 
 
-def _summed(part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None) -> WatchedInterval:
-    """What some steps came to."""
+def _summed(
+    part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None, batch_size: int
+) -> WatchedInterval:
+    """What some steps came to. `batch_size` is for batches of which there is no record: of the first iterator of a
+    loader that has iterators of its own kind."""
     whole = [step for step in part if step.end_ns] or list(part)
     wait = sum(step.ready_ns - step.begin_ns for step in whole)
     busy = sum(max(step.end_ns, step.ready_ns) - step.ready_ns for step in whole)
     wall = sum(records.wall_ns)
     end_ns = max(whole[-1].end_ns, whole[-1].ready_ns)
     seconds = (end_ns - whole[0].begin_ns) / 1e9
-    images = mean([float(each) for each in records.images]) if records.images else 0.0
+    images = mean([float(each) for each in records.images]) if records.images else float(batch_size)
     waiting = wall - sum(records.cpu_ns) - sum(records.run_delay_ns)
     return WatchedInterval(
         begin_s=(whole[0].begin_ns - began_ns) / 1e9,

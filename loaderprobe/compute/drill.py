@@ -10,23 +10,30 @@ from loaderprobe.records.layers import DrillLevel, LayersReport, LevelName
 
 
 def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
-    """The step, its slowest layer, the slowest operator in that, the slowest line of that."""
+    """The step, its slowest layer, the slowest operator in that, the slowest line of that.
+
+    Where operators of the forward pass are not listed, the way goes from a layer that is slow there to the line.
+    """
     step_ms = sum(part.ms.value for part in report.parts)
     layer = max(report.layers, key=lambda each: each.ms)
-    operator = layer.operators[0]
+    forward = report.unlisted and layer.forward.value >= layer.backward.value
+    operator = layer.operators[0] if layer.operators and not forward else None
     call = (layer.name, layer.call)
-    found = (lines.backward.get(operator.name) if operator.backward else lines.forward.get(call)) or {}
+    backward = operator is not None and operator.backward
+    found = (lines.backward.get(operator.name) if operator and backward else lines.forward.get(call)) or {}
     called = lines.called.get(call)
     if not found and called is not None:
         found = {called: 1.0}
     levels: list[tuple[LevelName, str, str, float]] = [
         ("step", report.model, "", step_ms),
         ("layer", layer.name, "", layer.ms),
-        ("operator", operator.name, "", operator.ms),
     ]
+    if operator is not None:
+        levels.append(("operator", operator.name, "", operator.ms))
     if found:
+        whole_ms = layer.forward.value if operator is None else operator.ms
         line, seconds = max(found.items(), key=lambda each: each[1])
-        levels.append(("line", *_shown(line), operator.ms * seconds / sum(found.values())))
+        levels.append(("line", *_shown(line), whole_ms * seconds / sum(found.values())))
     return tuple(
         DrillLevel(
             level=level,

@@ -2,40 +2,58 @@
 
 The profiler returns misleading records: annotations as long as a step that count as work of the GPU, stamps of zero
 or 2^63, records before their own launch. Newer versions of torch give the kind of each record; in older ones only its
-name shows the kind.
+name shows the kind. Records of AMD's GPUs are the same, and their calls begin with hip.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from loaderprobe.compute.occupancy import DeviceLimits, blocks_per_sm, occupancy
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.timeline import CallKind, DeviceKind, DeviceRecords, HostCalls, Rejected, RejectedCode
+from loaderprobe.records.timeline import (
+    CallKind,
+    DeviceKind,
+    DeviceRecords,
+    HostCalls,
+    Rejected,
+    RejectedCode,
+    communicates,
+)
 from loaderprobe.units import join_words
 
 # Largest difference between the clocks of host and GPU, aligned by interpolation.
 SLACK_NS = 5_000
 # An asynchronous copy that blocks the host for longer than this stages pageable memory.
 STAGING_NS = 200_000
+# Where autograd's threads are not known: who issues more of the main stream's kernels than this trains.
+LEAST_TRAINING = 0.05
 LAST_STAMP = 2**63 - 1
 
 # kineto's names (cupti_strings.cpp); a sync record is a wait, not work.
 SYNC_RECORDS = frozenset({"Stream Sync", "Context Sync", "Event Sync", "Stream Wait Event", "Unknown Sync"})
 NO_WORK = frozenset({"gpu_user_annotation", "cuda_sync", "overhead"})
-COPIES: dict[str, DeviceKind] = {"HtoD": "h2d", "DtoH": "d2h", "DtoD": "d2d", "PtoP": "d2d"}
+# Older versions of AMD's recorder have names of their own.
+COPIES: dict[str, DeviceKind] = {
+    "Memcpy HtoD": "h2d", "Memcpy DtoH": "d2h", "Memcpy DtoD": "d2d", "Memcpy PtoP": "d2d",
+    "CopyHostToDevice": "h2d", "CopyDeviceToHost": "d2h", "CopyDeviceToDevice": "d2d",
+}  # fmt: skip
+FILLS = ("Memset", "FillBuffer")
 
-KERNEL_LAUNCH = re.compile(r"cu(da)?(Launch(?!HostFunc)|GraphLaunch)")
-GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
-COPY_CALL = re.compile(r"cu(da)?(Memcpy|Memset)")
-BLOCKING_CALL = re.compile(r"cu(da)?(\w*Synchronize|\w*(Malloc|Free|Alloc)(?!.*Async))")
-BLOCKING_COPY = re.compile(r"cu(da)?Memcpy(?!.*Async)")
-DEVICE_SYNC = re.compile(r"cudaDeviceSynchronize|cuCtxSynchronize")
-HOST_CALL = re.compile(r"cu(da)?[A-Z]")
+KERNEL_LAUNCH = re.compile(r"(cu(da)?|hip)\w*Launch(?!HostFunc)")
+GRAPH_LAUNCH = re.compile(r"(cu(da)?|hip)GraphLaunch")
+# A kernel launched so may begin before the one ahead of it on its stream has ended (programmatic dependent launch).
+OVERLAPPING_LAUNCH = re.compile(r"cu(da)?LaunchKernelEx")
+COPY_CALL = re.compile(r"(cu(da)?|hip)(Memcpy|Memset)")
+BLOCKING_CALL = re.compile(r"(cu(da)?|hip)(\w*Synchronize|\w*(Malloc|Free|Alloc)(?!.*Async))")
+BLOCKING_COPY = re.compile(r"(cu(da)?|hip)Memcpy(?!.*Async)")
+DEVICE_SYNC = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
+HOST_CALL = re.compile(r"(cu(da)?|hip)[A-Z]")
 
 
 class RawEvent(NamedTuple):
@@ -56,6 +74,10 @@ class RawEvent(NamedTuple):
     """kineto's fields of a kernel; empty where they were not requested."""
 
 
+Work = Sequence[tuple[DeviceKind, RawEvent]]
+"""Records of the GPU with their kinds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """Data of a window besides the records."""
@@ -66,8 +88,16 @@ class Window:
     training_threads: frozenset[int]
     """The training thread's id, in every form that the profiler may use."""
     backward_threads: frozenset[int] = frozenset()
-    """The ids of autograd's threads, likewise; they also launch kernels of the training."""
+    """The ids of autograd's threads, likewise; they also launch kernels of the training. Where none of them is among
+    the calls, those that launch part of the main stream's kernels are taken."""
     limits: DeviceLimits | None = None
+    waits: tuple[tuple[int, int], ...] = ()
+    """(begin, end) of the training thread's calls of `next()`; kernels issued inside are the loader's."""
+    loader_streams: bool = False
+    """Whether the training thread issues work of the loader, too, on streams other than the training's."""
+    whole: bool = True
+    """False for a stretch cut from a longer recording: records beyond its ends are no error, and the device may be
+    busy there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,18 +117,22 @@ def convert(events: Iterable[RawEvent], window: Window) -> Converted:
     known = list(events)
     reader = _Reader(window)
     calls = [event for event in known if _is_call(event)]
-    reader.launched = {call.correlation: call for call in calls if _kinds(call, False)[:1] == ["launch"]}
+    reader.launched = {call.correlation: call for call in calls if _issues(call)}
     work = [(kind, event) for event in known if event.on_gpu and (kind := device_kind(event)) is not None]
     valid = [(kind, event) for kind, event in work if reader.keep(event)]
-    kept = reader.cut([(kind, event) for kind, event in valid if event.device == window.device])
+    kept = reader.cut(
+        [(kind, event) for kind, event in valid if event.device == window.device and _within(event, window)]
+    )
     inside = [call for call in calls if window.begin_ns <= call.begin_ns <= window.end_ns]
     issued = {call.correlation for call in inside if KERNEL_LAUNCH.match(call.name)}
     _check(inside, issued, [kind for kind, _ in kept])
-    own = _training_threads(inside, window)
+    if not window.whole:
+        inside = _with_earlier(calls, kept, window)
+    trainers = reader.trainers(inside, kept)
     recorded = {event.correlation for _, event in valid}
     return Converted(
-        records=reader.records(kept, own),
-        calls=reader.calls(inside, own, {e.correlation for _, e in kept if "Pageable" in e.name}),
+        records=reader.records(kept, trainers),
+        calls=reader.calls(inside, trainers, kept),
         names=tuple(reader.names),
         rejected=tuple(Rejected(reason=reason, count=count) for reason, count in sorted(reader.rejected.items())),
         launches=len(issued),
@@ -110,10 +144,10 @@ def device_kind(event: RawEvent) -> DeviceKind | None:
     """The kind of GPU work; None for a record that is not GPU work: annotations, syncs, copies within the host."""
     if event.annotation or event.activity in NO_WORK or event.name in SYNC_RECORDS:
         return None
-    if event.name.startswith("Memset"):
+    if event.name.startswith(FILLS):
         return "memset"
-    if event.name.startswith("Memcpy"):
-        return next((kind for path, kind in COPIES.items() if event.name.startswith(f"Memcpy {path}")), None)
+    if event.name.startswith("Memcpy") or event.activity == "gpu_memcpy":
+        return next((kind for path, kind in COPIES.items() if event.name.startswith(path)), None)
     return "kernel" if event.activity in (None, "kernel", "concurrent_kernel") else None
 
 
@@ -123,19 +157,41 @@ def _is_call(event: RawEvent) -> bool:
     return event.activity in (None, "cuda_runtime", "cuda_driver") and HOST_CALL.match(event.name) is not None
 
 
-def _kinds(call: RawEvent, pageable: bool) -> list[CallKind]:
-    """The kinds of a call; a copy that stages pageable memory both puts work on a stream and blocks."""
-    if KERNEL_LAUNCH.match(call.name):
+def _within(event: RawEvent, window: Window) -> bool:
+    return window.whole or (event.begin_ns < window.end_ns and event.end_ns > window.begin_ns)
+
+
+def _with_earlier(calls: Iterable[RawEvent], kept: Work, window: Window) -> list[RawEvent]:
+    """The calls of a stretch cut from a recording: those that reach into it, and those that issued work inside it."""
+    issued = {event.correlation for _, event in kept}
+    return [
+        call for call in calls
+        if call.begin_ns <= window.end_ns and (call.end_ns >= window.begin_ns or call.correlation in issued)
+    ]  # fmt: skip
+
+
+def _issues(call: RawEvent) -> bool:
+    return KERNEL_LAUNCH.match(call.name) is not None or COPY_CALL.match(call.name) is not None
+
+
+def _kinds(call: RawEvent, copied: Mapping[int, RawEvent], moved: Collection[int]) -> list[CallKind]:
+    """The kinds of a call; a copy for which the host waits both puts work on a stream and blocks.
+
+    `copied` has the copies to and from the host by correlation, `moved` the correlations of those within the device,
+    for which no host waits: where such a call takes long, the queue of launches is full.
+    """
+    if not _issues(call):
+        return ["sync"] if BLOCKING_CALL.match(call.name) else []
+    if "Memcpy" not in call.name or call.correlation in moved:
         return ["launch"]
-    if COPY_CALL.match(call.name):
-        blocks = pageable or BLOCKING_COPY.match(call.name) or call.end_ns - call.begin_ns > STAGING_NS
-        return ["launch", "sync"] if blocks and "Memcpy" in call.name else ["launch"]
-    return ["sync"] if BLOCKING_CALL.match(call.name) else []
+    copy = copied.get(call.correlation)
+    waits = copy is not None and ("Pageable" in copy.name or call.end_ns - call.begin_ns > STAGING_NS)
+    return ["launch", "sync"] if waits or BLOCKING_COPY.match(call.name) else ["launch"]
 
 
 def _check(calls: Sequence[RawEvent], issued: set[int], kinds: Sequence[DeviceKind]) -> None:
-    if not issued:
-        raise LoaderprobeError(f"the profiler saw {len(calls)} CUDA calls, and no kernel launched among them")
+    if not issued and "kernel" not in kinds:
+        raise LoaderprobeError(f"the profiler saw {len(calls)} calls to the GPU, and no kernel launched among them")
     if "kernel" not in kinds:
         raise LoaderprobeError(
             f"the profiler saw {len(issued)} kernels launched, but recorded none of them on the GPU",
@@ -144,16 +200,21 @@ def _check(calls: Sequence[RawEvent], issued: set[int], kinds: Sequence[DeviceKi
 
 
 def _training_threads(calls: Sequence[RawEvent], window: Window) -> frozenset[int]:
-    """The training thread's id in the profiler: the thread also waits for the device at the end of the window.
+    """The training thread's id in the profiler: the thread also waits for the device at the end of a whole window.
 
-    Raises LoaderprobeError when no call was made by it.
+    Raises LoaderprobeError when no call of a whole window was made by it.
     """
-    waits = [call.resource for call in calls if DEVICE_SYNC.match(call.name)]
+    waits = [call.resource for call in calls if window.whole and DEVICE_SYNC.match(call.name)]
     threads = window.training_threads | frozenset(waits[-1:])
-    if not any(call.resource in threads for call in calls):
+    if window.whole and not any(call.resource in threads for call in calls):
         seen = join_words(sorted({str(call.resource) for call in calls}), "and")
         raise LoaderprobeError(f"the profiler numbers threads {seen}: the training thread is not known among them")
     return threads
+
+
+def _most_common(numbers: Iterable[int]) -> int | None:
+    found = Counter(numbers).most_common(1)
+    return found[0][0] if found else None
 
 
 @dataclass(slots=True)
@@ -177,13 +238,15 @@ class _Reader:
             return "no_stamp"
         if event.end_ns < event.begin_ns:
             return "backwards"
-        if event.begin_ns < self.window.begin_ns - SLACK_NS or event.end_ns > self.window.end_ns + SLACK_NS:
+        begin_ns, end_ns = self.window.begin_ns - SLACK_NS, self.window.end_ns + SLACK_NS
+        if self.window.whole and (event.begin_ns < begin_ns or event.end_ns > end_ns):
             return "outside"
         launch = self.launched.get(event.correlation)
         return "too_early" if launch is not None and event.begin_ns < launch.begin_ns - SLACK_NS else None
 
-    def cut(self, work: Iterable[tuple[DeviceKind, RawEvent]]) -> list[tuple[DeviceKind, RawEvent]]:
-        """Sorted by begin. A stream runs one operation after the other, except for the parts of a graph."""
+    def cut(self, work: Work) -> list[tuple[DeviceKind, RawEvent]]:
+        """Sorted by begin. A stream runs one operation after the other, except for the parts of a graph, and for
+        kernels whose launch allows them to begin sooner."""
         ordered = sorted(work, key=lambda item: (item[1].begin_ns, item[1].end_ns))
         following: dict[int, RawEvent] = {}
         found = []
@@ -191,20 +254,48 @@ class _Reader:
             after = following.get(event.resource)
             following[event.resource] = event
             overlaps = after is not None and event.begin_ns < after.begin_ns < event.end_ns
-            if after is not None and overlaps and event.correlation != after.correlation:
+            if (
+                after is not None
+                and overlaps
+                and event.correlation != after.correlation
+                and not self._may_overlap(after)
+            ):
                 self.rejected["cut"] += 1
                 event = event._replace(end_ns=after.begin_ns)
             found.append((kind, event))
         return found[::-1]
 
-    def records(self, work: Sequence[tuple[DeviceKind, RawEvent]], own: frozenset[int]) -> DeviceRecords:
-        """One entry for each kernel, copy and fill."""
-        of_kernels = [event for kind, event in work if kind == "kernel"]
-        main, limits = self._main_stream(of_kernels, own), self.window.limits
-        # If no launch is autograd's, the numbering is unknown, and threads are ignored.
+    def _may_overlap(self, event: RawEvent) -> bool:
+        launch = self.launched.get(event.correlation)
+        return launch is not None and OVERLAPPING_LAUNCH.match(launch.name) is not None
+
+    def trainers(self, calls: Sequence[RawEvent], work: Work) -> frozenset[int]:
+        """The threads that train: the training thread, and autograd's. Raises LoaderprobeError without the former.
+
+        If no launch is of a thread that autograd is known to have, its threads, or their numbering, are not known.
+        Then it is who issues part of the kernels of the main stream.
+        """
+        own = _training_threads(calls, self.window)
         seen = {call.resource for call in self.launched.values()}
-        backward = self.window.backward_threads if self.window.backward_threads & seen else frozenset()
-        trainers = own | backward if backward else frozenset()
+        if self.window.backward_threads & seen:
+            return own | self.window.backward_threads
+        issued = self._launches(work)
+        main = _most_common(event.resource for event, _ in issued)
+        threads = Counter(launch.resource for event, launch in issued if event.resource == main)
+        return own | {thread for thread, count in threads.items() if count > LEAST_TRAINING * threads.total()}
+
+    def _launches(self, work: Work) -> list[tuple[RawEvent, RawEvent]]:
+        """(kernel, launch) of those that compute. Communication may run longer than the training that it serves."""
+        return [
+            (event, launch) for kind, event in work
+            if kind == "kernel" and not communicates(event.name) and (launch := self.launched.get(event.correlation))
+        ]  # fmt: skip
+
+    def records(self, work: Work, trainers: frozenset[int]) -> DeviceRecords:
+        """One entry for each kernel, copy and fill."""
+        # The stream that trains has most of the kernels issued by the threads that train.
+        main = _most_common(event.resource for event, launch in self._launches(work) if launch.resource in trainers)
+        limits = self.window.limits
         events = [event for _, event in work]
         return DeviceRecords(
             kind=tuple(kind for kind, _ in work),
@@ -218,12 +309,14 @@ class _Reader:
             blocks_per_sm=tuple(blocks_per_sm(e.details, limits) if kind == "kernel" else None for kind, e in work),
         )
 
-    def calls(self, calls: Sequence[RawEvent], own: frozenset[int], pageable: set[int]) -> HostCalls:
+    def calls(self, calls: Iterable[RawEvent], trainers: frozenset[int], work: Work) -> HostCalls:
         """One entry for each launch and each sync, in order."""
+        copied = {event.correlation: event for kind, event in work if kind in ("h2d", "d2h")}
+        moved = {event.correlation for kind, event in work if kind == "d2d"}
         rows = [
             (kind, call)
             for call in sorted(calls, key=lambda call: call.begin_ns)
-            for kind in _kinds(call, call.correlation in pageable)
+            for kind in _kinds(call, copied, moved)
         ]
         return HostCalls(
             kind=tuple(kind for kind, _ in rows),
@@ -231,27 +324,26 @@ class _Reader:
             begin_ns=tuple(call.begin_ns for _, call in rows),
             end_ns=tuple(call.end_ns for _, call in rows),
             correlation=tuple(call.correlation for _, call in rows),
-            training=tuple(call.resource in own for _, call in rows),
+            training=tuple(call.resource in trainers for _, call in rows),
         )
 
-    def _main_stream(self, kernels: Sequence[RawEvent], own: frozenset[int]) -> int | None:
-        """The stream that trains: the one on which kernels of the training thread run longest."""
-        busy: Counter[int] = Counter()
-        for event in kernels:
-            launch = self.launched.get(event.correlation)
-            if launch is not None and launch.resource in own:
-                busy[event.resource] += event.end_ns - event.begin_ns
-        return busy.most_common(1)[0][0] if busy else None
-
     def _of_loader(self, event: RawEvent, main: int | None, trainers: frozenset[int]) -> bool:
-        """On a second stream, or from a thread that does not train. `trainers` is empty where they are not known."""
+        """Issued inside `next()`, or by a thread that does not train; on a second stream where those are the loader's.
+
+        A training may use many streams: that alone says nothing.
+        """
         launch = self.launched.get(event.correlation)
-        if event.name.startswith("nccl"):
+        if communicates(event.name):
             return False
-        if launch is not None and trainers and launch.resource not in trainers:
+        if launch is not None and (launch.resource not in trainers or self._in_next(launch)):
             return True
         in_graph = launch is not None and GRAPH_LAUNCH.match(launch.name) is not None
-        return main is not None and event.resource != main and not in_graph
+        return self.window.loader_streams and main is not None and event.resource != main and not in_graph
+
+    def _in_next(self, launch: RawEvent) -> bool:
+        waits = self.window.waits
+        at = bisect_right(waits, launch.begin_ns, key=lambda wait: wait[0]) - 1
+        return at >= 0 and launch.begin_ns < waits[at][1]
 
     def _name(self, event: RawEvent) -> int:
         return self.names.setdefault(event.name, len(self.names))

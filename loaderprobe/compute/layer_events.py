@@ -8,16 +8,19 @@ gradient that is added to a weight has no such operator; it follows the function
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+from loaderprobe.records.layers import LAST_CALL
 
 LAYER = "loaderprobe layer "
 STEP = "loaderprobe step"
 EVALUATE = "autograd::engine::evaluate_function: "
 
 Call = tuple[str, int]
-"""(path of the module, 0 for its first call in a step)."""
+"""(path of the module, 0 for its first call in a step; later calls than the last that has a row share its row)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +45,36 @@ class CallTime:
     operators: dict[tuple[str, bool], tuple[int, float]] = field(default_factory=dict)
     """(count, microseconds) by (name, whether it is of the backward pass)."""
 
-    def add(self, name: str, us: float, *, backward: bool) -> None:
-        """One more call of an operator."""
+    def add(self, name: str, us: float, *, backward: bool, calls: int = 1) -> None:
+        """One more call of an operator; without `calls`, more of the last."""
         count, total = self.operators.get((name, backward), (0, 0.0))
-        self.operators[name, backward] = (count + 1, total + us)
+        self.operators[name, backward] = (count + calls, total + us)
+
+
+@dataclass(slots=True)
+class Owners:
+    """Which layer made a backward function: autograd's numbers go up while layers take turns."""
+
+    _begins: list[int] = field(default_factory=list)
+    _calls: list[Call | None] = field(default_factory=list)
+
+    def turn(self, number: int, call: Call | None) -> None:
+        """Functions from this number on are of that call of a layer, or of none."""
+        if self._begins and self._begins[-1] == number:
+            self._calls[-1] = call
+        elif not self._calls or self._calls[-1] != call:
+            self._begins.append(number)
+            self._calls.append(call)
+
+    def of(self, number: int) -> Call | None:
+        """None for a function that no layer made."""
+        place = bisect_right(self._begins, number) - 1
+        return self._calls[place] if place >= 0 else None
+
+
+def numbered(name: str, number: int) -> Call:
+    """The call of a layer that has so many before it in the step."""
+    return name, min(number, LAST_CALL)
 
 
 def step_times(roots: Iterable[Event]) -> list[dict[Call, CallTime]]:
@@ -84,9 +113,9 @@ def _forward(
         return
     if event.name.startswith(LAYER):
         name = event.name.removeprefix(LAYER)
-        call = (name, calls[name])
+        call = numbered(name, calls[name])
         calls[name] += 1
-        times[call] = CallTime()
+        times.setdefault(call, CallTime())
         for child in event.children:
             _forward(child, call, times, owners, calls)
             if not child.name.startswith(LAYER):

@@ -1,24 +1,30 @@
-"""The time of each layer of a model in training, with torch's profiler, and of the parts of a step without it."""
+"""The time of each layer of a model in training, with torch's profiler, and of the parts of a step without it.
+
+A profiler keeps a record of each operator, about 5 kB, until its step is evaluated. A model with more operators than
+that is worth has its layers timed by the clock instead, so what is kept never grows with the operators of a step.
+"""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch does not list it
+from torch.autograd.profiler import profile, record_function
 from torch.autograd.profiler_util import FunctionEvent
-from torch.profiler import ProfilerActivity, profile, record_function
 
 from loaderprobe.compute.drill import drilled
-from loaderprobe.compute.layer_events import LAYER, STEP, Call, CallTime, Event, step_times
+from loaderprobe.compute.layer_events import LAYER, STEP, Call, CallTime, Event, Owners, numbered, step_times
 from loaderprobe.compute.model_batches import called, epochs, is_loader, moved, out_of_memory, samples_in, tensors_in
-from loaderprobe.compute.source_lines import Lines, timing, user_line
+from loaderprobe.compute.source_lines import Lines, Took, timing, user_line
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.layers import (
@@ -34,6 +40,10 @@ from loaderprobe.records.origin import Origin
 from loaderprobe.stats import median, quantile
 
 WARM_UP_STEPS = 3
+MOST_OPERATORS = 20_000
+"""Operators of a step, forward and backward, that a profiler records. On a CPU they are about 30,000 records and 0.14
+GB (torch 2.14), on a GPU up to three times that: the kernel and its launch are records too. Models of 80 transformer
+blocks run about 12,000."""
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 
@@ -54,11 +64,13 @@ class Seen:
 
 @dataclass(slots=True)
 class Hooks:
-    """Marks the calls of every module for the profiler, and notes their shapes."""
+    """Marks the calls of every module for the profiler, or for the clock, and notes their shapes."""
 
     seen: dict[Call, Seen] = field(default_factory=dict)
     lines: Lines | None = None
     """Where layers are called is noted here, if anywhere."""
+    clock: ByClock | None = None
+    """Times the layers of this step, instead of a profiler."""
     _calls: dict[str, int] = field(default_factory=dict)
     _open: list[tuple[str, Any, tuple[torch.Tensor, ...], tuple[int, ...]]] = field(default_factory=list)
 
@@ -83,30 +95,86 @@ class Hooks:
         """The layer that runs now."""
         if not self._open:
             return None
-        name = self._open[-1][0]
-        return name, self._calls.get(name, 0)
+        return self._call(self._open[-1][0])
+
+    def _call(self, name: str) -> Call:
+        return numbered(name, self._calls.get(name, 0))
 
     def _before(self, name: str) -> Callable[..., None]:
         def before(_module: torch.nn.Module, given: Any, named: Any) -> None:
             tensors = tuple(tensors_in((given, named)))
-            mark = record_function(LAYER + name)
-            mark.__enter__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            mark: AbstractContextManager[object] = nullcontext() if self.clock else record_function(LAYER + name)
+            mark.__enter__()
             self._open.append((name, mark, tensors, tuple(each._version for each in tensors)))
             if self.lines is not None and (line := user_line(sys._getframe(1))):
-                self.lines.called[name, self._calls.get(name, 0)] = line
+                self.lines.called[self._call(name)] = line
+            if self.clock:
+                self.clock.turn(self.innermost())
 
         return before
 
     def _after(self, _module: torch.nn.Module, _given: Any, made: Any) -> None:
         name, mark, tensors, versions = self._open.pop()
         mark.__exit__(None, None, None)
-        number = self._calls.get(name, 0)
-        self._calls[name] = number + 1
-        self.seen[name, number] = Seen(
+        call = self._call(name)
+        self._calls[name] = self._calls.get(name, 0) + 1
+        if self.clock:
+            self.clock.turn(self.innermost())
+        self.seen[call] = Seen(
             inputs=tuple(tuple(each.shape) for each in tensors),
             outputs=tuple(tuple(each.shape) for each in tensors_in(made)),
             in_place=any(each._version != version for each, version in zip(tensors, versions, strict=True)),
         )
+
+
+@dataclass(slots=True)
+class ByClock:
+    """The layers of one step: forward by the clock, backward by the time of their operators, each by itself."""
+
+    now_us: Callable[[], float]
+    """After what runs on the device."""
+    times: dict[Call, CallTime] = field(default_factory=dict)
+    backward_us: float = 0.0
+    """Of all operators of the backward pass, also of those that no layer made."""
+    _owners: Owners = field(default_factory=Owners)
+    _forward: bool = True
+    _running: Call | None = None
+    _since_us: float = 0.0
+    _node: Any = None
+    _owner: Call | None = None
+
+    def turn(self, call: Call | None) -> None:
+        """This layer is the innermost from now on. What runs again in the backward pass belongs to that."""
+        if not self._forward:
+            return
+        if self._running is not None:
+            self.times[self._running].forward_us += self.now_us() - self._since_us
+        if call is not None:
+            self.times.setdefault(call, CallTime())
+        self._running = call
+        self._owners.turn(torch._C._autograd._get_sequence_nr(), call)
+        self._since_us = self.now_us()
+
+    @contextmanager
+    def backward(self, wait: Callable[[], None]) -> Iterator[None]:
+        """While the backward pass runs."""
+        self._forward = False
+        with timing(self._took, wait):
+            yield
+        self._node = None
+
+    def _took(self, _frame: FrameType, node: Any, seconds: float) -> None:
+        if node is None:
+            return
+        begins = node is not self._node
+        if begins:
+            # What no layer made is of the loss, which comes first, or adds the gradient of the layer before it.
+            self._node, self._owner = node, self._owners.of(node._sequence_nr()) or self._owner
+        self.backward_us += seconds * 1e6
+        if self._owner is not None:
+            time = self.times[self._owner]
+            time.backward_us += seconds * 1e6
+            time.add(node.name(), seconds * 1e6, backward=True, calls=int(begins))
 
 
 def measure_layers(
@@ -116,7 +184,9 @@ def measure_layers(
     """Train a copy of the model, on the device of its weights: `steps` steps, and as many with marks.
 
     `batch` is one batch, or a loader whose batches are taken in turn, epoch after epoch. With `drill`, two more steps
-    find the slowest source line. Raises BadValue for a model without weights.
+    find the slowest source line. While warming up, the operators of a step are counted: of more than MOST_OPERATORS,
+    layers are timed by the clock. Records of a step are gone before the next. Raises BadValue for a model without
+    weights.
     """
     measuring = _Measuring(copy.deepcopy(model).train(), batch, loss, clock)
     found = measuring.report(steps, name, origin)
@@ -134,16 +204,19 @@ class _Measuring:
         self._device = weights[0].device
         self._optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE, momentum=MOMENTUM)
         self._parts: dict[PartName, list[float]] = {}
+        self._in_backward: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def report(self, steps: int, name: str, origin: Origin) -> LayersReport:
         """The steps without marks are half before and half after those with them: a machine drifts."""
-        self._run(WARM_UP_STEPS)
+        self._run(1)
+        operators = self._counted(WARM_UP_STEPS - 1)
         self._parts.clear()
         self._run(steps // 2)
         plain, self._parts = self._parts, {}
-        hooks = Hooks()
+        listed = operators <= MOST_OPERATORS
+        hooks, backward_us = Hooks(), median(plain["backward"]) * 1e3
         with hooks.on(self._model):
-            times = self._profiled(hooks, steps)
+            times = [self._profiled(hooks) if listed else self._clocked(hooks, backward_us) for _ in range(steps)]
         self._parts = plain
         self._run(steps - steps // 2)
         parts = tuple(PartTime(name=part, ms=_spread(values)) for part, values in self._parts.items())
@@ -160,6 +233,7 @@ class _Measuring:
             parts=parts,
             layers=tuple(layer for layer in layers if layer.ms or layer.operators),
             missing=tuple(path for path, _ in self._model.named_modules() if path not in ran),
+            unlisted=0 if listed else operators,
         )
 
     def lines(self) -> Lines:
@@ -169,18 +243,23 @@ class _Measuring:
             for _ in range(2):
                 lines = hooks.lines = Lines()
                 hooks.begin_step()
-                with timing(lines, hooks.innermost, self._wait):
+                self._load()
+                with timing(_to(lines, hooks), self._wait):
                     self._step()
         return lines
 
     def _run(self, steps: int) -> None:
         for _ in range(steps):
+            self._load()
             self._step()
 
-    def _step(self) -> None:
+    def _load(self) -> None:
+        """Without marks: workers that start here must not inherit them, and what loading runs is of no layer."""
         if self._batches is not None:
             with self._part("load"):
                 self._batch = next(self._batches)
+
+    def _step(self) -> None:
         with self._part("copy"):
             batch = moved(self._batch, self._device)
         with self._part("zero_grad"):
@@ -189,7 +268,7 @@ class _Measuring:
             given = called(self._model, batch)
         with self._part("loss"):
             loss = self._loss(given, batch)
-        with self._part("backward"):
+        with self._part("backward"), self._in_backward():
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         with self._part("optimizer"):
             self._optimizer.step()
@@ -216,16 +295,49 @@ class _Measuring:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
-    def _profiled(self, hooks: Hooks, steps: int) -> list[dict[Call, CallTime]]:
-        on_gpu = self._device.type == "cuda"
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-        with profile(activities=activities) as profiler:
+    def _counted(self, steps: int) -> int:
+        """The most operators of a step, with two for each call of a layer, which has a mark."""
+        most, hooks = 0, Hooks()
+        with hooks.on(self._model):
             for _ in range(steps):
                 hooks.begin_step()
-                with record_function(STEP):
+                self._load()
+                count = itertools.count()
+                with timing(lambda *_: next(count), lambda: None):  # noqa: B023  # of this step
                     self._step()
-        events = [each for each in profiler.events() or () if each.device_type == DeviceType.CPU]
-        return step_times(_event(each, on_gpu) for each in events if each.cpu_parent is None)
+                most = max(most, next(count))
+        return most
+
+    def _profiled(self, hooks: Hooks) -> dict[Call, CallTime]:
+        """One step, whose records are let go at once."""
+        on_gpu = self._device.type == "cuda"
+        hooks.begin_step()
+        self._load()
+        # The class in torch.profiler is in a cycle of references, which would keep the records; so would theirs.
+        with profile(use_device="cuda" if on_gpu else None, use_kineto=True) as profiler, record_function(STEP):
+            self._step()
+        events = [each for each in profiler.function_events or () if each.device_type == DeviceType.CPU]
+        (found,) = step_times(_event(each, on_gpu) for each in events if each.cpu_parent is None)
+        for each in events:
+            each.cpu_parent = None
+        return found
+
+    def _clocked(self, hooks: Hooks, backward_us: float) -> dict[Call, CallTime]:
+        """One step without a profiler. `backward_us` is the time of its backward pass without marks."""
+
+        def now_us() -> float:
+            self._wait()
+            return self._clock.now_ns() / 1e3
+
+        hooks.begin_step()
+        self._load()
+        hooks.clock = clock = ByClock(now_us)
+        self._in_backward = lambda: clock.backward(self._wait)
+        try:
+            self._step()
+        finally:
+            self._in_backward, hooks.clock = nullcontext, None
+        return {call: _scaled(time, backward_us / (clock.backward_us or 1.0)) for call, time in clock.times.items()}
 
     def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:
         name, number = call
@@ -243,6 +355,16 @@ class _Measuring:
             inputs=seen.inputs,
             outputs=seen.outputs,
         )
+
+
+def _to(lines: Lines, hooks: Hooks) -> Took:
+    return lambda frame, node, seconds: lines.add(frame, node, hooks.innermost(), seconds)
+
+
+def _scaled(time: CallTime, factor: float) -> CallTime:
+    """The backward part times a factor."""
+    operators = {key: (count, us * factor) for key, (count, us) in time.operators.items()}
+    return CallTime(forward_us=time.forward_us, backward_us=time.backward_us * factor, operators=operators)
 
 
 def _order(times: list[dict[Call, CallTime]]) -> list[Call]:

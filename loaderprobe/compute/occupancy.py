@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 WARP = 32
-# CUDA allots registers to a warp in units of 256, and keeps 1 KiB of shared memory a block for itself.
+# Limits of cuda_occupancy.h: registers go to a warp in units of 256, and come from one of the four parts of an SM.
 REGISTER_UNIT = 256
+SM_PARTS = 4
+# From this compute capability on, CUDA keeps 1 KiB of shared memory a block for itself.
+RESERVES_FROM = (8, 0)
 RESERVED_BYTES = 1024
 # Above this a kernel must request its shared memory, which the profiler's own calculation ignores: it gives 0.
 PLAIN_SHARED_BYTES = 49152
 # Blocks that a multiprocessor can hold, by compute capability (CUDA C++ Programming Guide, technical specifications).
-BLOCKS_PER_SM = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24}
+BLOCKS_PER_SM: dict[tuple[int, ...], int] = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24}
 MOST_BLOCKS_PER_SM = 32
 
 
@@ -27,22 +30,37 @@ class DeviceLimits:
     registers_per_sm: int = 65536
     shared_bytes_per_sm: int = 233472
     blocks_per_sm: int = MOST_BLOCKS_PER_SM
+    reserved_bytes: int = RESERVED_BYTES
+    """Of the shared memory of each block, kept by CUDA."""
 
     @classmethod
     def of(cls, properties: Any) -> DeviceLimits | None:
-        """From torch's device properties; None where this torch has too few of them."""
+        """From torch's device properties of an NVIDIA GPU; None where this torch has too few of them."""
         names = ("multi_processor_count", "max_threads_per_multi_processor", "regs_per_multiprocessor",
-                 "shared_memory_per_multiprocessor")  # fmt: skip
-        if any(not getattr(properties, name, 0) for name in names):
+                 "shared_memory_per_multiprocessor", "major", "minor")  # fmt: skip
+        return cls._read([getattr(properties, name, None) for name in names])
+
+    @classmethod
+    def recorded(cls, properties: Mapping[str, Any]) -> DeviceLimits | None:
+        """From one of the `deviceProperties` of a trace; None where too few are there, as of AMD's GPUs."""
+        names = ("numSms", "maxThreadsPerMultiprocessor", "regsPerMultiprocessor", "sharedMemPerMultiprocessor",
+                 "computeMajor", "computeMinor")  # fmt: skip
+        return cls._read([properties.get(name) for name in names])
+
+    @classmethod
+    def _read(cls, values: Sequence[Any]) -> DeviceLimits | None:
+        """Of SMs, and of each its threads, registers and bytes; then the two numbers of the compute capability."""
+        if not all(isinstance(value, int) for value in values) or not all(values[:5]):
             return None
-        count, threads, registers, shared = (int(getattr(properties, name)) for name in names)
-        capability = (getattr(properties, "major", 0), getattr(properties, "minor", 0))
+        count, threads, registers, shared, *version = values
+        capability = tuple(version)
         return cls(
             sm_count=count,
             threads_per_sm=threads,
             registers_per_sm=registers,
             shared_bytes_per_sm=shared,
             blocks_per_sm=BLOCKS_PER_SM.get(capability, MOST_BLOCKS_PER_SM),
+            reserved_bytes=RESERVED_BYTES if capability >= RESERVES_FROM else 0,
         )
 
 
@@ -81,9 +99,9 @@ def resident_blocks(launch: Launch, limits: DeviceLimits) -> int:
     fits = [limits.blocks_per_sm, limits.threads_per_sm // WARP // warps]
     if launch.registers:
         of_warp = math.ceil(launch.registers * WARP / REGISTER_UNIT) * REGISTER_UNIT
-        fits.append(limits.registers_per_sm // (of_warp * warps))
+        fits.append(SM_PARTS * (limits.registers_per_sm // SM_PARTS // of_warp) // warps)
     if launch.shared_bytes:
-        fits.append(limits.shared_bytes_per_sm // (launch.shared_bytes + RESERVED_BYTES))
+        fits.append(limits.shared_bytes_per_sm // (launch.shared_bytes + limits.reserved_bytes))
     return min(fits)
 
 

@@ -58,6 +58,8 @@ class Device:
     limits: DeviceLimits | None
     backward_threads: Callable[[], frozenset[int]]
     """Known once a step has been taken."""
+    loader_streams: bool = False
+    """Whether the training thread prepares batches on streams of their own."""
 
 
 def record_window(feed: Feed, stage: Stage, device: Device, *, steps: int, warm_up: int, batch_size: int) -> Timeline:
@@ -71,6 +73,8 @@ def record_window(feed: Feed, stage: Stage, device: Device, *, steps: int, warm_
         training_threads=thread_numbers(),
         backward_threads=device.backward_threads() - thread_numbers(),
         limits=device.limits,
+        waits=tuple(zip(stamps.wait_begin_ns, stamps.wait_end_ns, strict=True)),
+        loader_streams=device.loader_streams,
     )
     found = convert(events, window)
     return Timeline(

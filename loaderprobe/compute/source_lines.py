@@ -1,4 +1,4 @@
-"""Which lines of source run operators, and for how long: forward, and in backward functions written in Python."""
+"""Each operator timed by itself, as it runs: for which lines of source, and for which backward functions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ _OURS = f"{Path(__file__).parents[1]}/"
 _TORCH = f"{Path(torch.__file__).parent}/"
 
 
+Took = Callable[[FrameType, Any, float], object]
+"""Takes (the frame that ran an operator, the backward function that runs now or None, seconds) of each operator."""
+
+
 @dataclass(slots=True)
 class Lines:
     """Seconds by line, for each (layer, call) of the forward pass and each backward function by its name."""
@@ -29,34 +33,39 @@ class Lines:
     called: dict[tuple[str, int], Line] = field(default_factory=dict)
     """Where a layer was called."""
 
+    def add(self, frame: FrameType, node: Any, layer: tuple[str, int] | None, seconds: float) -> None:
+        """One operator of a layer or of a backward function; those of no line of the model are left out."""
+        line = user_line(frame)
+        if line is None:
+            return
+        if node is not None:
+            found = self.backward.setdefault(node.name(), {})
+        elif layer is not None:
+            found = self.forward.setdefault(layer, {})
+        else:
+            return
+        found[line] = found.get(line, 0.0) + seconds
+
 
 class _Timing(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    """Times each operator and adds it to the line of the user's code that runs it."""
-
-    def __init__(self, lines: Lines, layer: Callable[[], tuple[str, int] | None], wait: Callable[[], None]) -> None:
+    def __init__(self, took: Took, wait: Callable[[], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._lines, self._layer, self._wait = lines, layer, wait
+        self._took, self._wait = took, wait
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        line = user_line(sys._getframe(1))
+        frame = sys._getframe(1)
         node = torch._C._current_autograd_node()
-        layer = self._layer()
         begin_s = time.perf_counter()
         made = func(*args, **(kwargs or {}))
         self._wait()
-        seconds = time.perf_counter() - begin_s
-        if line is not None:
-            if node is not None:
-                _add(self._lines.backward.setdefault(node.name(), {}), line, seconds)
-            elif layer is not None:
-                _add(self._lines.forward.setdefault(layer, {}), line, seconds)
+        self._took(frame, node, time.perf_counter() - begin_s)
         return made
 
 
 @contextmanager
-def timing(lines: Lines, layer: Callable[[], tuple[str, int] | None], wait: Callable[[], None]) -> Iterator[None]:
-    """Operators that run in this time are added to `lines`; `layer` is the innermost layer that runs now."""
-    with _Timing(lines, layer, wait):
+def timing(took: Took, wait: Callable[[], None]) -> Iterator[None]:
+    """`took` hears of each operator that runs in this time, after `wait` has waited for it to end on the device."""
+    with _Timing(took, wait):
         yield
 
 
@@ -68,7 +77,3 @@ def user_line(frame: FrameType | None) -> Line | None:
             return file, frame.f_lineno
         frame = frame.f_back
     return None
-
-
-def _add(found: dict[Line, float], line: Line, seconds: float) -> None:
-    found[line] = found.get(line, 0.0) + seconds

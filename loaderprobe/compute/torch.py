@@ -24,7 +24,7 @@ from loaderprobe.records.timeline import Timeline
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.units import join_words
 
-ON_ROCM = "ROCm: steps and their events are timed, but only NVIDIA's CUPTI records kernels and their occupancy"
+ON_ROCM = "ROCm: kernels are recorded without their occupancy"
 OF_CPU = frozenset({"model", "precision", "memory_format", "compile"})
 # The device of AMD's driver: torch names such GPUs cuda, too, and NVML does not know them.
 ROCM = Path("/dev/kfd")
@@ -154,9 +154,7 @@ class CudaCompute(_Exchanging):
         return self._events.begun
 
     def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:
-        """One window of torch's profiler. Raises MissingPart on ROCm, and any error of the profiler."""
-        if _on_rocm():
-            raise MissingPart(ON_ROCM, hint="use an NVIDIA GPU to see kernels")
+        """One window of torch's profiler. Raises any error of the profiler."""
         stage = Stage(
             step=lambda batch: self.step(self.copy(batch)),
             synchronize=lambda: torch.cuda.synchronize(self._device),
@@ -165,8 +163,9 @@ class CudaCompute(_Exchanging):
         device = Device(
             name=torch.cuda.get_device_name(self._device),
             index=self._device.index,
-            limits=DeviceLimits.of(torch.cuda.get_device_properties(self._device)),
+            limits=None if _on_rocm() else DeviceLimits.of(torch.cuda.get_device_properties(self._device)),
             backward_threads=lambda: self._trainer.backward_threads,
+            loader_streams=self._decoder is not None or self._side is not None,
         )
         try:
             return record_window(feed, stage, device, steps=steps, warm_up=warm_up, batch_size=batch_size)

@@ -1,7 +1,7 @@
 """The files that a data set names: paths among its attributes, and the files in folders among them.
 
-Not every text that names a file is meant to: a tokenizer's vocabulary holds `//`, `./` and `../`. So folders that hold
-more than data are passed over, and looking has a limit.
+Not every text that names a file is meant to: a tokenizer's vocabulary holds `//`, `./` and `../`. Texts of dots and
+slashes alone are no names, folders that hold more than data are passed over, and looking has a limit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def _paths(dataset: Any) -> Iterator[str]:
     for leaf in held([dataset]):
         if isinstance(leaf, str | os.PathLike):
             path = os.fsdecode(leaf)
-            if os.sep in path and len(path) < LONGEST_PATH and "\0" not in path and path not in asked:
+            if path in asked or len(path) >= LONGEST_PATH or "\0" in path:
+                continue
+            if os.sep in path and path.strip(f".{os.sep}"):
                 asked.add(path)
                 with suppress(OSError):  # the current folder is gone
                     path = os.path.realpath(path)
@@ -90,18 +92,15 @@ def _files(path: str, walked: set[str]) -> Iterator[str]:
 
 
 def holds_more_than_data(folder: str) -> bool:
-    """True for a folder at the top, for homes, and for what a home or the current folder is in.
+    """True for a folder at the top, for homes, and for what a home is in.
 
     `folder` is a real path. What lies in such a folder may still be named by itself.
     """
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111
-    places = [home]
-    with suppress(OSError):
-        places.append(os.getcwd())  # noqa: PTH109
     return (
         len(Path(folder).parts) <= LEAST_DEPTH
         or os.path.dirname(folder) in HOMES  # noqa: PTH120
-        or any(f"{place}{os.sep}".startswith(f"{folder}{os.sep}") for place in places)
+        or f"{home}{os.sep}".startswith(f"{folder}{os.sep}")
     )
 
 

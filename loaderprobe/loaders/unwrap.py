@@ -144,9 +144,12 @@ class Epochs:
             self._epoch.close()
 
 
-def bare_copy(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """A copy that shares settings but no iterator: a sub-class may end the workers of an iterator that it keeps."""
-    twin: DataLoader[Any] = object.__new__(type(loader))
+def bare_copy(loader: DataLoader[Any], *, plain: bool = False) -> DataLoader[Any]:
+    """A copy that shares settings but no iterator: a sub-class may end the workers of an iterator that it keeps.
+
+    A `plain` one is of torch's own class.
+    """
+    twin: DataLoader[Any] = object.__new__(DataLoader if plain else type(loader))
     settings = {name: None if is_iterator(value) else value for name, value in vars(loader).items()}
     vars(twin).update(settings)
     # torchdata's: the iterator that it was asked the state of, and would go on with.

@@ -206,6 +206,10 @@ class UserLoader(SwitchedLoader):
         """Bytes that read calls returned, by batch of the pool."""
         return tuple(lesson.called_bytes for lesson in self._lessons())
 
+    def holds_files(self) -> bool:
+        """True where files were open, or mapped, while batches of the settled pool were made."""
+        return any(lesson.held for lesson in self._lessons())
+
     def files(self, batch_size: int) -> LoaderFiles:
         """The files of the settled pool, batch by batch or as a whole; or why they are not known."""
         found = self._lessons()

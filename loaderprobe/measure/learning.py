@@ -55,6 +55,10 @@ class Learnable(Loader, Renewing, Protocol):
         """The files of the settled pool's batches; or the reason why they are unknown."""
         ...
 
+    def holds_files(self) -> bool:
+        """True where files were open, or mapped, while batches of the settled pool were made."""
+        ...
+
     def called_bytes(self) -> tuple[int, ...]:
         """Bytes that read calls returned, by batch of the pool."""
         ...
@@ -181,7 +185,8 @@ class Learning:
         lap = found.lap
         if lap is None or not lap.images:
             return found
-        if isinstance(found.files, PartFiles) and self.counts_reads(found.files) and _reads_nothing(found, lap):
+        names_alone = isinstance(found.files, PartFiles) and not self.loader.holds_files()
+        if names_alone and self.counts_reads(found.files) and _reads_nothing(found, lap):
             found = replace(found, files=UnknownFiles(code="none_read"), access="none")
             kept = False
         elif self.counts_reads(found.files):

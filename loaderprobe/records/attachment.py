@@ -17,7 +17,7 @@ WhyNot = Literal[
     "ranks_apart",
     "follows",
     "another_process",
-    "begun_anew",
+    "begun_each_batch",
     "refused",
     "not_seen_again",
     "ended_early",

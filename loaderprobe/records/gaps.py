@@ -9,11 +9,15 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.timeline import Rejected
 from loaderprobe.records.unavailable import Unavailable
 
-GapCause = Literal["input", "copy", "loader", "sync", "launch", "device", "other"]
-"""Why the device did not train: input (the training thread was inside `next()`), copy (a batch came over from the
-host), loader (the device made batches), sync (the host waited for the device before it went on), launch (the host
-was busy with something else), device (the hardware's own latency), other (nothing of this, or not known)."""
-GAP_CAUSES: tuple[GapCause, ...] = ("input", "copy", "loader", "sync", "launch", "device", "other")
+GapCause = Literal["communication", "input", "copy", "loader", "sync", "launch", "device", "other"]
+"""Why the device did not train: communication (it did nothing but exchange data with other GPUs, or wait for them to),
+input (the training thread was inside `next()`), copy (a batch came over from the host), loader (the device made
+batches), sync (the host waited for the device before it went on), launch (the host was busy with something else, or
+inside the call that issued the next kernel), device (the hardware's own latency), other (nothing of this, or not
+known)."""
+GAP_CAUSES: tuple[GapCause, ...] = (
+    "communication", "input", "copy", "loader", "sync", "launch", "device", "other",
+)  # fmt: skip
 
 Stretches = tuple[tuple[int, int], ...]
 """Half-open ranges of nanoseconds, sorted and apart."""
@@ -29,7 +33,10 @@ class Gaps:
     steps: int
     window_ns: int
     busy_ns: int
-    """Kernels of training, fills, and copies within the device or back from it; the union over streams."""
+    """Kernels of training but for communication, fills, and copies within the device or back from it; the union over
+    streams."""
+    communication_ns: int
+    """Exposed: kernels of NCCL or RCCL while nothing of `busy_ns` ran."""
     input_ns: int
     copy_ns: int
     loader_ns: int
@@ -60,7 +67,7 @@ class DeviceUse:
     """How well kernels filled the device, estimated from their grids. None where too little of it is known."""
 
     training_busy: float
-    """Share of the window with a kernel of training."""
+    """Share of the window with a kernel of training that is not communication."""
     kernel_busy: float
     """Share of the window with any kernel, also of the loader."""
     sm_efficiency_estimated: float | None
@@ -80,7 +87,8 @@ class GpuWindow:
     profiler_overhead: float | None
     """By how much of their time the profiler slowed the steps; None when they were not timed without it."""
     syncs_per_step: float = 0.0
-    """How often the training thread waited for the device in each step."""
+    """How often a thread that trains waited for the device in each step. One `.item()` counts once, and so does
+    `.to(device)` of pageable memory."""
     gaps: Gaps | None
     use: DeviceUse | None
     refused: Unavailable | None

@@ -13,7 +13,10 @@ LAYERS_SCHEMA = "loaderprobe/layers"
 # 2  2026-11  origin instead of loaderprobe; a part `load` where batches come from a loader
 # 3  2026-11  the milliseconds of single steps
 # 4  2026-11  the reasons and notes of its environment are codes with facts and a sentence
-LAYERS_VERSION = 4
+# 5  2026-11  `unlisted`
+LAYERS_VERSION = 5
+LAST_CALL = 99
+"""Calls of a layer from this one on are one row: a layer in a loop may be called any number of times."""
 PartName = Literal["load", "copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
 LevelName = Literal["step", "layer", "operator", "line"]
 Shape = tuple[int, ...]
@@ -60,7 +63,7 @@ class LayerTime:
     kind: str
     """Class of the module."""
     call: int
-    """0 for the first call in a step, 1 for the second of a layer that is used twice."""
+    """0 for the first call in a step, 1 for the second of a layer that is used twice; 99 for all from there on."""
     forward: Milliseconds
     backward: Milliseconds
     operators: tuple[OperatorTime, ...]
@@ -110,6 +113,13 @@ class LayersReport:
     """In the order in which they first run."""
     missing: tuple[str, ...]
     """Layers that never ran."""
+    unlisted: int = 0
+    """Operators of a step, where they are too many to record each; 0 where they are listed.
+
+    Then the forward time of a layer is that of the clock, with Python between its operators. The backward pass, timed
+    without marks, is divided among layers by the time of their operators, each timed by itself. Operators of the
+    forward pass are not listed.
+    """
     drill: tuple[DrillLevel, ...] = ()
     """From the step to the slowest source line; empty unless asked for."""
     schema: str = LAYERS_SCHEMA

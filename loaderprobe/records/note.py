@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SessionNote = Literal[
-    "no_time", "cut_short", "all_batches_made", "only_watched", "measured_again", "begun_anew", "too_few_samples",
+    "no_time", "cut_short", "all_batches_made", "only_watched", "measured_again", "begun_each_batch", "too_few_samples",
     "script_ended", "broken_off", "workers_without_data", "wrapper_left_out", "taken_in_order", "odd_batches",
     "shared_memory_stays", "manager_stays", "one_round", "files_hidden", "reads_no_files", "samples_kept",
     "fits_in_memory",

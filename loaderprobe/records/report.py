@@ -46,7 +46,8 @@ SUMMARY_SCHEMA = "loaderprobe/summary"
 #             the rank and the host of an imbalance, or the host alone where all ranks there are slow; with several
 #             ranks rates, batches and bytes are those of all
 # 11 2026-11  the run has notes: what other processes took of the machine; storage has its read-ahead
-SUMMARY_VERSION = 11
+# 12 2026-11  gpu_window.gaps have communication, exposed, which counted as busy; cause communication
+SUMMARY_VERSION = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,13 @@ DeviceKind = Literal["kernel", "h2d", "d2h", "d2d", "memset"]
 CallKind = Literal["launch", "sync"]
 """launch: puts work on a stream. sync: blocks the host until the device is there (synchronising, a copy that
 stages pageable memory, freeing)."""
+
+_COMMUNICATION = re.compile(r"nccl|rccl", re.IGNORECASE)
+
+
+def communicates(name: str) -> bool:
+    """Whether a kernel exchanges data with other GPUs, by its name: NCCL's, and AMD's RCCL."""
+    return _COMMUNICATION.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +59,8 @@ class HostCalls:
     end_ns: tuple[int, ...]
     correlation: tuple[int, ...]
     training: tuple[bool, ...]
-    """Made by the training thread. Launches count whoever made them; syncs only by the training thread."""
+    """Made by a thread that trains: the training thread, or autograd's. Launches count whoever made them, syncs only
+    where they hold up the training."""
 
     def __post_init__(self) -> None:
         check_equal_lengths("host calls", self, tuple(self.__dataclass_fields__))
@@ -73,7 +82,10 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """One profiler window of whole training steps, outside every timed segment. Times are Unix nanoseconds."""
+    """One profiler window of whole training steps, outside every timed segment; or one cut from a recorded trace.
+
+    Times are Unix nanoseconds. At the ends of a window that is cut from a trace the device may be busy.
+    """
 
     device: str
     steps: int

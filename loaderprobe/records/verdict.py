@@ -22,12 +22,14 @@ Cause = Literal[
     "cpu",
     "imbalance",
     "gradients",
+    "communication",
     "either",
     "balanced",
     "inconclusive",
 ]
 """imbalance: the input of one rank, or of the ranks of one host, for which the others wait. gradients: their exchange
-between ranks."""
+between ranks, measured by leaving it out. communication: any exchange with other GPUs, and waiting for them in it,
+while the GPU does nothing else; seen in one profiler window or recorded trace."""
 How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
@@ -88,6 +90,7 @@ EvidenceCode = Literal[
     "prediction_error", "input_wait_fraction", "accelerator_utilization",
     "disk_ceiling_fraction", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
     "gpu_window.gaps.copy_ns", "gpu_window.gaps.launch_ns", "gpu_window.gaps.sync_ns", "gpu_window.gaps.waiting",
+    "gpu_window.gaps.communication_ns",
     "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",
     "training_cores", "warm_file_wait_fraction", "cold_over_warm_wait", "rise_of_ladder", "paced_reading_time",
 ]  # fmt: skip

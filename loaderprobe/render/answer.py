@@ -35,11 +35,18 @@ def _of_group(group: Group, report: Report) -> str:
     if not measured(group.rows):
         return ""
     if not rows:
-        return f"On {group.short}, no configuration is conclusive."
+        return f"{_on(group, report)}, no configuration is conclusive."
     if group.cpu and {families(row) for row in rows} == {("compute",)}:
         return f"On this CPU, training itself is the limit, at {_rates(rows)} images/s: nothing follows for a GPU."
     nothing = ": nothing follows for a GPU" if group.cpu else _reach(report, group) + _busy(rows, report)
-    return f"On {group.short}, {'; '.join(_clauses(rows, group))}{_where(rows, group)}{nothing}."
+    return f"{_on(group, report)}, {'; '.join(_clauses(rows, group))}{_where(rows, group)}{nothing}."
+
+
+def _on(group: Group, report: Report) -> str:
+    """The device; and the state of the files, where it was asked for several."""
+    states = {each.cache for each in groups(report) if each.compute == group.compute}
+    files = "files as found" if group.cache == "as-found" else f"{group.cache} files"
+    return f"On {group.short}{f' with {files}' if len(states) > 1 else ''}"
 
 
 def _where(rows: Sequence[ConfigurationRow], group: Group) -> str:

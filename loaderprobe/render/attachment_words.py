@@ -94,8 +94,8 @@ def _why_not(attached: Attached) -> tuple[str, str]:
         "follows": ("this process trains with rank 0, which has the verdict or the reason", ""),
         "another_process": ("another process of the command is measured already", ""),
         "refused": (detail, hint),
-        "begun_anew": (
-            "the script begins its loader anew for each batch, so its workers start each time: no rate would show that",
+        "begun_each_batch": (
+            "the script iterates its loader from the start for each batch, so its workers start each time, too",
             "batches = iter(loader) before the loop, and next(batches) in it",
         ),
         "not_seen_again": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loaderprobe.records.layers import DrillLevel, LayersReport, LayerTime, PartName, Shape
+from loaderprobe.records.layers import LAST_CALL, DrillLevel, LayersReport, LayerTime, PartName, Shape
 from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
@@ -98,14 +98,24 @@ def _answer(found: LayersReport) -> tuple[Part, ...]:
         text = f"The slowest layer is {layer_name(slowest)}, with {share} of the step, most of it {where}."
         parts.append(Paragraph(text=text, strong=True))
     shares = " and ".join(f"{100 * share:.0f} % of the {name} pass" for name, share in sums(found).items())
-    if shares:
+    if shares and found.unlisted:
+        text = (
+            f"The layers add up to {shares}. A step runs {found.unlisted:,} operators, too many to record each. So the "
+            "forward time of a layer includes Python between its operators, and the time of the backward pass is "
+            "divided among layers by the time of their operators, each timed by itself. Operators of the forward pass "
+            "are not listed."
+        )
+        parts.append(Paragraph(text=text))
+    elif shares:
         parts.append(
             Paragraph(
                 text=f"The layers add up to {shares}, timed without the profiler over {found.steps} steps. The rest is "
                 "Python between operators, and what the profiler adds."
             )
         )
-    if any(not FITS[0] <= share <= FITS[1] for share in sums(found).values()):
+    # Where operators are not listed, the backward pass is divided among layers: of that, nothing can be missing.
+    compared = {name: share for name, share in sums(found).items() if name == "forward" or not found.unlisted}
+    if any(not FITS[0] <= share <= FITS[1] for share in compared.values()):
         text = "That is far from all of it: something else may have used the machine. Measure again when it is idle."
         parts.append(Paragraph(text=text, strong=True))
     return tuple(parts)
@@ -194,8 +204,9 @@ def _level_name(found: LayersReport, level: DrillLevel) -> str:
 
 
 def layer_name(layer: LayerTime) -> str:
-    """`layer1.0.conv2 (Conv2d)`; of a further call in a step, its number."""
+    """`layer1.0.conv2 (Conv2d)`; of a further call in a step, its number; the last row of a layer may hold many."""
     again = f", call {layer.call + 1}" if layer.call else ""
+    again += " and later" if layer.call == LAST_CALL else ""
     return f"{layer.name or 'outside its layers'} ({layer.kind}{again})"
 
 

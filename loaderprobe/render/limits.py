@@ -29,6 +29,7 @@ LETTERS = {
     "host": ("H", "the host"),
     "imbalance": ("R", "slow ranks"),
     "gradients": ("G", "exchanging gradients"),
+    "communication": ("E", "communication between GPUs"),
     "balanced": ("B", "balanced"),
     "inconclusive": ("?", "inconclusive"),
     "failed": ("x", "failed"),

@@ -22,7 +22,7 @@ _TEXTS: dict[NoteCode, str] = {
     "cut_short": "there was no time left for all of the last round{more}",
     "all_batches_made": "every batch of the data set was made once, so there was no further round",
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
-    "begun_anew": "the script begins its loader anew for each batch: what that takes is in no rate",
+    "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "the {samples} samples are too few to read each once per segment: {needed} are needed",
     "script_ended": "the script ended within a round",

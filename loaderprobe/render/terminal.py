@@ -42,6 +42,7 @@ STYLES = {
     "cpu": "bold yellow",
     "imbalance": "bold red",
     "gradients": "bold green",
+    "communication": "bold green",
     "either": "yellow",
     "balanced": "cyan",
     "inconclusive": "dim",

@@ -41,6 +41,9 @@ class Shade:
 # The colours of Okabe and Ito (2008).
 KERNELS = Shade(letter="", name="kernels of the training", color="#0072B2", ink="#FFFFFF")
 SHADES: dict[GapCause, Shade] = {
+    "communication": Shade(
+        letter="N", name="idle: nothing but communication between GPUs", color="#000000", ink="#FFFFFF"
+    ),
     "input": Shade(letter="I", name="idle: waiting for input", color="#D55E00", ink="#FFFFFF"),
     "copy": Shade(letter="C", name="idle: copy to the device", color="#CC79A7", ink="#000000"),
     "loader": Shade(letter="L", name="idle: the loader's own kernels", color="#E69F00", ink="#000000"),

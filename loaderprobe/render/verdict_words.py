@@ -144,7 +144,7 @@ def rank_named(facts: Mapping[str, float | str]) -> str:
 
 
 _ESTIMATED = {"measured": "", "estimated": " (estimated)", "both": " (partly estimated)"}
-_CAUSE = {"copy": "copies to the device", "host": "the host"}
+_CAUSE = {"copy": "copies to the device", "host": "the host", "communication": "communication between GPUs"}
 
 
 def _percentage(share: float) -> str:
@@ -239,6 +239,9 @@ def _all_cores_busy(facts: Facts) -> str:
 def _device_idle(facts: Facts) -> str:
     if facts.bounds[0].cause == "copy":
         return f"the device is idle {facts.share('copy_share')} of the time while batches are copied to it"
+    if facts.bounds[0].cause == "communication":
+        share = facts.share("communication_share")
+        return f"the device does nothing but communicate with other GPUs, or wait for them, {share} of the time"
     return (
         "the host issues work late. The device is idle "
         f"{facts.share('launch_share')} of the time for launches and {facts.share('sync_share')} for synchronisation"

@@ -16,6 +16,7 @@ NOUNS = {
     "host": "the host",
     "imbalance": "slow ranks",
     "gradients": "the exchange of gradients",
+    "communication": "communication between GPUs",
     "balanced": "several resources alike",
 }
 

@@ -119,11 +119,14 @@ def tone(row: ConfigurationRow) -> str:
     return verdict_tone(row.bound)
 
 
+_WITHIN_COMPUTE = ("host", "gradients", "communication")
+
+
 def verdict_tone(bound: Bound | ShortVerdict) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
         return "either"
-    return bound.cause if bound.side == "input" or bound.cause in ("host", "gradients") else bound.side
+    return bound.cause if bound.side == "input" or bound.cause in _WITHIN_COMPUTE else bound.side
 
 
 def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:

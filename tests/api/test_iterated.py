@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 import loaderprobe
 from loaderprobe.errors import BadValue
-from tests.examples.iterated import EPOCH, KINDS, Eager, arrays, begun_anew, made_anew, never_again, over
+from tests.examples.iterated import EPOCH, KINDS, Eager, arrays, begun_each_batch, made_again, never_again, over
 from tests.examples.training import BATCH, Costly, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -95,14 +95,14 @@ def test_an_iterator_that_a_copy_would_share_is_never_used_up(tmp_path: Path) ->
     assert seen == [index % 10 for index in range(BATCH * EPOCH)]
 
 
-def test_a_loader_that_is_made_anew_is_the_same_one(tmp_path: Path) -> None:
-    """With its data set, of a class that is made anew, too; samples are counted by their indices."""
+def test_a_loader_that_is_made_again_is_the_same_one(tmp_path: Path) -> None:
+    """With its data set, of a class that is made again, too; samples are counted by their indices."""
     training = Training(tmp_path)
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        made_anew(training)
+        made_again(training)
     assert found.diagnosis is not None, found.reason
     assert found.diagnosis.batch_size == BATCH
-    assert training.steps > 2 * EPOCH
+    assert training.steps > EPOCH
 
 
 def test_a_loader_that_does_not_come_again_ends_the_script(tmp_path: Path) -> None:
@@ -110,16 +110,16 @@ def test_a_loader_that_does_not_come_again_ends_the_script(tmp_path: Path) -> No
     training = Training(tmp_path)
     with loaderprobe.attached(budget_s=60.0) as found:
         never_again(training)
-    assert "trained on, on loader 3 (ArrayDataset, serial)" in found.reason
-    assert training.steps <= 4 * EPOCH
+    assert "trained on, on loader 2 (ArrayDataset, serial)" in found.reason
+    assert training.steps <= 3 * EPOCH + 1
 
 
-def test_a_loader_that_is_begun_anew_for_each_batch(tmp_path: Path) -> None:
+def test_a_loader_that_is_begun_each_batch_for_each_batch(tmp_path: Path) -> None:
     """Is measured with a note; with workers, which would start each time, it is left alone, and says why."""
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        begun_anew(Training(tmp_path))
+        begun_each_batch(Training(tmp_path))
     assert found.diagnosis is not None, found.reason
-    assert "begun_anew" in [note.code for note in found.diagnosis.notes]
+    assert "begun_each_batch" in [note.code for note in found.diagnosis.notes]
     training = Training(tmp_path, num_workers=1)
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         for _ in range(10):

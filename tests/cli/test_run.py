@@ -43,6 +43,19 @@ def test_a_script_with_spawned_workers_is_measured_below_a_shell(tmp_path: Path)
     assert shown.splitlines()[0] in done.stdout
 
 
+def test_a_loader_with_iterators_of_its_own_is_heard_from_the_first(tmp_path: Path) -> None:
+    """Nothing of torch's loader runs before it: the iterator attaches loaderprobe."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from pathlib import Path\nfrom tests.examples.iterated import Stateful, over\n"
+        "from tests.examples.training import Costly, Training\n"
+        "over(Stateful(Costly(), 8, shuffle=True))(Training(Path('.')))\n"
+    )
+    done = run(tmp_path, sys.executable, str(script))
+    assert done.returncode == 0, done.stderr
+    assert "measuring loader 0 (Costly, batch size 8, serial)" in done.stderr
+
+
 def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_path: Path) -> None:
     """Its loader is no torch DataLoader; loaderprobe is attached by the first loop over it, in the middle of a run."""
     (tmp_path / "fastai" / "data").mkdir(parents=True)

@@ -22,7 +22,7 @@ from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from tests.cli.invoke import invoke
 from tests.planted.loaders import without_torch
 
-SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 14)
+SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 40)
 REPORT_WITHOUT_TORCH = """
 import json, sys
 sys.modules["torch"] = None

@@ -1,4 +1,4 @@
-"""What is kept of a profiler's records, in both of their shapes."""
+"""What is kept of a profiler's records, in all of their shapes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.compute.traced import (
     call,
     copy,
     kernel,
+    of_amd,
     record,
     synchronize,
     window,
@@ -25,7 +26,9 @@ from tests.compute.traced import (
 
 Shape = Callable[[Iterable[RawEvent]], list[RawEvent]]
 
-SHAPES = pytest.mark.parametrize("shape", [list, without_activities], ids=["with activities", "names only"])
+SHAPES = pytest.mark.parametrize(
+    "shape", [list, without_activities, of_amd], ids=["with activities", "names only", "of AMD"]
+)
 
 
 @SHAPES
@@ -45,7 +48,7 @@ def test_a_starved_window(shape: Shape) -> None:
     assert found.records.loader == (False,) * 6
     assert (found.launches, found.launches_without_record, found.rejected) == (4, 0, ())
     assert found.calls.kind == ("launch",) * 6 + ("sync",)
-    assert found.calls.training == (True, True, False, True, True, False, True)
+    assert set(found.calls.training) == {True}
     assert found.names[found.records.name[1]] == "sm90_xmma_fprop"
 
 
@@ -159,22 +162,105 @@ def test_two_devices(shape: Shape) -> None:
 
 
 @SHAPES
-def test_loader_kernels_are_on_a_second_stream_or_from_another_thread(shape: Shape) -> None:
-    """Backward kernels come from a thread of their own, too, and are training's."""
+@pytest.mark.parametrize("backward", [frozenset({BACKWARD}), frozenset()], ids=["autograd's thread known", "unknown"])
+def test_loader_kernels_are_issued_inside_next_or_by_another_thread(shape: Shape, backward: frozenset[int]) -> None:
+    """Backward kernels come from a thread of their own, too, and are training's; so are those on other streams.
+
+    Where the threads of autograd are not known, they are those that launch more than a few of the main stream's.
+    """
     events = [
-        *kernel(1000, 3000), *kernel(3000, 3500, thread=BACKWARD),
-        *kernel(1100, 1200, resource=SECOND_STREAM), *kernel(3600, 3700, thread=OTHER),
-        *kernel(3800, 3900, resource=SECOND_STREAM, name="ncclDevKernel_AllReduce"),
+        *kernel(1000, 2000), *kernel(2000, 2500, thread=BACKWARD),
+        *kernel(2600, 2700, resource=SECOND_STREAM), *kernel(2700, 2800, thread=OTHER, resource=SECOND_STREAM),
+        *kernel(2800, 2900, resource=SECOND_STREAM, name="ncclDevKernel_AllReduce", thread=OTHER),
+        *kernel(4000, 4100, resource=SECOND_STREAM), *kernel(4200, 4300, launched_us=4200),
     ]  # fmt: skip
+    inside = (BEGIN + 3800 * US, BEGIN + 4200 * US)
+    found = convert(shape(events), window(5, backward_threads=backward, waits=(inside,)))
+    assert found.records.loader == (False, False, False, True, False, True, False)
+
+
+@SHAPES
+def test_second_streams_are_the_loaders_only_where_the_window_says_so(shape: Shape) -> None:
+    """Decoding on the GPU is issued by the training thread; the stream with most kernels trains, however long others
+    run, and communication is never the loader's."""
+    events = [
+        *kernel(1000, 1100), *kernel(1100, 1200, thread=BACKWARD), *kernel(1300, 3000, resource=SECOND_STREAM),
+        *kernel(3000, 4900, resource=20, name="ncclDevKernel_AllReduce"),
+    ]  # fmt: skip
+    assert convert(shape(events), window(5)).records.loader == (False,) * 4
+    found = convert(shape(events), window(5, loader_streams=True))
+    assert found.records.loader == (False, False, True, False)
+
+
+@SHAPES
+def test_the_stream_that_trains_is_not_chosen_by_communication(shape: Shape) -> None:
+    """NCCL runs longer, and more often, than what the training thread launches beside autograd's."""
+    exchanges = [
+        kernel(at, at + 400, resource=SECOND_STREAM, name="ncclDevKernel_AllGather") for at in range(1600, 4000, 500)
+    ]
+    events = [*kernel(100, 600), *kernel(600, 1600, thread=BACKWARD), *(e for pair in exchanges for e in pair)]
+    found = convert(shape(events), window(5, loader_streams=True))
+    assert not any(found.records.loader)
+
+
+@SHAPES
+def test_a_copy_within_the_device_is_no_sync(shape: Shape) -> None:
+    """However long its call takes: the queue of launches was full."""
+    events = [
+        call("cudaMemcpyAsync", 100, 500, correlation=950),
+        record("Memcpy DtoD (Device -> Device)", "gpu_memcpy", 4800, 4850, correlation=950),
+        call("cudaMemcpyAsync", 600, 900, correlation=951),
+        record("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", 4850, 4860, correlation=951),
+        *kernel(0, 4800, launched_us=-3),
+    ]
     found = convert(shape(events), window(5))
-    assert found.records.loader == (False, True, False, True, False)
+    assert found.calls.kind == ("launch", "launch", "sync")
 
 
-def test_without_knowing_the_backward_thread_only_streams_show_it() -> None:
-    """Otherwise half of the training would be called loading."""
-    events = [*kernel(1000, 3000), *kernel(3000, 3500, thread=BACKWARD)]
-    found = convert(events, window(5, backward_threads=frozenset()))
-    assert found.records.loader == (False, False)
+@SHAPES
+def test_kernels_launched_to_overlap_may(shape: Shape) -> None:
+    """Programmatic dependent launch: the second begins before the first has ended, and neither is cut."""
+    pair = [record("a", "kernel", 200, 300, correlation=970), record("b", "kernel", 299, 400, correlation=971)]
+    for name in ("cuLaunchKernelEx", "cudaLaunchKernelExC"):
+        calls = [call(name, 100, 101, correlation=970), call(name, 102, 103, correlation=971)]
+        found = convert([*calls, *pair], window(1))
+        assert found.rejected == ()
+        assert [(end - BEGIN) // US for end in found.records.end_ns] == [300, 400]
+    plain = [call("cudaLaunchKernel", 100, 101, correlation=970), call("cudaLaunchKernel", 102, 103, correlation=971)]
+    assert [each.reason for each in convert(shape([*plain, *pair]), window(1)).rejected] == ["cut"]
+
+
+@SHAPES
+def test_autograds_thread_blocks_the_training_too(shape: Shape) -> None:
+    """Freeing memory in backward holds it up; a thread of the loader does not."""
+    events = [
+        *kernel(100, 200), *kernel(300, 400, thread=BACKWARD), call("cudaFree", 500, 900, thread=BACKWARD),
+        call("cudaFree", 950, 990, thread=OTHER),
+    ]  # fmt: skip
+    for backward in (frozenset({BACKWARD}), frozenset[int]()):
+        found = convert(shape(events), window(5, backward_threads=backward))
+        assert found.calls.kind == ("launch", "launch", "sync", "sync")
+        assert found.calls.training == (True, True, True, False)
+
+
+@SHAPES
+def test_a_stretch_of_a_recording_knows_what_lies_around_it(shape: Shape) -> None:
+    """Work before and after it is no error, work across its ends is kept, and so is the call that issued it."""
+    before, across = kernel(-900, -800), kernel(-100, 150, launched_us=-700)
+    late = kernel(5100, 5200, launched_us=4900)
+    found = convert(shape([*before, *across, *kernel(200, 300), *late]), window(5, whole=False))
+    assert found.rejected == ()
+    assert [(begin - BEGIN) // US for begin in found.records.begin_ns] == [-100, 200]
+    assert [(begin - BEGIN) // US for begin in found.calls.begin_ns] == [-700, 190, 4900]
+    assert (found.launches, found.launches_without_record) == (2, 0)
+
+
+def test_copies_of_older_recorders_of_amd_are_known() -> None:
+    """They have names of their own; with activities as kineto gives them."""
+    names = {"CopyHostToDevice": "h2d", "CopyDeviceToHost": "d2h", "CopyDeviceToDevice": "d2d", "FillBuffer": "memset"}
+    copies = [record(name, "gpu_memcpy", 100 + 10 * n, 105 + 10 * n) for n, name in enumerate(names)]
+    found = convert([*copies, *of_amd(kernel(200, 300))], window(1))
+    assert found.records.kind == (*names.values(), "kernel")
 
 
 def test_the_training_thread_is_known_by_the_last_wait_for_the_device() -> None:

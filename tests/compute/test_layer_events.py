@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.compute.layer_events import EVALUATE, LAYER, STEP, CallTime, Event, step_times
+from loaderprobe.compute.layer_events import EVALUATE, LAYER, STEP, CallTime, Event, Owners, step_times
 
 
 def event(name: str, begin: float, us: float, *children: Event, sequence: int = -1) -> Event:
@@ -83,3 +83,14 @@ def test_an_operator_without_gradient_takes_no_backward_time() -> None:
     )  # fmt: skip
     (step,) = step_times([event(STEP, 0, 200, forward, back("MkldnnRnnBackward0", 130, 50, 7))])
     assert (seen(step["size", 0]), seen(step["lstm", 0])) == ((9, 0), (30, 50))
+
+
+def test_a_backward_function_has_the_layer_that_ran_at_its_number() -> None:
+    """Layers without functions have none; before the first and after the last layer there is none."""
+    owners = Owners()
+    assert owners.of(3) is None
+    for number, call in ((5, ("", 0)), (5, ("conv", 0)), (7, ("", 0)), (7, ("fc", 0)), (9, None)):
+        owners.turn(number, call)
+    assert [owners.of(number) for number in (4, 5, 6, 7, 8, 9, 2**64 - 1)] == [
+        None, ("conv", 0), ("conv", 0), ("fc", 0), ("fc", 0), None, None,
+    ]  # fmt: skip

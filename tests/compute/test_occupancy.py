@@ -54,6 +54,37 @@ def test_what_is_not_known_is_none() -> None:
     assert blocks_per_sm({"blocks per SM": 2.5}, None) == 2.5
 
 
+V100 = {
+    "name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0, "maxThreadsPerMultiprocessor": 2048,
+    "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 98304, "numSms": 80,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # Two blocks take all of the shared memory: nothing of it is reserved.
+        ({"grid": [64, 7, 4], "registers per thread": 126, "shared memory": 49152}, 0.25),
+        # A warp takes 2816 registers: 5 fit each quarter of 16384, so 20 and not 23 fit the SM.
+        ({"grid": [32, 2, 32], "block": [8, 8, 1], "registers per thread": 88, "shared memory": 3328}, 0.3125),
+    ],
+)
+def test_before_capability_8_no_shared_memory_is_reserved(changes: dict[str, Any], expected: float) -> None:
+    """Two kernels of a V100, with the figures of CUDA's own calculation in its trace."""
+    assert occupancy(launch(**changes), DeviceLimits.recorded(V100)) == pytest.approx(expected)
+
+
+def test_limits_come_from_a_trace() -> None:
+    """By kineto's names; of AMD's GPUs it records too few."""
+    assert DeviceLimits.recorded(V100) == DeviceLimits(sm_count=80, shared_bytes_per_sm=98304, reserved_bytes=0)
+    ampere = DeviceLimits.recorded(V100 | {"computeMajor": 8})
+    assert ampere is not None
+    assert ampere.reserved_bytes == 1024
+    mi300x = {"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4, "numSms": 304, "warpSize": 64,
+              "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 131072, "sharedMemPerBlock": 65536}  # fmt: skip
+    assert DeviceLimits.recorded(mi300x) is None
+
+
 def test_limits_come_from_the_device() -> None:
     """Consumer GPUs hold fewer blocks; a torch that reports too little gives none."""
     properties = SimpleNamespace(

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torchvision.transforms import v2
 
+from loaderprobe.compute import torch as module
 from loaderprobe.compute.decode import crop, split
-from loaderprobe.compute.profile import thread_numbers
+from loaderprobe.compute.profile import Device, thread_numbers
 from loaderprobe.compute.torch import CpuCompute, CudaCompute
 from loaderprobe.compute.trainer import FORMATS, Trainer
 from loaderprobe.errors import MissingPart
@@ -49,12 +50,20 @@ def test_bytes_are_normalised_on_the_device_as_floats_are_in_the_workers() -> No
     assert torch.allclose(images, worker(pixels), atol=1e-5)
 
 
-def test_rocm_has_no_window_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps and their events are the same there; kernels are recorded with NVIDIA's library."""
+@pytest.mark.parametrize("decoder", [None, object()], ids=["no decoder", "decoding on the GPU"])
+def test_on_rocm_the_window_is_recorded_without_occupancy(monkeypatch: pytest.MonkeyPatch, decoder: Any) -> None:
+    """The profiler records AMD's kernels, too; what limits a multiprocessor there is not known."""
+    taken: list[Device] = []
     monkeypatch.setattr(torch.version, "hip", "6.3", raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "AMD Instinct MI300X")
+    monkeypatch.setattr(module, "record_window", lambda feed, stage, device, **rest: taken.append(device))
+    monkeypatch.setattr(CudaCompute, "finish", lambda self: ())
     compute = object.__new__(CudaCompute)
-    with pytest.raises(MissingPart, match="ROCm: steps and their events are timed"):
-        compute.profile(lambda count: iter(()), steps=20, warm_up=3, batch_size=4)
+    compute._device, compute._decoder, compute._side = torch.device("cuda", 1), decoder, None
+    compute.profile(lambda count: iter(()), steps=20, warm_up=3, batch_size=4)
+    (device,) = taken
+    assert (device.name, device.index, device.limits) == ("AMD Instinct MI300X", 1, None)
+    assert device.loader_streams == (decoder is not None)
 
 
 @pytest.mark.parametrize("options", [{"precision": "bf16"}, {"memory_format": "contiguous"}, {"precision": "fp32"}])

@@ -85,6 +85,11 @@ def synchronize(begin_us: float, end_us: float, thread: int = TRAINING) -> list[
     ]
 
 
+def of_amd(events: Iterable[RawEvent]) -> list[RawEvent]:
+    """As a ROCm build of torch shows them."""
+    return [event._replace(name=event.name.replace("cuda", "hip").replace("nccl", "rccl")) for event in events]
+
+
 def without_activities(events: Iterable[RawEvent]) -> list[RawEvent]:
     """As torch 2.11 shows them: only names tell what a record is."""
     return [event._replace(activity=None) for event in events]

@@ -34,7 +34,7 @@ class Eager(DataLoader[Any]):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.__dict__["batch_sampler"] = Endless(self.batch_sampler)
-        self.iterator = super().__iter__()
+        self.iterator: Any = super().__iter__()
 
     def __len__(self) -> int:
         return len(self.batch_sampler.sampler)  # type: ignore[union-attr]  # set above
@@ -103,10 +103,10 @@ class Stateful(DataLoader[Any]):
         return _Parallel(self) if self.num_workers else _Serial(self)
 
     def __iter__(self) -> Any:
-        self._iterator = self._get_iterator()
-        if self._iterator.finished:
-            self._iterator = self._get_iterator()
-        return self._iterator
+        made = self._iterator = self._get_iterator()
+        if made.finished:
+            made = self._iterator = self._get_iterator()
+        return made
 
 
 class Holding:
@@ -163,7 +163,7 @@ def arrays(seed: int) -> DataLoader[Any]:
     return DataLoader(ArrayDataset(), batch_sampler=Shuffling(), collate_fn=lambda batch: batch)
 
 
-def made_anew(training: Training) -> None:
+def made_again(training: Training) -> None:
     """Data set and loader are made for each epoch."""
     for epoch in training.epochs():
         batches = iter(arrays(epoch))
@@ -181,7 +181,7 @@ def never_again(training: Training) -> None:
             training.step(next(batches))
 
 
-def begun_anew(training: Training) -> None:
+def begun_each_batch(training: Training) -> None:
     """For each batch."""
     for _ in training.epochs():
         training.step(next(iter(training.loader)))

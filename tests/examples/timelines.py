@@ -9,6 +9,7 @@ from typing import Any
 from loaderprobe.records.timeline import DeviceKind, DeviceRecords, HostCalls, Timeline
 
 _KERNEL, _PINNED, _PAGEABLE = "sm90_xmma_fprop", "Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pageable -> Device)"
+_NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 _NAMES = {"d2h": "Memcpy DtoH (Device -> Pageable)", "d2d": "Memcpy DtoD (Device -> Device)", "memset": "Memset"}
 _BEGIN_NS = 1_800_000_000_000_000_000
 STEPS = 20
@@ -34,12 +35,17 @@ class TimelineScript:
     def kernel(
         self, begin: int, end: int, issued: int | None = None, *, loader: bool = False, stream: int = 7,
         graph: int | None = None, occupancy: float | None = 0.5, blocks_per_sm: float | None = 4.0,
+        returned: int | None = None, exchange: bool = False,
     ) -> None:  # fmt: skip
-        """A kernel. `graph` is the correlation that those of one CUDA graph share."""
+        """A kernel. `graph` is the correlation that those of one CUDA graph share.
+
+        Its call ends at `returned`, by default 1 unit after its begin. `exchange` is with other GPUs.
+        """
         number = self._number() if graph is None else graph
-        self._add("kernel", _KERNEL, begin, end, stream, number, loader, occupancy, blocks_per_sm)
+        name = _NCCL if exchange else _KERNEL
+        self._add("kernel", name, begin, end, stream, number, loader, occupancy, blocks_per_sm)
         if issued is not None:
-            self._call("launch", "cudaLaunchKernel", issued, issued + 1, number)
+            self._call("launch", "cudaLaunchKernel", issued, issued + 1 if returned is None else returned, number)
 
     def copy(
         self, begin: int, end: int, issued: int | None = None, *, kind: DeviceKind = "h2d", pageable: bool = False,
@@ -54,7 +60,7 @@ class TimelineScript:
             self._call("sync", "cudaMemcpyAsync", issued, blocked_until, number)
 
     def sync(self, begin: int, end: int, *, training: bool = True) -> None:
-        """The host waits for the device."""
+        """The host waits for the device; if not `training`, a thread of the loader."""
         self._call("sync", "cudaStreamSynchronize", begin, end, self._number(), training=training)
 
     def wait(self, begin: int, end: int) -> None:

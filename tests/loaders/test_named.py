@@ -48,11 +48,12 @@ def test_a_text_that_is_not_meant_names_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["./", "../", ".//", "../../"])
-def test_nor_the_folder_of_the_script(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or one around it. What lies there may be named."""
+def test_nor_do_dots(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the script runs. What lies there may be named, and the folder itself by its name."""
     monkeypatch.chdir(folder / "a")
     assert names(text) == []
     assert names("./1.bin", "../b") == ["1.bin", "3.bin"]
+    assert names(f"{folder}/a") == ["1.bin", "2.bin"]
 
 
 def test_nor_a_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,21 +22,29 @@ LAP: dict[str, Any] = {
 class Renewable:
     """Has so many new batches; remembers whether they were asked for."""
 
-    def __init__(self, left: float) -> None:
-        self.left = left
+    def __init__(self, left: float, held: bool) -> None:
+        self.left, self.held = left, held
         self.took_new = False
 
     def new_left(self) -> float:
         return self.left
+
+    def holds_files(self) -> bool:
+        return self.held
 
     def take_new(self) -> None:
         self.took_new = True
 
 
 def decided(
-    left: float = 1e9, counts: bool = True, access: Any = "parts", read_again: float | None = None, **changes: Any
+    left: float = 1e9,
+    counts: bool = True,
+    access: Any = "parts",
+    read_again: float | None = None,
+    held: bool = False,
+    **changes: Any,
 ) -> tuple[Learned, bool]:
-    loader = Renewable(left)
+    loader = Renewable(left, held)
     learning = Learning(
         loader=loader,  # type: ignore[arg-type]  # only what deciding needs
         cache=FakePageCache(), workers=2, ahead=4, spent_s=lambda: 0.0, budget_s=None,
@@ -76,8 +84,9 @@ def test_a_page_of_a_module_is_no_cold_file(read: int, access: str) -> None:
         ({"called_bytes": 10**6}, "parts"),
         ({"read_again": 4096.0}, "parts"),
         ({"counts": False}, "parts"),
+        ({"held": True}, "parts"),  # a small file that is mapped is read by the first batch
     ],
-    ids=["nothing", "by the way", "from storage, once evicted", "by calls", "ahead of the lap", "not counted"],
+    ids=["nothing", "by the way", "from storage, once evicted", "by calls", "ahead of the lap", "not counted", "held"],
 )
 def test_samples_that_read_nothing_are_not_in_the_files_that_are_named(changes: dict[str, Any], access: str) -> None:
     """They come from memory, whatever lies in the folder of their data set."""

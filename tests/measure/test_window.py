@@ -72,7 +72,7 @@ def test_a_profiler_in_trouble_costs_nothing_but_the_window() -> None:
     clock = FakeClock()
     for trouble, words in [
         (RuntimeError("CUPTI_ERROR_NOT_INITIALIZED"), "RuntimeError: CUPTI_ERROR_NOT_INITIALIZED"),
-        (LoaderprobeError("ROCm: no CUPTI"), "ROCm: no CUPTI"),
+        (LoaderprobeError("no records"), "no records"),
     ]:
         found = measured(ProfiledCompute(clock, STEP_S, trouble), clock)
         assert words in reason(found)

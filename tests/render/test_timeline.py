@@ -71,7 +71,7 @@ def areas(svg: str) -> dict[str, float]:
     ("timeline", "cause", "share"),
     [
         (timelines.starved(), "input", 0.6),
-        (timelines.launch_bound(), "launch", 0.645),
+        (timelines.launch_bound(), "launch", 0.67),
         (timelines.copied_pageable(), "copy", 0.4),
     ],
 )

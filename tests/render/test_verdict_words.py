@@ -24,7 +24,7 @@ FILES: dict[str, Any] = {"files_were": "partly warm", "cold_reads_known_by": "wa
 
 def bound(cause: Cause, code: ReasonCode, candidates: tuple[str, ...] = (), **facts: float | str) -> Bound:
     side: Any = cause if cause in ("compute", "balanced", "inconclusive") else "input"
-    side = "compute" if cause in ("host", "gradients") else side
+    side = "compute" if cause in ("host", "gradients", "communication") else side
     reason = Reason(code=code, facts={**RATES, **facts})
     return Bound(side=side, cause=cause, candidates=candidates, reason=reason, evidence=())
 
@@ -62,6 +62,7 @@ EVERY = [
     bound("either", "speedups_alike", ("compute", "gradients"), **EXCHANGE),
     bound("copy", "device_idle", copy_share=0.31, copies_from="pageable memory"),
     bound("host", "device_idle", launch_share=0.5, sync_share=0.14),
+    bound("communication", "device_idle", communication_share=0.62),
     bound("either", "speedups_alike", ("storage", "preprocessing"), **ALIKE),
     bound("balanced", "no_speedup", least_speedup=1.05),
     bound("inconclusive", "no_complete_round"),
@@ -135,6 +136,11 @@ def test_sentences_are_short_and_whole(each: Bound) -> None:
             largest("gradients", gradients_speedup=2.86, compute_speedup=1.4),
             "Compute-bound by the exchange of gradients: without it training would be 2.86 times as fast, with a free "
             "device 1.40 times.",
+        ),
+        (
+            bound("communication", "device_idle", communication_share=0.62),
+            "Compute-bound by communication between GPUs: the device does nothing but communicate with other GPUs, or "
+            "wait for them, 62 % of the time.",
         ),
         (
             bound("inconclusive", "outside_noise_band", predicted_share=0.69, noise_band=0.1),

@@ -27,6 +27,7 @@ from loaderprobe.analyze.forecast.rank_remedies import rank_remedies
 from loaderprobe.analyze.forecast.remedies import remedies
 from loaderprobe.analyze.forecast.schedule import batch_seconds
 from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.verdict.counted import counted
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import compared
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
@@ -90,7 +91,9 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
     """Forecasts and advice for one measured configuration; waiting that no law knows has advice of its own.
 
     First what costs a few characters: where the threads of a serial loader spin, and one thread was measured to gain.
+    All from the segments that count, as the verdict.
     """
+    measurement = counted(measurement)
     by_laws = _by_laws(measurement, found, around)
     own = (*_one_thread(measurement, found), *rank_remedies(measurement, found), *remedies(measurement, found))
     if not own:

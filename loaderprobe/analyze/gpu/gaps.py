@@ -1,9 +1,10 @@
 """Why a GPU was idle: every gap between its kernels goes to what held up the kernel that ended it.
 
 The union of all streams is what counts: that one stream is idle costs nothing while another works. A gap is split
-where the host issued the work that ended it. What the host did before that moment may have caused the gap; what it
-did after cannot have. So a wait for input that is hidden behind kernels, or behind kernels issued before, costs
-nothing.
+where the host issued the work that ended it: at the begin of the call, and at its end. What the host did before may
+have caused the gap, and the call itself takes time; what the host did after cannot have. So a wait for input that is
+hidden behind kernels, or behind kernels issued before, costs nothing. Time in which nothing but communication with
+other GPUs ran is no gap, and no training either.
 """
 
 from __future__ import annotations
@@ -14,15 +15,23 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.gpu.intervals import Ranges, clip, intersect, merge, subtract, total
 from loaderprobe.records.gaps import GapCause, Gaps
-from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.timeline import Timeline, communicates
 
 # Between a call and its kernel the hardware alone takes a few microseconds; more is waiting for another stream.
 HARDWARE_LATENCY_NS = 5_000
+# What follows a sync is its doing for no longer than this: the 90th percentile of real traces is 0.2 to 5 ms. After
+# that the host worked on something else.
+AFTER_SYNC_NS = 1_000_000
+# A call that takes this many times as long as its copy did not stage memory for it: it waited for older work.
+STAGING_FACTOR = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """A window as ranges on the timeline's clock: `busy` and the gaps by cause do not overlap, and fill it."""
+    """A window as ranges on the timeline's clock: `busy` and `gaps` by cause do not overlap, and fill it.
+
+    Exposed communication is among the gaps, as `communication`.
+    """
 
     begin_ns: int
     end_ns: int
@@ -51,26 +60,33 @@ class _Split:
     """All gaps, cut where the work that ended each was issued; `unknown` are those without a record of that."""
 
     before: Ranges
+    calling: Ranges
+    """Inside the call that issued it."""
     after: Ranges
     unknown: Ranges
 
 
-def attribute(timeline: Timeline, *, latency_ns: int = HARDWARE_LATENCY_NS) -> Attribution:
+def attribute(
+    timeline: Timeline, *, latency_ns: int = HARDWARE_LATENCY_NS, after_sync_ns: int = AFTER_SYNC_NS
+) -> Attribution:
     """Split a window by the rules above.
 
     A copy to the device goes before any wait that covers it, then what the loader ran on the device; what is left
     of a gap goes to waits for input, to syncs and to launching, or, once the work was issued, to the device.
     """
-    busy = _on_device(timeline, _is_training(timeline))
+    exchanges, trains = _exchanges(timeline), _is_training(timeline)
+    busy = _on_device(timeline, lambda i: trains(i) and not exchanges(i))
+    exposed = subtract(_on_device(timeline, lambda i: trains(i) and exchanges(i)), busy)
     copies = _on_device(timeline, _comes_over(timeline))
     waits = _clipped(timeline, zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True))
-    gaps = subtract(((timeline.begin_ns, timeline.end_ns),), busy)
+    gaps = subtract(((timeline.begin_ns, timeline.end_ns),), merge([*busy, *exposed]))
     split = _split(gaps, _issued(timeline))
     copying, rest = _take(gaps, merge([*copies, *_staging(timeline, _comes_over(timeline))]))
     loading, rest = _take(rest, _on_device(timeline, _makes_batches(timeline)))
-    host = intersect(rest, merge([*split.before, *split.unknown]))
-    input_wait, host = _take(host, waits)
-    blocked, host = _take(host, _held_up(timeline))
+    # Inside the call that issues the next kernel the host does not wait for input, but the call may block.
+    input_wait, before = _take(intersect(rest, merge([*split.before, *split.unknown])), waits)
+    host = merge([*before, *intersect(rest, split.calling)])
+    blocked, host = _take(host, _held_up(timeline, after_sync_ns))
     short, long = _by_latency(intersect(rest, split.after), split.after, latency_ns)
     pageable = _is_pageable(timeline)
     return Attribution(
@@ -78,11 +94,12 @@ def attribute(timeline: Timeline, *, latency_ns: int = HARDWARE_LATENCY_NS) -> A
         end_ns=timeline.end_ns,
         busy=busy,
         gaps={
+            "communication": exposed,
             "input": input_wait,
             "copy": copying,
             "loader": loading,
             "sync": blocked,
-            "launch": intersect(host, split.before),
+            "launch": subtract(host, split.unknown),
             "device": short,
             "other": merge([*long, *intersect(host, split.unknown)]),
         },
@@ -109,40 +126,61 @@ def _on_device(timeline: Timeline, wanted: Callable[[int], bool]) -> Ranges:
 
 
 def _staging(timeline: Timeline, of: Callable[[int], bool]) -> Ranges:
-    """The training thread blocked in the calls for these copies to the device.
+    """The host blocked in the calls that stage these copies to the device."""
+    records, staged = timeline.records, staging_calls(timeline)
+    copied = {correlation for i, correlation in enumerate(records.correlation) if of(i)}
+    return _syncs(timeline, lambda i: i in staged and timeline.calls.correlation[i] in copied)
+
+
+def staging_calls(timeline: Timeline) -> frozenset[int]:
+    """Numbers of the blocking calls that wait for nothing but their own copy to the device.
 
     From pageable memory such a call first moves the data to where the device can read it. It is a sync by its kind,
-    but what it waits for is the copy.
+    but what it waits for is the copy. One that takes far longer than the copy waits for work that was issued before.
     """
     records, calls = timeline.records, timeline.calls
-    copied = {correlation for i, correlation in enumerate(records.correlation) if of(i)}
-    return _syncs(timeline, lambda i: calls.correlation[i] in copied)
+    copied: dict[int, int] = {}
+    for kind, begin, end, correlation in zip(
+        records.kind, records.begin_ns, records.end_ns, records.correlation, strict=True
+    ):
+        if kind == "h2d":
+            copied[correlation] = copied.get(correlation, 0) + end - begin
+    return frozenset(
+        i for i, kind in enumerate(calls.kind)
+        if kind == "sync" and calls.correlation[i] in copied
+        and calls.end_ns[i] - calls.begin_ns[i] <= STAGING_FACTOR * copied[calls.correlation[i]]
+    )  # fmt: skip
 
 
 def _syncs(timeline: Timeline, wanted: Callable[[int], bool] = lambda _: True) -> Ranges:
-    """The training thread blocked in the calls whose number is wanted."""
+    """The threads that train blocked in the calls whose number is wanted."""
     calls = timeline.calls
     blocking = [i for i, kind in enumerate(calls.kind) if kind == "sync" and calls.training[i] and wanted(i)]
     return _clipped(timeline, ((calls.begin_ns[i], calls.end_ns[i]) for i in blocking))
 
 
-def _held_up(timeline: Timeline) -> Ranges:
-    """The training thread blocked until the device was there, and then until it had issued anything again.
+def _held_up(timeline: Timeline, after_sync_ns: int) -> Ranges:
+    """A thread that trains blocked until the device was there, and then for a while, until anything was issued again.
 
     While it was blocked it could not run ahead. So the device, having done all that was issued, also waits for the
     first launch after it.
     """
-    calls, comes_over = timeline.calls, _comes_over(timeline)
-    staged = {correlation for i, correlation in enumerate(timeline.records.correlation) if comes_over(i)}
+    calls, staged = timeline.calls, staging_calls(timeline)
     launched = sorted(begin for begin, kind in zip(calls.begin_ns, calls.kind, strict=True) if kind == "launch")
+    launched.append(max([timeline.end_ns, *launched[-1:]]))
     held = [
-        (end, launched[at] if (at := bisect_left(launched, end)) < len(launched) else timeline.end_ns)
-        for end, kind, training, correlation in zip(
-            calls.end_ns, calls.kind, calls.training, calls.correlation, strict=True
-        )
-        if kind == "sync" and training and correlation not in staged
+        (end, min(launched[min(bisect_left(launched, end), len(launched) - 1)], end + after_sync_ns))
+        for i, (end, kind) in enumerate(zip(calls.end_ns, calls.kind, strict=True))
+        if kind == "sync" and calls.training[i] and i not in staged
     ]
     return merge([*_syncs(timeline), *_clipped(timeline, held)])
+
+
+def _exchanges(timeline: Timeline) -> Callable[[int], bool]:
+    """Kernels that exchange data with other GPUs."""
+    records = timeline.records
+    names = {number for number, name in enumerate(timeline.names) if communicates(name)}
+    return lambda i: records.kind[i] == "kernel" and records.name[i] in names
 
 
 def _is_training(timeline: Timeline) -> Callable[[int], bool]:
@@ -167,17 +205,17 @@ def _is_pageable(timeline: Timeline) -> Callable[[int], bool]:
     return lambda i: records.kind[i] == "h2d" and records.name[i] in pageable
 
 
-def _issued(timeline: Timeline) -> dict[int, int]:
-    """When the host began the call that issued the work of training, by that work's begin on the device.
+def _issued(timeline: Timeline) -> dict[int, tuple[int, int]]:
+    """(begin, end) of the host's call that issued the work of training, by that work's begin on the device.
 
     By correlation, not by thread: autograd launches from a thread of its own. Where several begin at once, the one
     issued first counts.
     """
     calls, records, is_training = timeline.calls, timeline.records, _is_training(timeline)
-    called: dict[int, int] = {}
-    for begin, correlation in zip(calls.begin_ns, calls.correlation, strict=True):
-        called[correlation] = min(begin, called.get(correlation, begin))
-    issued: dict[int, int] = {}
+    called: dict[int, tuple[int, int]] = {}
+    for *call, correlation in zip(calls.begin_ns, calls.end_ns, calls.correlation, strict=True):
+        called[correlation] = min((call[0], call[1]), called.get(correlation, (call[0], call[1])))
+    issued: dict[int, tuple[int, int]] = {}
     for i, (begin, correlation) in enumerate(zip(records.begin_ns, records.correlation, strict=True)):
         # What takes no time ends no gap.
         if is_training(i) and correlation in called and begin < records.end_ns[i]:
@@ -185,16 +223,17 @@ def _issued(timeline: Timeline) -> dict[int, int]:
     return issued
 
 
-def _split(gaps: Ranges, issued: dict[int, int]) -> _Split:
-    before, after, unknown = [], [], []
+def _split(gaps: Ranges, issued: dict[int, tuple[int, int]]) -> _Split:
+    before, calling, after, unknown = [], [], [], []
     for begin, end in gaps:
         if end not in issued:
             unknown.append((begin, end))
             continue
-        cut = min(max(issued[end], begin), end)
-        before.append((begin, cut))
-        after.append((cut, end))
-    return _Split(before=merge(before), after=merge(after), unknown=tuple(unknown))
+        called, returned = (min(max(at, begin), end) for at in issued[end])
+        before.append((begin, called))
+        calling.append((called, returned))
+        after.append((returned, end))
+    return _Split(before=merge(before), calling=merge(calling), after=merge(after), unknown=tuple(unknown))
 
 
 def _by_latency(pieces: Ranges, stretches: Ranges, latency_ns: int) -> tuple[Ranges, Ranges]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.gpu.intervals import merge, total
 from loaderprobe.records.gaps import DeviceUse
-from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.timeline import Timeline, communicates
 from loaderprobe.records.unavailable import Unavailable
 
 # With less of the kernels' time known, an estimate would be of some kernels and not of the device.
@@ -23,7 +23,8 @@ LEAST_COVERAGE = 0.9
 class _Kernel:
     begin_ns: int
     end_ns: int
-    loader: bool
+    training: bool
+    """Not made by the loader, and not communication."""
     occupancy: float | None
     blocks_per_sm: float | None
 
@@ -40,7 +41,7 @@ def use_of(timeline: Timeline) -> DeviceUse:
     kernels = _kernels(timeline)
     window_ns = timeline.end_ns - timeline.begin_ns
     return DeviceUse(
-        training_busy=_union_ns([each for each in kernels if not each.loader]) / window_ns,
+        training_busy=_union_ns([each for each in kernels if each.training]) / window_ns,
         kernel_busy=_union_ns(kernels) / window_ns,
         sm_efficiency_estimated=_sm_efficiency(kernels, window_ns),
         occupancy_estimated=_occupancy(kernels),
@@ -51,11 +52,12 @@ def use_of(timeline: Timeline) -> DeviceUse:
 def _kernels(timeline: Timeline) -> list[_Kernel]:
     """The kernels, cut to the window."""
     records = timeline.records
+    exchanges = [communicates(name) for name in timeline.names]
     rows = (
         _Kernel(
             begin_ns=max(records.begin_ns[i], timeline.begin_ns),
             end_ns=min(records.end_ns[i], timeline.end_ns),
-            loader=records.loader[i],
+            training=not records.loader[i] and not exchanges[records.name[i]],
             occupancy=records.occupancy[i],
             blocks_per_sm=records.blocks_per_sm[i],
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from loaderprobe.analyze.gpu.counters import why_missing
 from loaderprobe.analyze.gpu.gaps import Attribution, attribute
@@ -140,15 +141,25 @@ def _too_fast(window: GpuWindow) -> Unavailable | None:
     return Unavailable(code="slower_without_profiler", facts={"exact_share": -window.profiler_overhead})
 
 
-def syncs_per_step(timeline: Timeline) -> float:
-    """How often the training thread waits for the device, but for copies that it stages and the window's own end."""
-    calls, records = timeline.calls, timeline.records
-    copied = {number for kind, number in zip(records.kind, records.correlation, strict=True) if kind == "h2d"}
-    waits = sum(
-        kind == "sync" and training and number not in copied
-        for kind, training, number in zip(calls.kind, calls.training, calls.correlation, strict=True)
+def syncs_per_step(timeline: Timeline, own: int = 1) -> float:
+    """How often a thread that trains waits for the device, but for the `own` waits of the recording itself.
+
+    PyTorch waits for a blocking copy by two calls, the copy and a cudaStreamSynchronize right behind it: one wait.
+    """
+    calls = timeline.calls
+    order = [i for i in sorted(range(len(calls.kind)), key=calls.begin_ns.__getitem__) if calls.training[i]]
+    names = {i: timeline.names[calls.name[i]] for i in order}
+    syncs = [i for i in order if calls.kind[i] == "sync"]
+    # A copy that waits is a launch, too: only that, and nothing else of the thread, may lie between the two calls.
+    merged = sum(
+        calls.kind[i] == calls.kind[before] == "sync" and _waits_again(names[before], names[i])
+        for before, i in pairwise(order)
     )
-    return max(0, waits - 1) / timeline.steps if timeline.steps else 0.0
+    return max(0, len(syncs) - merged - own) / timeline.steps if timeline.steps else 0.0
+
+
+def _waits_again(before: str, name: str) -> bool:
+    return "Memcpy" in before and name.endswith("StreamSynchronize")
 
 
 def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:

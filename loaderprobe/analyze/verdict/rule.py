@@ -182,28 +182,35 @@ def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, .
 
 
 def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
-    """The judgement by rates, unless the device's gaps show a cause that no rate can see: copying, or the host.
+    """The judgement by rates, unless the device's gaps show a cause that no rate can see.
 
-    Compute alone runs on the same host, so a late host looks like a slow device; a copy is in no rate of the loader.
-    Where rates name an input, or the gaps leave a doubt, nothing changes.
+    That is copying, the host, or communication with other GPUs. Compute alone runs on the same host, so a late host
+    looks like a slow device; a copy is in no rate of the loader. Where rates name an input, or the exchange of
+    gradients, which was measured, or the gaps leave a doubt, nothing changes.
     """
-    if judgement.side == "input" or window is None or window.gaps is None or window.doubts:
+    if judgement.side == "input" or judgement.cause == "gradients":
+        return judgement
+    if window is None or window.gaps is None or window.doubts:
         return judgement
     gaps = window.gaps
-    waiting, copying, late = gaps.share("input", "loader"), gaps.share("copy"), gaps.share("launch", "sync")
-    largest = max(waiting * OPEN_LEAD, copying, late, gaps.share("device", "other"))
-    if max(copying, late) < largest or largest <= LEAST_IDLE:
+    waiting, exchanging = gaps.share("input", "loader"), gaps.share("communication")
+    idle: dict[Cause, float] = {
+        "copy": gaps.share("copy"), "host": gaps.share("launch", "sync"), "communication": exchanging,
+    }  # fmt: skip
+    cause = max(idle, key=lambda name: idle[name])
+    largest = max(waiting * OPEN_LEAD, idle[cause], gaps.share("device", "other"))
+    if idle[cause] < largest or largest <= LEAST_IDLE:
         return judgement
     evidence = evidence_of(
         [
-            ("gpu_window.gaps.copy_ns", copying, LEAST_IDLE),
+            ("gpu_window.gaps.copy_ns", idle["copy"], LEAST_IDLE),
             ("gpu_window.gaps.launch_ns", gaps.share("launch"), LEAST_IDLE),
             ("gpu_window.gaps.sync_ns", gaps.share("sync"), LEAST_IDLE),
             ("gpu_window.gaps.waiting", waiting, None),
+            ("gpu_window.gaps.communication_ns", exchanging or None, LEAST_IDLE),
         ]
     )
-    side: Side = "input" if copying >= late else "compute"
-    cause: Cause = "copy" if copying >= late else "host"
+    side: Side = "input" if cause == "copy" else "compute"
     return Judgement(
         side=side, cause=cause, reason=_idle_reason(gaps, cause), evidence=(*judgement.evidence, *evidence)
     )
@@ -212,6 +219,8 @@ def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
 def _idle_reason(gaps: Gaps, cause: Cause) -> Reason:
     if cause == "host":
         return _reason("device_idle", launch_share=gaps.share("launch"), sync_share=gaps.share("sync"))
+    if cause == "communication":
+        return _reason("device_idle", communication_share=gaps.share("communication"))
     pageable = 2 * gaps.pageable_ns > gaps.copy_ns
     copies: dict[str, float | str] = {"copies_from": "pageable memory"} if pageable else {}
     return _reason("device_idle", copy_share=gaps.share("copy"), **copies)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.gaps import attribute
+from loaderprobe.analyze.gpu.gaps import AFTER_SYNC_NS, attribute
 from loaderprobe.analyze.gpu.intervals import total
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps
@@ -20,7 +20,7 @@ from loaderprobe.records.timeline import DeviceKind, Timeline
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
 
-END, BEGIN, LATENCY = 60, 1_000, 4
+END, BEGIN, LATENCY, AFTER_SYNC = 60, 1_000, 4, 6
 
 
 @st.composite
@@ -34,9 +34,11 @@ def windows(draw: st.DrawFn) -> Timeline:
         return low, high
 
     for _ in range(draw(st.integers(0, 7))):
+        issued = draw(st.none() | times)
         script.kernel(
-            *span(), draw(st.none() | times), loader=draw(st.booleans()), stream=draw(st.sampled_from((7, 13))),
-            graph=draw(st.none() | st.just(99)),
+            *span(), issued, loader=draw(st.booleans()), stream=draw(st.sampled_from((7, 13))),
+            graph=draw(st.none() | st.just(99)), returned=issued and issued + draw(st.integers(0, 9)),
+            exchange=draw(st.booleans()),
         )  # fmt: skip
     kinds: list[DeviceKind] = ["h2d", "d2h", "d2d", "memset"]
     for _ in range(draw(st.integers(0, 4))):
@@ -64,23 +66,26 @@ def labels(timeline: Timeline) -> Counter[str]:
 def _label(timeline: Timeline, at: int) -> str:
     records = timeline.records
     rows = range(len(records.kind))
+    exchanges = [i for i in rows if "nccl" in timeline.names[records.name[i]]]
     trains = [i for i in rows if records.kind[i] != "h2d" and not records.loader[i]]
-    copies = [i for i in rows if records.kind[i] == "h2d"]
-    if _runs(timeline, at, trains):
+    if _runs(timeline, at, [i for i in trains if i not in exchanges]):
         return "busy"
-    if _runs(timeline, at, copies) or _blocked(timeline, at, {records.correlation[i] for i in copies}):
+    if _runs(timeline, at, trains):
+        return "communication"
+    if _runs(timeline, at, [i for i in rows if records.kind[i] == "h2d"]) or _blocked(timeline, at, staging=True):
         return "copy"
     if _runs(timeline, at, [i for i in rows if records.loader[i]]):
         return "loader"
     end = next((t for t in range(at, timeline.end_ns) if _runs(timeline, t, trains)), timeline.end_ns)
     ended = {records.correlation[i] for i in trains if records.begin_ns[i] == end < records.end_ns[i]}
-    calls = zip(timeline.calls.begin_ns, timeline.calls.correlation, strict=True)
-    issued = min((begin for begin, number in calls if number in ended), default=None)
-    if issued is not None and at >= issued:
+    calls = zip(timeline.calls.begin_ns, timeline.calls.end_ns, timeline.calls.correlation, strict=True)
+    issued = min(((begin, until) for begin, until, number in calls if number in ended), default=None)
+    if issued is not None and at >= max(issued):
         return f"late for {end}"
-    if any(b <= at < e for b, e in zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True)):
+    waiting = any(b <= at < e for b, e in zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True))
+    if waiting and (issued is None or at < issued[0]):
         return "input"
-    if _blocked(timeline, at, set(timeline.calls.correlation)) or _held_up(timeline, at, copies):
+    if _blocked(timeline, at) or _held_up(timeline, at):
         return "sync"
     return "other" if issued is None else "launch"
 
@@ -89,24 +94,30 @@ def _runs(timeline: Timeline, at: int, some: Sequence[int]) -> bool:
     return any(timeline.records.begin_ns[i] <= at < timeline.records.end_ns[i] for i in some)
 
 
-def _blocked(timeline: Timeline, at: int, numbers: set[int]) -> bool:
-    calls = timeline.calls
-    return any(
-        calls.kind[i] == "sync" and calls.training[i] and number in numbers
-        and calls.begin_ns[i] <= at < calls.end_ns[i]
-        for i, number in enumerate(calls.correlation)
-    )  # fmt: skip
+def _syncs(timeline: Timeline) -> list[tuple[int, int, bool]]:
+    """(begin, end, whether it only stages its own copy) of each wait of a thread that trains."""
+    calls, records = timeline.calls, timeline.records
+    rows = zip(records.kind, records.begin_ns, records.end_ns, records.correlation, strict=True)
+    copied = {number: end - begin for kind, begin, end, number in rows if kind == "h2d"}
+    waits = zip(calls.kind, calls.training, calls.begin_ns, calls.end_ns, calls.correlation, strict=True)
+    return [
+        (begin, end, number in copied and end - begin <= 10 * copied[number])
+        for kind, training, begin, end, number in waits
+        if kind == "sync" and training
+    ]
 
 
-def _held_up(timeline: Timeline, at: int, copies: Sequence[int]) -> bool:
-    """Since the training thread was let go by a sync, nothing has been launched."""
-    calls = timeline.calls
-    rows, staged = range(len(calls.kind)), {timeline.records.correlation[i] for i in copies}
+def _blocked(timeline: Timeline, at: int, *, staging: bool | None = None) -> bool:
+    return any(begin <= at < end and staging in (None, of_copy) for begin, end, of_copy in _syncs(timeline))
+
+
+def _held_up(timeline: Timeline, at: int) -> bool:
+    """Since a thread was let go by a sync a short time ago, nothing has been launched."""
+    launched = [b for kind, b in zip(timeline.calls.kind, timeline.calls.begin_ns, strict=True) if kind == "launch"]
     return any(
-        calls.kind[i] == "sync" and calls.training[i] and calls.correlation[i] not in staged and calls.end_ns[i] <= at
-        and not any(calls.kind[k] == "launch" and calls.end_ns[i] <= calls.begin_ns[k] <= at for k in rows)
-        for i in rows
-    )  # fmt: skip
+        end <= at < end + AFTER_SYNC and not of_copy and not any(end <= begin <= at for begin in launched)
+        for _, end, of_copy in _syncs(timeline)
+    )
 
 
 def parts(gaps: Gaps) -> Counter[str]:
@@ -114,15 +125,15 @@ def parts(gaps: Gaps) -> Counter[str]:
     return +Counter(found)
 
 
-def split(timeline: Timeline, latency_ns: int = LATENCY) -> Gaps:
-    return attribute(timeline, latency_ns=latency_ns).gaps_of(timeline.steps)
+def split(timeline: Timeline, latency_ns: int = LATENCY, after_sync_ns: int = AFTER_SYNC_NS) -> Gaps:
+    return attribute(timeline, latency_ns=latency_ns, after_sync_ns=after_sync_ns).gaps_of(timeline.steps)
 
 
 @settings(max_examples=300)
 @given(windows())
 def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> None:
     """The sums are those of labelling one nanosecond after the other, and no range counts twice."""
-    found = attribute(timeline, latency_ns=LATENCY)
+    found = attribute(timeline, latency_ns=LATENCY, after_sync_ns=AFTER_SYNC)
     assert parts(found.gaps_of(1)) == labels(timeline)
     pieces = [*found.busy, *chain.from_iterable(found.gaps.values())]
     assert sum(high - low for low, high in pieces) == END
@@ -130,11 +141,12 @@ def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> Non
 
 
 def test_what_takes_no_time_ends_no_gap() -> None:
-    """A copy of no length where the window ends, for which the host was blocked: until its end nothing was launched."""
+    """A copy of no length where the window ends, for which the host was blocked: nothing was launched after that."""
     script = TimelineScript(unit_ns=1, begin_ns=BEGIN)
     script.copy(END, END, 0, kind="d2h", blocked_until=1)
     timeline = script.build(END)
-    assert parts(split(timeline)) == labels(timeline) == {"sync": END}
+    expected = {"sync": 1 + AFTER_SYNC, "other": END - 1 - AFTER_SYNC}
+    assert parts(split(timeline, after_sync_ns=AFTER_SYNC)) == labels(timeline) == expected
 
 
 @given(windows(), st.randoms(use_true_random=False))
@@ -165,8 +177,8 @@ def test_a_slower_clock_changes_nothing_but_the_scale(timeline: Timeline, factor
         records=times(timeline.records, "begin_ns", "end_ns"),
         calls=times(timeline.calls, "begin_ns", "end_ns"),
     )
-    found = parts(split(slower, LATENCY * factor))
-    assert found == {name: value * factor for name, value in parts(split(timeline)).items()}
+    found = parts(split(slower, LATENCY * factor, AFTER_SYNC * factor))
+    assert found == {name: value * factor for name, value in parts(split(timeline, LATENCY, AFTER_SYNC)).items()}
 
 
 def test_parts_that_do_not_sum_are_an_error() -> None:
@@ -180,7 +192,7 @@ def test_parts_that_do_not_sum_are_an_error() -> None:
     ("timeline", "cause", "share"),
     [
         (timelines.starved(), "input", 0.6),
-        (timelines.launch_bound(), "launch", 0.645),
+        (timelines.launch_bound(), "launch", 0.67),
         (timelines.copied_pageable(), "copy", 0.4),
         (timelines.as_graph(), "launch", 0.096),
     ],
@@ -202,13 +214,13 @@ def test_what_is_hidden_behind_kernels_costs_nothing(timeline: Timeline) -> None
 
 
 def test_a_wait_counts_until_the_next_kernel_was_issued() -> None:
-    """What the training thread does after the call cannot have held up the kernel."""
+    """What the training thread does after the call cannot have held up the kernel. The call itself is the host's."""
     script = TimelineScript(unit_ns=1)
     script.kernel(0, 100, 0)
     script.wait(120, 190)
-    script.kernel(200, 300, 150)
+    script.kernel(200, 300, 150, returned=165)
     gaps = split(script.build(300))
-    assert (gaps.launch_ns, gaps.input_ns, gaps.other_ns) == (20, 30, 50)
+    assert (gaps.launch_ns, gaps.input_ns, gaps.other_ns) == (20 + 15, 30, 35)
 
 
 def test_a_copy_is_named_before_the_wait_that_covers_it() -> None:
@@ -218,7 +230,7 @@ def test_a_copy_is_named_before_the_wait_that_covers_it() -> None:
     script.copy(50, 80, 40)
     script.kernel(100, 200, 95)
     gaps = split(script.build(200))
-    assert (gaps.input_ns, gaps.copy_ns, gaps.launch_ns, gaps.other_ns) == (60, 30, 5, 5)
+    assert (gaps.input_ns, gaps.copy_ns, gaps.launch_ns, gaps.device_ns) == (60, 30, 6, 4)
 
 
 def test_pageable_copies_are_known_by_their_name() -> None:
@@ -253,7 +265,7 @@ def test_a_figure_read_in_every_step_is_a_sync() -> None:
         script.sync(begin + 120, begin + 810)
     gaps = split(script.build(4000), 20_000)
     assert gaps.share("sync") == pytest.approx((3 * 290 + 200) / 4000, abs=0.01)
-    assert gaps.share("launch") == pytest.approx(90 / 4000, abs=0.001)
+    assert gaps.share("launch") == pytest.approx((90 + 4 * 1) / 4000, abs=0.0001)
 
 
 def test_without_a_record_of_the_call_the_rest_is_not_known() -> None:
@@ -272,11 +284,55 @@ def test_kernels_of_the_loader_are_not_training() -> None:
     script.kernel(20, 60, 10, loader=True, stream=13)
     script.kernel(100, 200, 99)
     gaps = split(script.build(200))
-    assert (gaps.busy_ns, gaps.loader_ns, gaps.input_ns) == (100, 40, 59)
+    assert (gaps.busy_ns, gaps.loader_ns, gaps.input_ns, gaps.launch_ns) == (100, 40, 59, 1)
 
 
 def test_inside_a_graph_the_host_is_never_to_blame() -> None:
     """All kernels of a graph were issued by its one call: short gaps are the device's, long ones a dependency's."""
     gaps = split(timelines.as_graph(), 5_000)
-    assert gaps.device_ns == timelines.STEPS * (4_000 + 2_000)
+    assert gaps.device_ns == timelines.STEPS * (3_000 + 2_000)
+    assert gaps.launch_ns == timelines.STEPS * (96_000 + 1_000)
     assert gaps.other_ns == timelines.STEPS * 30_000
+
+
+def test_launches_that_take_long_are_the_hosts() -> None:
+    """Each call takes the host 40 us under a profiler, and its kernel runs for 4 us right behind: the host is late."""
+    script = TimelineScript()
+    for begin in range(0, 1000, 50):
+        script.kernel(begin + 41, begin + 45, begin, returned=begin + 40)
+    gaps = split(script.build(995), 5_000)
+    assert (gaps.launch_ns, gaps.device_ns, gaps.other_ns) == ((20 * 40 + 19 * 5) * 1_000, 20 * 1_000, 0)
+
+
+def test_a_sync_explains_a_millisecond_and_no_more() -> None:
+    """After it the host works on images for 90 ms: that is not the sync's doing."""
+    script = TimelineScript()
+    script.kernel(0, 200, 0)
+    script.sync(150, 205)
+    script.kernel(90_300, 99_900, 90_290)
+    gaps = split(script.build(99_900), 5_000)
+    assert gaps.sync_ns == 5_000 + AFTER_SYNC_NS
+    assert gaps.launch_ns == (90_290 - 205 + 1) * 1_000 - AFTER_SYNC_NS
+
+
+@pytest.mark.parametrize(("until", "cause"), [(20_010, "copy"), (20_011, "sync")])
+def test_a_copy_that_waits_for_older_work_is_a_sync(until: int, cause: Any) -> None:
+    """Its call stages memory for up to ten times the copy itself; if it takes longer, it waits for something else."""
+    script = TimelineScript()
+    script.copy(18_000, 20_000, 10, pageable=True, blocked_until=until)
+    script.kernel(20_011, 30_000, 20_011)
+    gaps = split(script.build(30_000), 5_000)
+    assert max(GAP_CAUSES, key=gaps.of) == cause
+    assert gaps.of(cause) >= 17_990_000
+    assert gaps.copy_ns >= 2_000_000
+
+
+def test_communication_counts_where_nothing_else_runs() -> None:
+    """Beside other kernels it costs nothing. What ends a gap may be its kernel, too."""
+    script = TimelineScript(unit_ns=1)
+    script.kernel(10, 200, 1)
+    script.kernel(150, 1000, 100, exchange=True, stream=20)
+    script.kernel(1100, 1200, 1099, exchange=True, stream=20)
+    gaps = split(script.build(1200))
+    assert (gaps.busy_ns, gaps.communication_ns) == (190, 800 + 100)
+    assert (gaps.launch_ns, gaps.other_ns, gaps.device_ns) == (1 + 1 + 99 + 1, 8, 0)

@@ -63,6 +63,15 @@ def test_kernels_of_the_loader_count_apart() -> None:
     assert (found.training_busy, found.kernel_busy) == (0.2, 0.5)
 
 
+def test_communication_is_no_training() -> None:
+    """A GPU that waits for others in NCCL has a kernel, and does not train."""
+    script = TimelineScript(unit_ns=1)
+    script.kernel(0, 20)
+    script.kernel(10, 80, exchange=True, stream=20)
+    found = use_of(script.build(100))
+    assert (found.training_busy, found.kernel_busy) == (0.2, 0.8)
+
+
 @given(st.lists(kernel, max_size=8))
 def test_efficiency_is_the_mean_over_every_nanosecond(kernels: list[tuple[int, int, float, bool, bool]]) -> None:
     """Streams that overlap add up to at most all SMs."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.window import disagreement, overhead_of, read_window, why_refused
+from loaderprobe.analyze.gpu.window import disagreement, overhead_of, read_window, syncs_per_step, why_refused
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import Judgement, with_gaps
@@ -25,7 +25,7 @@ from tests.examples import timelines
 
 BY_RATES = Reason(code="largest_speedup", facts={})
 WINDOW_NS = timelines.STEPS * 40_000_000
-shares = st.lists(st.integers(0, 1000), min_size=8, max_size=8).filter(lambda parts: sum(parts) > 0)
+shares = st.lists(st.integers(0, 1000), min_size=9, max_size=9).filter(lambda parts: sum(parts) > 0)
 
 
 def profiled(timeline: Timeline | None, *, training: float = 800, loader: float = 3000, **facts: Any) -> Measurement:
@@ -40,7 +40,7 @@ def bound(measurement: Measurement) -> Bound:
 
 def window(parts: list[int], **changes: Any) -> GpuWindow:
     """Busy time first, then the causes."""
-    names = ("busy", "input", "copy", "loader", "sync", "launch", "device", "other")
+    names = ("busy", "input", "copy", "loader", "sync", "launch", "device", "other", "communication")
     values = {f"{name}_ns": value for name, value in zip(names, parts, strict=True)}
     gaps = Gaps(steps=40, window_ns=sum(parts), pageable_ns=0, **values)
     return replace(
@@ -113,7 +113,7 @@ def test_a_window_shorter_than_the_queue_is_doubted() -> None:
 
 def test_gaps_and_rates_must_agree() -> None:
     """Idle for input for 62 % of the time is training at 38 % of what compute can do, give or take 10 %."""
-    gaps = window([38, 60, 2, 0, 0, 0, 0, 0]).gaps
+    gaps = window([38, 60, 2, 0, 0, 0, 0, 0, 0]).gaps
     assert gaps
     assert disagreement(gaps, 0.38) is disagreement(gaps, 0.47) is None
     found = disagreement(gaps, 0.49)
@@ -129,7 +129,7 @@ def test_a_late_host_is_named() -> None:
     assert (found.side, found.cause) == ("compute", "host")
     assert found.reason.code == "device_idle"
     shares = [found.reason.facts[name] for name in ("launch_share", "sync_share")]
-    assert sum(map(float, shares)) == pytest.approx(0.645, abs=0.001)
+    assert sum(map(float, shares)) == pytest.approx(0.67, abs=0.001)
     assert any(each.metric == "gpu_window.gaps.launch_ns" for each in found.evidence)
 
 
@@ -139,6 +139,59 @@ def test_a_copy_is_named() -> None:
     found = bound(profiled(timelines.copied_pageable(), training=480))
     assert (found.side, found.cause) == ("input", "copy")
     assert found.reason.facts["copies_from"] == "pageable memory"
+
+
+def test_communication_is_named() -> None:
+    """By rates compute is the limit; the gaps show that the device waits for other GPUs."""
+    script = timelines.TimelineScript()
+    for at in range(0, timelines.STEPS * 40_000, 40_000):
+        script.step(at)
+        script.kernel(at, at + 15_000, max(0, at - 100))
+        script.kernel(at + 10_000, at + 39_990, at + 5_000, exchange=True, stream=20)
+    found = bound(profiled(script.build(timelines.STEPS * 40_000)))
+    assert (found.side, found.cause, found.reason.code) == ("compute", "communication", "device_idle")
+    assert found.reason.facts["communication_share"] == pytest.approx(24.99 / 40)
+    assert any(each.metric == "gpu_window.gaps.communication_ns" for each in found.evidence)
+
+
+def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:
+    """Leaving it out of the steps has shown it: one window says no more."""
+    measured = Judgement(side="compute", cause="gradients", reason=BY_RATES)
+    assert with_gaps(measured, window([20, 0, 0, 0, 0, 0, 0, 0, 80])) is measured
+
+
+def syncs(*calls: tuple[str, int, int]) -> float:
+    """Of one step that makes these calls (what, begin, end), and then the window's own wait."""
+    script = timelines.TimelineScript()
+    script.kernel(0, 900, 0)
+    for what, begin, end in calls:
+        if what == "sync":
+            script.sync(begin, end)
+        elif what == "kernel":
+            script.kernel(end, end + 1, begin)
+        else:
+            kind: Any = what
+            script.copy(end - 2, end - 1, begin, kind=kind, pageable=True, blocked_until=end)
+    script.sync(990, 1000)
+    return syncs_per_step(script.build(1000))
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ([], 0),
+        ([("sync", 100, 200)], 1),
+        ([("d2h", 100, 200), ("sync", 201, 203)], 1),
+        ([("h2d", 100, 200), ("sync", 201, 203)], 1),
+        ([("d2h", 100, 200), ("sync", 201, 203), ("sync", 204, 206)], 2),
+        ([("d2h", 100, 200), ("kernel", 201, 202), ("sync", 203, 205)], 2),
+        ([("d2h", 100, 200), ("sync", 201, 203), ("h2d", 300, 350), ("sync", 351, 353)], 2),
+    ],
+    ids=["none", "plain", "item", "pageable copy", "item and more", "work between", "both"],
+)
+def test_a_copy_and_the_wait_right_behind_it_are_one_sync(calls: list[tuple[str, int, int]], expected: int) -> None:
+    """As PyTorch makes blocking copies, in either direction; the window's own wait at its end is not counted."""
+    assert syncs(*calls) == expected
 
 
 @pytest.mark.parametrize(
@@ -168,21 +221,21 @@ def test_an_input_that_rates_name_is_not_overruled() -> None:
     shares, st.sampled_from(("compute", "balanced", "inconclusive", "input")), st.sampled_from(("", "refused", "doubt"))
 )
 def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int], side: Any, trouble: str) -> None:
-    """Copy and host come from the gaps alone; with a doubt, a refusal or an input nothing ever changes."""
+    """Copy, host and communication come from the gaps alone; with a doubt, a refusal or an input nothing changes."""
     by_rates = Judgement(side=side, cause=side if side != "input" else "storage", reason=BY_RATES)
     changes: dict[str, Any] = {
         "refused": {"gaps": None, "refused": reported("why")},
         "doubt": {"doubts": (reported("why"),)},
     }
     found = with_gaps(by_rates, window(parts, **changes.get(trouble, {})))
-    _, waiting, copying, loading, sync, launch, device, other = parts
+    _, waiting, copying, loading, sync, launch, device, other, exchanging = parts
     if found == by_rates:
         return
     assert not trouble
     assert side != "input"
-    most = copying if found.cause == "copy" else sync + launch
-    assert (found.cause, found.side) in {("copy", "input"), ("host", "compute")}
-    assert most == max(copying, sync + launch)
+    idle = {("copy", "input"): copying, ("host", "compute"): sync + launch, ("communication", "compute"): exchanging}
+    most = idle[found.cause, found.side]
+    assert most == max(idle.values())
     assert most >= max(1.5 * (waiting + loading) - 1e-6, device + other)
     assert most > 0.1 * sum(parts)
 

@@ -1,0 +1,20 @@
+"""What stored results look like, in every format, is what was agreed on."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.goldens import SHOWN, cases, difference, left_over, shown
+
+
+@pytest.mark.parametrize("name", sorted(cases()))
+def test_a_result_looks_as_agreed(name: str) -> None:
+    """Byte for byte; `scripts/golden` shows differences, and `scripts/golden --accept` agrees to them."""
+    assert (SHOWN / name).exists(), f"scripts/golden --accept {name}"
+    lines = list(difference(name, shown(cases()[name])))
+    assert not lines, "\n".join(lines[:60])
+
+
+def test_nothing_is_kept_that_no_case_shows() -> None:
+    """A file in fixtures/shown without a case compares nothing."""
+    assert left_over() == []
