@@ -42,7 +42,7 @@ def measure(row: Row, chosen: argparse.Namespace, data: Data, undo: ExitStack) -
     """All parts that are asked for."""
     if why := row.missing(chosen.scripts):
         return {"missing": why}
-    found: dict[str, Any] = {"version": row.version(), "unseen": row.unseen}
+    found: dict[str, Any] = {"version": row.version(), "unseen": row.unseen, "light": row.light is not None}
 
     def place() -> Place:
         folder = Path(tempfile.mkdtemp(dir=data.root, prefix=f"{row.name}-")) / "run"

@@ -164,11 +164,13 @@ def watched(row: Row, place: Place, pairs: int) -> dict[str, list[dict[str, Any]
         script = (sys.executable, str(HERE / "scripts_losses.py"), "--out", str(out), "--steps", str(row.steps), "--")
         kept = Path(tempfile.mkdtemp(dir=place.folder, prefix="watched-"))
         around = (sys.executable, "-m", "loaderprobe", "run", "--watch", "--out", str(kept), "--") if watch else ()
-        done = ended([*around, *script, *place.script(row, row.light)], row, place)
+        done = ended([*around, *script, *place.script(row, row.light or row.timed)], row, place)
         if not out.exists():
             print(f"{row.name}: watched failed: {done.said[-2000:]}", file=sys.stderr)
             return {}
-        return {**json.loads(out.read_text()), "code": done.code, "kept": (kept / "result.json").exists()}
+        result = kept / "result.json"
+        bound = (json.loads(result.read_text()).get("bound") if result.exists() else None) or {}
+        return {**json.loads(out.read_text()), "code": done.code, "kept": result.exists(), "cause": bound.get("cause")}
 
     for number in range(pairs):
         for name, each in alternated({"without": lambda: log(False), "with": lambda: log(True)}, number).items():

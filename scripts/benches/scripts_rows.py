@@ -28,8 +28,8 @@ class Row:
     """The first gives the version."""
     timed: Given
     """Of steps that are long enough, without saving."""
-    light: Given
-    """Of short steps, for losses and CPU time."""
+    light: Given | None = None
+    """Of short steps, for losses and CPU time; None for those that are timed."""
     saves: Given | None = None
     """Short epochs, with checkpoints in the folder `out`."""
     resumes: Given | None = None
@@ -331,12 +331,12 @@ ROWS = (
         script=_command("yolo"),
         packages=("ultralytics",),
         timed=_ultralytics("batch=8", "save=False"),
-        light=_ultralytics("batch=2", "save=False"),
         saves=_ultralytics("batch=8", "epochs=1", "name=kept", "exist_ok=True", count=FEW),
         resumes=_ultralytics("batch=8", "name=kept", "exist_ok=True", count=FEW),
         environment=_fonts,
         ways=NOT_CACHED,
         endless=True,
+        steps=60,
     ),
     Row(
         name="yolov5",
@@ -344,10 +344,10 @@ ROWS = (
         script="yolov5/train.py",
         packages=("ultralytics", "seaborn", "gitpython"),
         timed=_yolov5("--batch-size", "8", "--nosave"),
-        light=_yolov5("--batch-size", "2", "--nosave"),
         environment=lambda data: {**_fonts(data), "YOLOV5_CONFIG_DIR": str(data.fonts()), "YOLO_AUTOINSTALL": "false"},
         ways=NOT_CACHED,
         endless=True,
+        steps=60,
     ),
     Row(
         name="open-clip",
@@ -356,7 +356,6 @@ ROWS = (
         packages=("open_clip_torch", "webdataset"),
         paths=(str(Path(sys.prefix) / "for-open-clip"),),
         timed=_open_clip(8, "--save-frequency", "0"),
-        light=_open_clip(2, "--save-frequency", "0"),
         folder=Data.shards,
         ways=NOT_CACHED,
         steps=60,
@@ -367,7 +366,6 @@ ROWS = (
         script="keras/demo_functional.py",
         packages=("keras",),
         timed=_words(),
-        light=_words(),
         folder=Data.text,
         least=20_000,
         ways=NOT_CACHED,
@@ -379,10 +377,10 @@ ROWS = (
         script="ignite/mnist.py",
         packages=("pytorch-ignite", "tqdm"),
         timed=_words("--batch_size", "512", "--epochs", "400"),
-        light=_words("--batch_size", "16", "--epochs", "400"),
         folder=Data.digits,
         least=20_000,
         laid={"MNIST": lambda data: data.digits() / "MNIST"},
+        steps=150,
     ),
     Row(
         name="pyg",
@@ -390,7 +388,6 @@ ROWS = (
         script="pyg/mutag_gin.py",
         packages=("torch_geometric",),
         timed=_words("--epochs", "100000"),
-        light=_words("--epochs", "100000", "--batch_size", "16"),
         folder=Data.graphs,
         ways=NOT_CACHED,
         laid={"data/TU/MUTAG/raw": Data.graphs},
@@ -401,11 +398,10 @@ ROWS = (
         script="monai/unet_training_dict.py",
         packages=("monai", "tensorboard", "matplotlib"),
         timed=_words(),
-        light=_words(),
         folder=Data.text,
         least=20,
         batch=2,
-        steps=40,
+        steps=60,
         ways=NOT_CACHED,
     ),
     Row(
@@ -414,7 +410,6 @@ ROWS = (
         script="minGPT/chargpt.py",
         packages=("torch",),
         timed=_words("--model.model_type=gpt-nano", "--trainer.batch_size=16", "--trainer.num_workers=1"),
-        light=_words("--model.model_type=gpt-nano", "--trainer.batch_size=2", "--trainer.num_workers=1"),
         folder=Data.text,
         laid={"": Data.text},
     ),
@@ -424,7 +419,6 @@ ROWS = (
         script="nanoGPT/train.py",
         packages=("torch",),
         timed=_nanogpt("--max_iters=2000"),
-        light=_nanogpt("--max_iters=2000"),
         saves=_nanogpt("--max_iters=500"),
         resumes=_nanogpt("--max_iters=500"),
         laid={"nanoGPT/data/letters": Data.letters},
@@ -438,9 +432,9 @@ ROWS = (
         script="dcgan/main.py",
         packages=("torchvision",),
         timed=_dcgan("--batchSize", "32"),
-        light=_dcgan("--batchSize", "4"),
         saves=_dcgan("--batchSize", "8", "--niter", "1", "--outf", "out", count=FEW),
         resumes=_dcgan("--batchSize", "8", "--outf", "out", count=FEW),
+        steps=80,
     ),
     Row(
         name="dcgan-slow",
@@ -448,10 +442,10 @@ ROWS = (
         script="dcgan/main.py",
         packages=("torchvision",),
         timed=_dcgan("--batchSize", "8", count=SLOW),
-        light=_dcgan("--batchSize", "4", count=SLOW),
         folder=lambda data: data.classes(SLOW) / "train",
         least=SLOW,
         slow=4e6,
+        steps=120,
     ),
     Row(
         name="super-resolution",
@@ -459,9 +453,9 @@ ROWS = (
         script="super_resolution/main.py",
         packages=("torchvision",),
         timed=_words("--upscale_factor", "3", "--batchSize", "4", "--threads", "2", "--nEpochs", "400"),
-        light=_words("--upscale_factor", "3", "--batchSize", "1", "--threads", "1", "--nEpochs", "400"),
         folder=Data.bsds,
         laid={"dataset/BSDS300/images": Data.bsds},
+        steps=80,
     ),
     Row(
         name="mnist-hogwild",
@@ -469,7 +463,6 @@ ROWS = (
         script="mnist_hogwild/main.py",
         packages=("torchvision",),
         timed=_words("--epochs", "400", "--log-interval", "1000"),
-        light=_words("--epochs", "400", "--log-interval", "1000"),
         folder=Data.digits,
         laid={"../data": Data.digits},
         ways=(),
@@ -480,7 +473,6 @@ ROWS = (
         script="vae/main.py",
         packages=("torchvision",),
         timed=_words("--epochs", "400", "--log-interval", "1000"),
-        light=_words("--epochs", "400", "--log-interval", "1000", "--batch-size", "8"),
         folder=Data.digits,
         least=20_000,
         laid={"data": Data.digits},
@@ -492,10 +484,10 @@ ROWS = (
         script="siamese_network/main.py",
         packages=("torchvision",),
         timed=_words("--batch-size", "32", "--epochs", "400", "--log-interval", "1000"),
-        light=_words("--batch-size", "4", "--epochs", "400", "--log-interval", "1000"),
         folder=Data.digits,
         least=20_000,
         laid={"../data": Data.digits},
+        steps=60,
     ),
     Row(
         name="diffusers",
@@ -503,7 +495,6 @@ ROWS = (
         script="diffusers/train_unconditional.py",
         packages=("diffusers", "accelerate", "datasets", "tensorboard"),
         timed=_diffusers(),
-        light=_diffusers("--train_batch_size", "4"),
         environment=_offline,
         folder=lambda data: data.classes(SLOW) / "train",
         least=SLOW,
@@ -514,7 +505,6 @@ ROWS = (
         script="diffusers/train_unconditional.py",
         packages=("diffusers", "accelerate", "datasets", "tensorboard"),
         timed=_diffusers(),
-        light=_diffusers("--train_batch_size", "4"),
         environment=_offline,
         folder=lambda data: data.classes(SLOW) / "train",
         least=SLOW,
@@ -526,7 +516,7 @@ ROWS = (
         script=_command("lightly-ssl-train"),
         packages=("lightly", "hydra-core"),
         timed=_lightly("loader.batch_size=16"),
-        light=_lightly("loader.batch_size=4"),
+        steps=60,
     ),
 )
 

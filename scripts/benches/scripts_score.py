@@ -66,6 +66,9 @@ def wrong_of(kept: Mapping[str, Any]) -> list[str]:
             wrong.append(f"verdict {cause} instead of {'/'.join(causes)}")
     if watch and same(watch) != "same":
         wrong.append(f"watched: {same(watch)}")
+    for said in {each.get("cause") for each in watch.get("with", ())} - {None, *UNSURE, *causes}:
+        if causes and not kept.get("light"):
+            wrong.append(f"watched: {said} instead of {'/'.join(causes)}")
     if saves and (saves.get("failed") or saves["changed"] or ending(saves) not in ("clean", "code 2")):
         wrong.append("saves: " + (saves.get("failed") or ", ".join(saves["changed"]) or ending(saves)))
     return wrong
