@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.plan import Plan, plan
     from loaderprobe.api.run import attached
     from loaderprobe.api.sweep import resume, sweep
+    from loaderprobe.api.trace import Trace, trace
     from loaderprobe.api.tune_workers import WorkersTuning, tune_workers
     from loaderprobe.errors import LoaderprobeError
 
@@ -34,6 +35,7 @@ __all__ = [
     "LoaderprobeError",
     "Plan",
     "Run",
+    "Trace",
     "WorkersTuning",
     "__version__",
     "attached",
@@ -49,6 +51,7 @@ __all__ = [
     "resume",
     "sweep",
     "sweep_against",
+    "trace",
     "tune_batch_size",
     "tune_workers",
 ]
@@ -64,6 +67,7 @@ _MODULES = {
     "LoaderprobeError": "errors",
     "Plan": "api.plan",
     "Run": "api.load",
+    "Trace": "api.trace",
     "WorkersTuning": "api.tune_workers",
     "attached": "api.run",
     "bandwidth": "api.bandwidth",
@@ -78,6 +82,7 @@ _MODULES = {
     "resume": "api.sweep",
     "sweep": "api.sweep",
     "sweep_against": "api.against",
+    "trace": "api.trace",
     "tune_batch_size": "api.batch_size",
     "tune_workers": "api.tune_workers",
 }

@@ -89,7 +89,7 @@ def _bound(
     measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None
 ) -> Bound:
     by_rule = judge(found, workers=measurement.config.loader.workers, cores_available=measurement.cores_available)
-    by_rates = with_certainty(by_rule, found)
+    by_rates = with_certainty(by_rule, found, measurement.cores_available)
     judgement = with_ranks(with_gaps(by_rates, window), found)
     facts = judgement.reason.facts | _rate_facts(measurement, found) | _file_facts(measurement, found, judgement)
     if judgement.cause == "storage":

@@ -6,18 +6,22 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.loop_turns import budget_of, prevented, turns_of
+from loaderprobe.api.loop_turns import announce, budget_of, others_that_train, prevented, settled, step_s, turns_of
 from loaderprobe.api.looped import LoopIterator, counts_to
+from loaderprobe.api.outside import Outside, Pauses
 from loaderprobe.api.script_ranks import Ranks, ranks_here
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.turns import Turns, Withdrawn
 from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
+from loaderprobe.records.note import Note
 from loaderprobe.render import attachment_words as words
 from loaderprobe.system.written_files import WrittenFiles
 
@@ -26,9 +30,22 @@ MOST_LISTED = 200
 EPOCHS_ELSEWHERE = 2
 """Epochs that the script may train without a batch of the loader that is measured."""
 
+Loop = tuple[Any, int]
+"""One over the loader that is measured: its iterator, which may be that of all loops, and its number."""
+
 
 class Finished(SystemExit):
-    """The measurement is over, and the script ends: raised where its loop asks for the next batch."""
+    """The measurement is over, and the script ends: raised where its loop asks for the next batch.
+
+    Libraries that log what ends them show `said`.
+    """
+
+    def __init__(self, code: int = 0, said: str = words.MEASURED) -> None:
+        super().__init__(code)
+        self.said = said
+
+    def __str__(self) -> str:
+        return self.said
 
 
 class Attachment:
@@ -38,11 +55,30 @@ class Attachment:
     """
 
     def __init__(
-        self, request: AttachRequest, say: Callable[[str], None], found: Callable[[Diagnosis], None], launched: int = 1
+        self,
+        request: AttachRequest,
+        say: Callable[[str], None],
+        found: Callable[[Diagnosis], None],
+        launched: int = 1,
+        clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """`launched` is how many processes a launcher has started to train together."""
+        """`launched` is how many processes a launcher has started to train together; `clock` gives ns."""
         self._request, self._say, self._found, self._launched = request, say, found, launched
+        self._clock = clock
         self._pid = os.getpid()
+        self._outside = Outside(say, Path(request.scratch), clock)
+        self._pauses = Pauses(clock)
+        self._given_in: Loop | None = None
+        """The one that got the last batch of the loader that is measured."""
+        self._given = 0
+        """Batches of the measurement that it got."""
+        self._trains_in: Loop | None = None
+        """The one that got the batch of the last backward pass."""
+        self._evaluates_in: Loop | None = None
+        """One that does not train on its batches, and gets those of `_own` then."""
+        self._own: Iterator[Any] = iter(())
+        self._makes_own = False
+        """True while that is made, which is no loop of the script."""
         self._loaders = SeenLoaders()
         self._chosen: Seen | None = None
         self._turns: Turns | None = None
@@ -76,8 +112,10 @@ class Attachment:
         self._goes_on()
         seen = self._loaders.itself(loader) if self._hears else None
         if seen is not None:
-            seen.in_epoch = 0
+            seen.begins()
             self._interrupt(seen)
+            if seen is self._chosen:
+                self._own = iter(())  # with its workers
 
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """A loader is asked for an iterator: by the script, or by the measurement itself."""
@@ -106,29 +144,65 @@ class Attachment:
             from loaderprobe.loaders.twin import FOREIGN_HINT, SHARED
 
             raise BadValue(SHARED, hint=FOREIGN_HINT)
-        taken = self._takes(seen, real, take)
+        taken = self._takes(seen, real, take) and not self._evaluates(seen, real)
         seen.in_epoch += 1
         if taken:
-            return self._turn(real)
+            return self._turn(seen, real)
+        if self._evaluates_in == (real, seen.begun):
+            return self._next_own()
         begin_ns = time.perf_counter_ns()
         batch = take()
         self._loaders.took(seen, begin_ns, time.perf_counter_ns())
+        self._outside.took()
         return batch
 
     def _goes_on(self) -> None:
         """Raise Finished where the script goes on although it was ended."""
         if self._finished and self._here:
-            raise Finished(0)
+            raise self._ended()
 
     @property
     def _hears(self) -> bool:
         """True where it is the script that iterates, and that is of interest."""
-        return self._here and not self._over and not self._measures()
+        return self._here and not (self._over or self._makes_own or self._measures())
 
     def _interrupt(self, seen: Seen) -> None:
         """What is timed now is more than a step."""
         if self._turns is not None and not (seen is self._chosen and seen.begun_each_batch):
             self._turns.interrupt(words.NEXT_EPOCH if seen is self._chosen else words.iterated(seen.record()))
+
+    def _evaluates(self, seen: Seen, real: Iterator[Any]) -> bool:
+        """True for a loop over the loader that is measured which trains on none of its batches: it gets its own.
+
+        A single batch without a backward pass, in a loop that trains, only makes void what was timed.
+        """
+        loop = real, seen.begun
+        if self._finished or self._turns is None:
+            return False
+        if self._evaluates_in == loop:
+            return True
+        if self._given_in != loop or not seen.trained or seen.passes.trains:
+            return False
+        self._turns.interrupt(words.NO_PASS)
+        if self._trains_in == loop or not seen.passes.evaluates:
+            return False
+        self._makes_own = True
+        try:
+            self._evaluates_in, self._own = loop, seen.loader._get_iterator()
+        finally:
+            self._makes_own = False
+        for _ in range(self._given):  # in place of these it got batches of the measurement
+            next(self._own, None)
+        return True
+
+    def _next_own(self) -> Any:
+        """A batch of the loader itself."""
+        self._given_in = self._evaluates_in
+        try:
+            return next(self._own)
+        except StopIteration:
+            self._own = iter(())  # workers that are persistent end, too
+            raise
 
     def _takes(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> bool:
         """True when the batch that is asked for now comes from the measurement."""
@@ -142,10 +216,11 @@ class Attachment:
             self._begin(seen, real, take)
         return self._turns is not None and seen is self._chosen
 
-    def _turn(self, real: Iterator[Any]) -> Any:
+    def _turn(self, seen: Seen, real: Iterator[Any]) -> Any:
         """The next batch of the measurement, in place of one of `real`; raises Finished when it has none."""
         if self._finished or self._turns is None:
-            raise Finished(0)
+            raise self._ended()
+        self._resumed()
         if self._chosen is not None and self._length is not None and self._chosen.in_epoch > self._length:
             raise StopIteration
         try:
@@ -160,22 +235,43 @@ class Attachment:
             return self._refused(LoaderprobeError(f"{type(error).__name__}: {error}", hint="report this error"))
         if self._turns.over:
             self._conclude()
-            raise Finished(0)
+            raise self._ended()
         self._release(real)
+        self._loaders.gave(seen)
+        self._outside.took()
+        loop = real, seen.begun
+        self._given = self._given + 1 if self._given_in == loop else 1
+        self._given_in = loop
+        self._pauses.begin()
         return batch
+
+    def _resumed(self) -> None:
+        """The loop asks for a batch again: what took it much longer than a step is said."""
+        pause = self._pauses.end()
+        if pause is not None and self._leads:
+            self._say(words.paused(*pause, self._budget_s))
 
     def backward(self) -> None:
         """A backward pass began."""
+        if not self._here:
+            return
+        if not self._loaders.passes:
+            announce(Path(self._request.scratch))
         self._loaders.backward()
+        self._trains_in = self._given_in
+        if self._given_in == self._evaluates_in:
+            self._evaluates_in = None  # it trains after all
+        if not self._over:
+            self._outside.backward()
         if self._handed and self._hears:
             self._elsewhere += 1
             if self._is_lost():
                 self.end()
-                raise Finished(0)
+                raise self._ended()
 
     def _is_lost(self) -> bool:
         """True where the script trains on, but not on what is measured. Ranks, which are in step, count steps alone."""
-        waited_s = (time.perf_counter_ns() - self._handed_ns) / 1e9
+        waited_s = (self._clock() - self._handed_ns) / 1e9
         late = self._ranks is None and waited_s > EPOCHS_ELSEWHERE * self._budget_s
         return self._elsewhere > self._most_elsewhere or (late and self._trains_elsewhere)
 
@@ -186,6 +282,7 @@ class Attachment:
     def updated(self) -> None:
         """An optimizer made a step."""
         self._loaders.updated()
+        self._outside.updated()
 
     def saving(self, target: Any) -> None:
         """A model is going to be saved."""
@@ -198,7 +295,7 @@ class Attachment:
             self._stopped_before = path
             if threading.get_ident() == self._loaders.trained_in:
                 self.end()
-        raise Finished(0)
+        raise Finished(0, words.stopped_before(path))
 
     @property
     def _here(self) -> bool:
@@ -221,6 +318,8 @@ class Attachment:
             if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
                 return False
             self._ranks = ranks_here()
+            if self._ranks is None and not (settled(seen) or others_that_train(Path(self._request.scratch))):
+                return False
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:
                 # What starting them each time costs shows in no copy, whose workers run on.
@@ -255,7 +354,6 @@ class Attachment:
             except LostRank as error:
                 ranks.refuse("lost", error.message, error.hint)
                 return self._leave("ranks_apart")
-        self._budget_s = budget_s
         self._chosen, self._real, self._take, length = seen, real, take, length_of(seen.loader)
         self._length = length if length is not None and not seen.known.keeps(real) and counts_to(length) else None
         passes = max(1.0, seen.trained / max(seen.batches, 1))
@@ -266,10 +364,15 @@ class Attachment:
             self._say(words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
         self._turns = turns_of(seen, self._request, budget_s, ranks, self._heard)
         self._files.begin()
+        self._budget_s = budget_s
+        self._pauses.watch(threading.get_ident(), step_s(seen))
         return None
 
     def _heard(self, stage: str, done: int, total: int) -> None:
-        """One line a round."""
+        """One line a round. Raises BadValue where another process has begun to train meanwhile."""
+        others = 0 if self._ranks else others_that_train(Path(self._request.scratch))
+        if others:
+            raise BadValue(words.others_train(others + 1), hint=words.ONE_PROCESS)
         round_ = stage.partition(":")[0]
         if self._leads and stage.startswith("round") and round_ != self._round:
             self._round = round_
@@ -277,8 +380,7 @@ class Attachment:
 
     def _release(self, real: Iterator[Any]) -> None:
         """The script's own workers are not needed any more, and would only take memory."""
-        self._elsewhere, self._handed_ns = 0, time.perf_counter_ns()
-        self._loaders.gave()
+        self._elsewhere, self._handed_ns = 0, self._clock()
         if self._chosen is not None and not (self._handed and real is self._real) and type(real) is not LoopIterator:
             from loaderprobe.loaders.attached import shut_down
 
@@ -286,6 +388,10 @@ class Attachment:
         self._handed = True
 
     # How it ends.
+
+    def _ended(self) -> Finished:
+        """What ends the script, with what it has come to."""
+        return Finished(0, words.NOT_MEASURED if self._why else words.MEASURED)
 
     def _refused(self, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened; later it ends."""
@@ -295,8 +401,9 @@ class Attachment:
         self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
         self._say(words.not_measured(self.record()))
         if self._handed:
+            self._pauses.close()
             self._finished = True
-            raise Finished(error.exit_code)
+            raise Finished(error.exit_code, words.NOT_MEASURED)
         return self._as_before()
 
     def _withdrawn(self) -> Any:
@@ -310,6 +417,7 @@ class Attachment:
     def _as_before(self) -> Any:
         """The script goes on: its own next batch. Its iterator, with its workers, lives as long as it wants."""
         take, self._real, self._take = self._take, None, lambda: None
+        self._pauses.close()
         self._files.end()
         return take()
 
@@ -318,6 +426,9 @@ class Attachment:
         found = self._turns.result if self._turns else None
         try:
             if isinstance(found, Diagnosis):
+                if self._pauses.total_s:
+                    note = Note(code="script_paused", facts={"paused_s": self._pauses.total_s})
+                    found = replace(found, notes=(*found.notes, note))
                 self._found(found)
             else:
                 self._why = "ended_early" if self._leads else "follows"
@@ -325,6 +436,7 @@ class Attachment:
             self._why, self._detail, self._hint = "refused", error.message, error.hint
         finally:
             self._keeping = False
+            self._pauses.close()
         if self._files.new:
             self._say(words.saved(tuple(self._files.new)))
 
@@ -333,8 +445,11 @@ class Attachment:
         if self._over:
             return
         self._over = True
+        self._outside.close()
+        self._pauses.close()
         if self._turns is None:
-            self._why = self._loaders.why_none(self._request.loader)
+            without = self._outside.looked or (self._outside.passes and not self._loaders.records())
+            self._why = "no_loader" if without else self._loaders.why_none(self._request.loader)
             if self._ranks is not None:
                 self._ranks.end()
                 self._why = "ranks_apart" if self._leads else "follows"
@@ -368,4 +483,5 @@ class Attachment:
             apart=self._ranks.apart if self._ranks and self._why == "ranks_apart" else None,
             saved=tuple(self._files.new)[:MOST_LISTED],
             endangered=self._stopped_before,
+            outside=self._outside.seen() if self._why == "no_loader" else None,
         )

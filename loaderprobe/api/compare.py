@@ -60,7 +60,7 @@ def compare(
     allow_unclear: bool = False,
     command: str = "loaderprobe.compare(...)",
 ) -> Comparison:
-    """Compare two sweeps, or two results of `bandwidth`, `layers` or `run`: results themselves, or their paths.
+    """Compare two sweeps, or two results of `bandwidth`, `layers`, `run` or `trace`: results, or their paths.
 
     A side may be several runs of the same thing; from three on, the runs themselves show how they vary. The two runs
     of `sweep_against` are compared in pairs of rounds, and need no `differ`. Of others, `differ`
@@ -79,7 +79,7 @@ def compare(
     kind = kind_of(before, after)
     if fail_if_unclear and allow_unclear:
         raise BadValue("rows that are unclear cannot both fail a gate and be allowed", hint="give one of the two")
-    if fail_if_verdict_changes and kind not in ("sweep", "diagnosis"):
+    if fail_if_verdict_changes and kind not in ("sweep", "diagnosis", "trace"):
         raise BadValue(f"results of {kind} have no verdicts", hint="leave --fail-if-verdict-changes out")
     matched = match(kind, before, after, names)
     found = _differences(before, after, matched.differences)

@@ -18,6 +18,7 @@ from loaderprobe.analyze.compare.sweeps import (
     side_row,
     sweep_notes,
 )
+from loaderprobe.analyze.compare.traces import trace_rows, whole_step
 from loaderprobe.api.compare_source import Source, present
 from loaderprobe.records.compare import CompareNote, Difference, ResultKind, Subject
 
@@ -41,6 +42,7 @@ def match(kind: ResultKind, before: Sequence[Source], after: Sequence[Source], n
     """The rows of both sides; `names` are those of what may differ."""
     return {
         "sweep": _sweeps, "bandwidth": _bandwidths, "layers": _layers, "diagnosis": _diagnoses,
+        "trace": _traces,
     }[kind](before, after, names)  # fmt: skip
 
 
@@ -74,6 +76,14 @@ def _layers(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]
 def _diagnoses(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
     one, two = (diagnosis_row(present(each.diagnosed for each in side)) for side in (before, after))
     return Matched(pairs=((one, two),), only_before=(), only_after=(), differences=())
+
+
+def _traces(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
+    one, two = (present(each.trace for each in side) for side in (before, after))
+    return Matched(
+        pairs=trace_rows(one, two), only_before=(), only_after=(), differences=(),
+        step=(whole_step(one), whole_step(two)),
+    )  # fmt: skip
 
 
 def _matched(mine: Mapping[Key, SideRow], other: Mapping[Key, SideRow]) -> Matched:

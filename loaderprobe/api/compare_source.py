@@ -14,6 +14,7 @@ from loaderprobe.analyze.compare.diagnoses import Diagnosed, diagnosis_facts
 from loaderprobe.analyze.compare.effects import in_turn
 from loaderprobe.analyze.compare.layers import layers_facts
 from loaderprobe.analyze.compare.sweeps import Found
+from loaderprobe.analyze.compare.traces import trace_facts
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run
@@ -25,13 +26,15 @@ from loaderprobe.records.config import Turns
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.trace import TraceReport
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 
-Result = Run | BandwidthReport | LayersReport | Diagnosis | str | PathLike[str]
+Result = Run | BandwidthReport | LayersReport | Diagnosis | TraceReport | str | PathLike[str]
 """What can be compared: a result, or the path of its directory or file."""
 T = TypeVar("T")
 _KINDS: dict[ResultKind, str] = {
     "sweep": "a sweep", "bandwidth": "a result of bandwidth", "layers": "one of layers", "diagnosis": "one of run",
+    "trace": "one of trace",
 }  # fmt: skip
 
 
@@ -51,11 +54,12 @@ class Source:
     bandwidth: BandwidthReport | None = None
     layers: LayersReport | None = None
     diagnosed: Diagnosed | None = None
+    trace: TraceReport | None = None
 
 
 def sources(results: Result | Iterable[Result]) -> list[Source]:
     """One side, of one result or several. Raises BadValue for what cannot be read or compared."""
-    one = isinstance(results, str | PathLike | Run | BandwidthReport | LayersReport | Diagnosis)
+    one = isinstance(results, str | PathLike | Run | BandwidthReport | LayersReport | Diagnosis | TraceReport)
     found = [_source(each) for each in cast(Iterable[Result], [results] if one else results)]
     if not found:
         raise BadValue("a side of the comparison has no result", hint="give a run or its directory")
@@ -100,26 +104,29 @@ def present(values: Iterable[T | None]) -> list[T]:
 
 
 def _source(result: Result) -> Source:
-    if isinstance(result, Run):
-        return _of_run(result)
-    if isinstance(result, BandwidthReport):
-        return _of_bandwidth(result, result.path)
-    if isinstance(result, LayersReport):
-        return _of_layers(result, result.model)
-    if isinstance(result, Diagnosis):
-        return _of_diagnosis(result, "a diagnosis")
+    if not isinstance(result, str | PathLike):
+        return _made(result, "")
     path = Path(result)
     if path.is_file() and schema_in(path) == BANDWIDTH_SCHEMA:
         return _of_bandwidth(read_bandwidth(path), str(path))
     loaded: Run | Documented = read_result(path, type_of) if path.is_file() else load_any(path)
-    if isinstance(loaded, Run):
-        return _of_run(loaded)
-    if isinstance(loaded, LayersReport):
-        return _of_layers(loaded, str(path))
-    if isinstance(loaded, Diagnosis):
-        return _of_diagnosis(loaded, str(path))
-    taken = "give runs of sweep, JSON of bandwidth, or results of layers or run"
+    if isinstance(loaded, Run | LayersReport | Diagnosis | TraceReport):
+        return _made(loaded, str(path))
+    taken = "give runs of sweep, JSON of bandwidth, or results of layers, run or trace"
     raise BadValue(f"{path} holds a result that does not compare", hint=taken)
+
+
+def _made(result: Run | BandwidthReport | LayersReport | Diagnosis | TraceReport, path: str) -> Source:
+    """Of a result; without a `path`, it is named by what it is of."""
+    if isinstance(result, Run):
+        return _of_run(result)
+    if isinstance(result, BandwidthReport):
+        return _of_bandwidth(result, path or result.path)
+    if isinstance(result, LayersReport):
+        return _of_layers(result, path or result.model)
+    if isinstance(result, TraceReport):
+        return _of_trace(result, path or result.ranks[0].path)
+    return _of_diagnosis(result, path or "a diagnosis")
 
 
 def _of_run(run: Run) -> Source:
@@ -158,4 +165,11 @@ def _of_diagnosis(found: Diagnosis, path: str) -> Source:
         kind="diagnosis", path=path, created_utc=found.origin.created_utc, command=found.origin.command,
         environment=found.origin.environment, facts=diagnosis_facts(found), roots=(),
         diagnosed=Diagnosed(findings=found, measurement=found.measurement),
+    )  # fmt: skip
+
+
+def _of_trace(found: TraceReport, path: str) -> Source:
+    return Source(
+        kind="trace", path=path, created_utc=found.origin.created_utc, command=found.origin.command,
+        environment=found.origin.environment, facts=trace_facts(found), roots=(), trace=found,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
 import time
@@ -33,13 +34,45 @@ def prevented(
         return "other_thread", ""
     from loaderprobe.loaders.attached import ranks_in_use
 
-    count = max(launched, ranks_in_use())
+    count, scratch = max(launched, ranks_in_use()), Path(request.scratch)
     if ranks is None:
         if count > 1:
             return "ranks", str(count)
+        if others := others_that_train(scratch):
+            return "several_processes", str(others + 1)
     elif not ranks.leads:
         return None, ""
-    return None if claimed(Path(request.scratch)) else "another_process", ""
+    return None if claimed(scratch) else "another_process", ""
+
+
+TRAINS = "trains-"
+SETTLED_S = 5.0
+"""A process that another Python started may have siblings, which begin to train a little later."""
+
+
+def announce(scratch: Path) -> None:
+    """This process makes its first backward pass."""
+    (scratch / f"{TRAINS}{os.getpid()}").touch()
+
+
+def others_that_train(scratch: Path) -> int:
+    """Other processes of the command that have made a backward pass and run still."""
+    found = (int(each.name.removeprefix(TRAINS)) for each in scratch.glob(f"{TRAINS}*"))
+    return sum(1 for pid in found if pid != os.getpid() and _runs(pid))
+
+
+def _runs(pid: int) -> bool:
+    """False for one that has ended, also where its parent has not asked for that yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def settled(seen: Seen) -> bool:
+    """True where siblings of this process, if it has any, train by now, too."""
+    alone = multiprocessing.parent_process() is None
+    return alone or time.perf_counter_ns() - seen.began_ns >= SETTLED_S * 1e9
 
 
 def claimed(scratch: Path) -> bool:
@@ -53,8 +86,12 @@ def claimed(scratch: Path) -> bool:
 
 def budget_of(request: AttachRequest, seen: Seen) -> float:
     """Seconds: those asked for, or those of `BUDGET_STEPS` steps like the script's own so far."""
-    step_s = (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
-    return request.budget_s or max(LEAST_BUDGET_S, BUDGET_STEPS * step_s)
+    return request.budget_s or max(LEAST_BUDGET_S, BUDGET_STEPS * step_s(seen))
+
+
+def step_s(seen: Seen) -> float:
+    """Seconds of a step so far, with its waiting."""
+    return (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
 
 
 def turns_of(seen: Seen, request: AttachRequest, budget_s: float, ranks: Ranks | None, on_stage: OnStage) -> Turns:

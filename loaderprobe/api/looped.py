@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -12,6 +13,51 @@ from loaderprobe.records.attachment import SeenLoader
 
 NOT_THE_SCRIPT = ("loaderprobe.", "torch.utils.data", "torchdata.")
 """Modules whose functions stand between a loop and its batches."""
+REMEMBERED_PASSES = 9
+
+
+class Passes:
+    """The batches of one loader, and the backward passes after them: a period without a pass is no training.
+
+    A loop that adds up the losses of several batches makes one pass for all of them, which is usual there. The second
+    and third pass of one step, as for the two networks of a GAN, are of the same step.
+    """
+
+    def __init__(self) -> None:
+        self.since = 0
+        """Batches that were taken since the last backward pass, or since a loop began."""
+        self.steps = 0
+        """Backward passes, those of one step counted once."""
+        self._apart: deque[int] = deque(maxlen=REMEMBERED_PASSES)
+
+    def began(self) -> None:
+        """A loop begins to iterate the loader."""
+        self.since = 0
+
+    def took(self) -> None:
+        """A batch was taken."""
+        self.since += 1
+
+    def backward(self) -> None:
+        """A backward pass began."""
+        if self.since:
+            self._apart.append(self.since)
+            self.steps += 1
+        self.since = 0
+
+    @property
+    def trains(self) -> bool:
+        """False when more batches than usual were taken without a backward pass: an evaluation, say."""
+        return self.since < self._usual
+
+    @property
+    def evaluates(self) -> bool:
+        """True when one more was taken: wrappers that are a batch ahead take two before the first pass of an epoch."""
+        return self.since > self._usual
+
+    @property
+    def _usual(self) -> int:
+        return sorted(self._apart)[len(self._apart) // 2] if self._apart else 1
 
 
 class LoopIterator:

@@ -24,6 +24,7 @@ from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, PlanReport
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport
+from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json
 from loaderprobe.render.notebook import document_html
@@ -72,7 +73,7 @@ class Plan(ShownRecord, PlanReport):
 
 
 def plan(
-    run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | PathLike,
+    run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | TraceReport | PathLike,
     *,
     accelerators: int | str = 8,
     kind: str | float | None = None,
@@ -90,7 +91,7 @@ def plan(
     growth: float | str = 1,
     simulate_ranks: int | str | None = None,
 ) -> Plan:
-    """Plan storage for `accelerators` from a stored sweep, a result of `run` or `bandwidth`, or the path of one.
+    """Plan storage for `accelerators` from a sweep, a result of `run`, `bandwidth` or `trace`, or the path of one.
 
     `kind` is `measured`, the name of an accelerator, or its images/s; without it, the run's fastest. `utilization`
     (0.9) is the share of their rate that the accelerators shall reach, `use` (0.8) the share of a storage's limits

@@ -13,6 +13,7 @@ from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.from_rank_bandwidth import workload_of_ranks
 from loaderprobe.analyze.plan.from_run import workload_of_run
 from loaderprobe.analyze.plan.from_sweep import cold_and_fastest, workload_of
+from loaderprobe.analyze.plan.from_trace import workload_of_trace
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.rank_ladder import rank_offer
 from loaderprobe.analyze.plan.supply import Offer
@@ -32,6 +33,7 @@ from loaderprobe.records.plan import PlanSource, Quantity
 from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.trace import TraceReport
 from loaderprobe.records.watch import WatchReport
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 from loaderprobe.store.run_directory import RunDirectory
@@ -42,6 +44,7 @@ IMAGENET_BYTES = 110_000.0
 IMAGENET_IMAGES = 1_281_167
 """Of its training set; a generated data set has only as many as the sweep needed."""
 GENERATED = "as in ImageNet: the data set is generated"
+RECORDED = "as in ImageNet: a recording holds no files"
 MEASURED = "measured"
 Accelerator = tuple[str, Quantity]
 """Its name and its rate."""
@@ -58,8 +61,8 @@ class Found:
 
 
 def find(
-    run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | PathLike, data: str | None, kind: str | None,
-    mean_size: float | None,
+    run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | TraceReport | PathLike, data: str | None,
+    kind: str | None, mean_size: float | None,
 ) -> Found:  # fmt: skip
     """The workload in a result. Raises BadValue where there is none that fits."""
     if isinstance(run, BandwidthReport | RankBandwidthReport):
@@ -68,6 +71,8 @@ def find(
         return _of_sweep(run, data, kind)
     if isinstance(run, Diagnosis):
         return _of_diagnosis(run, "a diagnosis", data, kind, mean_size)
+    if isinstance(run, TraceReport):
+        return _of_trace(run, run.ranks[0].path, data, kind, mean_size)
     path = Path(run)
     loaded = load_any(path) if path.is_dir() else _in_file(path)
     if isinstance(loaded, BandwidthReport | RankBandwidthReport):
@@ -76,12 +81,16 @@ def find(
         return _of_sweep(loaded, data, kind)
     if isinstance(loaded, Diagnosis):
         return _of_diagnosis(loaded, str(path), data, kind, mean_size)
+    if isinstance(loaded, TraceReport):
+        return _of_trace(loaded, str(path), data, kind, mean_size)
     if isinstance(loaded, WatchReport):
         raise BadValue(
             f"{path} holds a training that was only watched: what an image costs was not measured",
             hint="loaderprobe run without --watch",
         )
-    raise BadValue(f"{path} holds a result that nothing is planned from", hint="give one of sweep, run or bandwidth")
+    raise BadValue(
+        f"{path} holds a result that nothing is planned from", hint="give one of sweep, run, bandwidth or trace"
+    )
 
 
 def _in_file(path: Path) -> Documented | BandwidthReport:
@@ -131,6 +140,20 @@ def _of_diagnosis(found: Diagnosis, path: str, data: str | None, kind: str | Non
         kind="run", path=path, data=measured.config.resolution, other_data=(), accelerator=workload.accelerator,
         configuration=measured.config.title(),
     )  # fmt: skip
+    return Found(workload=workload, source=source)
+
+
+def _of_trace(found: TraceReport, path: str, data: str | None, kind: str | None, mean_size: float | None) -> Found:
+    if data is not None:
+        raise BadValue("a recording has no data sets to choose from", hint="leave --data out")
+    other = None if kind in (None, MEASURED) else accelerator_of(str(kind))
+    workload = workload_of_trace(
+        found, other=other, mean_size=mean_size or IMAGENET_BYTES, size_source="mean_size" if mean_size else RECORDED,
+        images=known(IMAGENET_IMAGES, "images", "assumed", RECORDED),
+    )  # fmt: skip
+    source = PlanSource(
+        kind="trace", path=path, data="", other_data=(), accelerator=workload.accelerator, configuration=""
+    )
     return Found(workload=workload, source=source)
 
 

@@ -13,6 +13,7 @@ from loaderprobe.records.devices import DEVICES_SCHEMA
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.records.layers import LAYERS_SCHEMA
 from loaderprobe.records.rank_bandwidth import RANK_BANDWIDTH_SCHEMA
+from loaderprobe.records.trace import TRACE_SCHEMA
 from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
 from loaderprobe.records.watch import WATCH_SCHEMA
 from loaderprobe.store.results import RESULT, read_result
@@ -25,6 +26,7 @@ RESULTS = {
     DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",
     LAYERS_SCHEMA: "layers:Layers",
     RANK_BANDWIDTH_SCHEMA: "rank_bandwidth:RankBandwidth",
+    TRACE_SCHEMA: "trace:Trace",
     TUNE_WORKERS_SCHEMA: "tune_workers:WorkersTuning",
     WATCH_SCHEMA: "watch:Watch",
 }

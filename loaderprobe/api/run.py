@@ -38,7 +38,9 @@ class Ran:
     found: Documented | None
     """A `Diagnosis`, or a `Watch`."""
     processes: tuple[Attached, ...]
-    """Those that iterated a DataLoader and ended by themselves."""
+    """Those that iterated a DataLoader, or made a backward pass, and ended by themselves."""
+    imported_torch: bool = False
+    """True where a process that could be measured imported torch."""
 
 
 def run_command(command: Sequence[str], request: AttachRequest, environment: Mapping[str, str]) -> Ran:
@@ -57,12 +59,15 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
             raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
         with _signals_left_to(process):
             code = process.wait()
+        imported_torch = any(Path(scratch).glob("*.torch"))
         processes = tuple(
             decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(Path(scratch).glob("*.json"))
         )
     found = load_any(run) if (run / RESULT).exists() else None
     assert not isinstance(found, Run)
-    return Ran(exit_code=code if code >= 0 else 128 - code, found=found, processes=processes)
+    return Ran(exit_code=code if code >= 0 else 128 - code, found=found, processes=processes,
+        imported_torch=imported_torch,
+    )  # fmt: skip
 
 
 @contextmanager

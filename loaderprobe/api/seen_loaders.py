@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from loaderprobe.api.looped import KnownLoader, seen_loader
+from loaderprobe.api.looped import KnownLoader, Passes, seen_loader
 from loaderprobe.records.attachment import SeenLoader, WhyNot
 
 
@@ -17,6 +17,8 @@ class Seen:
     number: int
     known: KnownLoader
     batches: int = 0
+    begun: int = 0
+    """Loops over it."""
     in_epoch: int = 0
     """Batches since the script last began to iterate it, those of a measurement among them."""
     trained: int = 0
@@ -30,6 +32,7 @@ class Seen:
     thread: int = 0
     loops: int = 0
     """That took a batch."""
+    passes: Passes = field(default_factory=Passes)
 
     @property
     def begun_each_batch(self) -> bool:
@@ -40,6 +43,12 @@ class Seen:
     def loader(self) -> Any:
         """That of the last epoch."""
         return self.known.loader
+
+    def begins(self) -> None:
+        """A loop over it begins."""
+        self.begun += 1
+        self.in_epoch = 0
+        self.passes.began()
 
     def record(self) -> SeenLoader:
         """For the report."""
@@ -63,7 +72,7 @@ class SeenLoaders:
         """This loader, of which a loop begins; one made again for each epoch is the same one."""
         for seen in self._all:
             if seen.known.comes_again(loader):
-                seen.in_epoch = 0
+                seen.begins()
                 return seen
         self._all.append(Seen(len(self._all), KnownLoader(loader)))
         return self._all[-1]
@@ -74,20 +83,21 @@ class SeenLoaders:
 
     def took(self, seen: Seen, begin_ns: int, ready_ns: int) -> None:
         """The script took a batch."""
-        if not self._fresh:
-            self._current, self._fresh = [], True
-        if seen not in self._current:
-            self._current.append(seen)
+        self.gave(seen)
         seen.began_ns = seen.began_ns or begin_ns
-        seen.batches += 1
-        seen.loops += seen.in_epoch == 1
         seen.since_update += 1
         seen.wait_ns += ready_ns - begin_ns
         seen.thread = threading.get_ident()
 
-    def gave(self) -> None:
-        """The script got a batch of the measurement instead, to which the next backward pass belongs."""
-        self._current, self._fresh = [], True
+    def gave(self, seen: Seen) -> None:
+        """The script has a batch of this loader, or of its measurement."""
+        if not self._fresh:
+            self._current, self._fresh = [], True
+        if seen not in self._current:
+            self._current.append(seen)
+        seen.batches += 1
+        seen.loops += seen.in_epoch == 1
+        seen.passes.took()
 
     def backward(self) -> None:
         """A backward pass began."""
@@ -95,6 +105,7 @@ class SeenLoaders:
         self.passes += 1
         for seen in self._current:
             seen.trained += 1
+            seen.passes.backward()
 
     def updated(self) -> None:
         """An optimizer made a step."""
@@ -109,7 +120,7 @@ class SeenLoaders:
         """
         if asked is not None:
             return next((seen for seen in self._all if seen.number == asked and seen.batches >= after_steps), None)
-        if self._fresh or not self._current or min(seen.trained for seen in self._current) < after_steps:
+        if self._fresh or not self._current or min(seen.passes.steps for seen in self._current) < after_steps:
             return None
         return max(self._current, key=lambda seen: seen.wait_ns)
 

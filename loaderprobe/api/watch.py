@@ -12,10 +12,11 @@ from typing import Any
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.documented import Documented
-from loaderprobe.api.looped import KnownLoader, seen_loader
+from loaderprobe.api.looped import KnownLoader, Passes, seen_loader
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.outside import Outside
 from loaderprobe.measure.observed import LoopStep, observed
-from loaderprobe.records.attachment import Attached, AttachRequest
+from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
 from loaderprobe.records.measurement import WorkerBatches
 from loaderprobe.records.verdict import Bound
 from loaderprobe.records.watch import WatchedInterval, WatchReport
@@ -61,6 +62,7 @@ class Watched:
     """The last ones."""
     intervals: list[WatchedInterval] = field(default_factory=list)
     began_ns: int = 0
+    passes: Passes = field(default_factory=Passes)
     since: int = 0
     """Place in `steps` of the first of the interval."""
 
@@ -85,9 +87,13 @@ class Watcher:
         self._all: list[Watched] = []
         self._current: Watched | None = None
         self._overhead_ns = 0
+        self._outside = Outside(say, Path(self._folder.name))
 
     def begins(self, loader: Any) -> None:
         """A loop over a loader begins, with an iterator that is heard of by itself."""
+        for seen in self._all:
+            if seen.known.is_itself(loader):
+                seen.passes.began()
 
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The script's own iterator, whose workers record what batches cost."""
@@ -103,17 +109,26 @@ class Watcher:
         entered = time.thread_time_ns()
         self._ended(seen, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
-        begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        begin_ns, cpu_ns, process_begun_ns = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
         batch = take()
         ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
-        self._took(seen, LoopStep(begin_ns=begin_ns, ready_ns=ready_ns, begin_cpu_ns=cpu_ns, ready_cpu_ns=cpu_after))
+        step = LoopStep(
+            begin_ns=begin_ns,
+            ready_ns=ready_ns,
+            begin_cpu_ns=cpu_ns,
+            ready_cpu_ns=cpu_after,
+            begin_process_ns=process_begun_ns,
+        )
+        self._took(seen, step)
         self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
         return batch
 
     def _ended(self, seen: Watched, now_ns: int, cpu_ns: int) -> None:
         """The loop asks for its next batch: its step is over."""
         if seen.steps and not seen.steps[-1].end_ns:
-            seen.steps[-1].end_ns, seen.steps[-1].end_cpu_ns = now_ns, cpu_ns
+            last = seen.steps[-1]
+            last.end_ns, last.end_cpu_ns, last.end_process_ns = now_ns, cpu_ns, time.process_time_ns()
+            last.trains = seen.passes.trains
             length_s = FIRST_S if not seen.intervals else LATER_S
             if seen.trained and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
                 self._interval(seen)
@@ -123,23 +138,29 @@ class Watcher:
         seen.began_ns = seen.began_ns or step.begin_ns
         seen.steps.append(step)
         seen.taken += 1
+        seen.passes.took()
+        self._outside.took()
         self._current = seen
         if not seen.trained and len(seen.steps) > JUDGED_STEPS:
             del seen.steps[:-WARM_UP]
 
     def backward(self) -> None:
         """A backward pass belongs to the loader that gave the last batch."""
+        self._outside.backward()
         if self._current is not None:
             self._current.trained += 1
+            self._current.passes.backward()
 
     def updated(self) -> None:
         """An optimizer's step is a part of the loop's."""
+        self._outside.updated()
 
     def saving(self, target: Any) -> None:
         """The training is a real one, and may save."""
 
     def result(self) -> Watch | None:
         """What was seen of the loader that trained most, to the end; None where none trained."""
+        self._outside.close()
         trained = max(self._all, key=lambda seen: seen.trained, default=None)
         if trained is None or not trained.trained:
             return None
@@ -152,8 +173,12 @@ class Watcher:
         seen = tuple(
             seen_loader(number, each.loader, each.taken, each.trained) for number, each in enumerate(self._all)
         )
-        trained = any(each.trained for each in self._all)
-        return Attached(pid=os.getpid(), loaders=seen, why_not=None if trained else "no_backward")
+        why: WhyNot | None = None if any(each.trained for each in self._all) else "no_backward"
+        if why and self._outside.passes:
+            why = "no_loader"
+        return Attached(
+            pid=os.getpid(), loaders=seen, why_not=why, outside=self._outside.seen() if why == "no_loader" else None
+        )
 
     def _so_far(self, trained: Watched) -> Watch:
         last = trained.steps[WARM_UP:] if trained.taken == len(trained.steps) else trained.steps
@@ -173,9 +198,10 @@ class Watcher:
         self._folder.cleanup()
 
     def _seen(self, loader: Any) -> Watched:
-        """A loader made again for each epoch is the same one."""
+        """This loader, of which a loop begins; one made again for each epoch is the same one."""
         for seen in self._all:
             if seen.known.comes_again(loader):
+                seen.passes.began()
                 return seen
         from loaderprobe.loaders.onlooker import WatchedLoader
 
@@ -227,7 +253,7 @@ def _summed(
 ) -> WatchedInterval:
     """What some steps came to. `batch_size` is for batches of which there is no record: of the first iterator of a
     loader that has iterators of its own kind."""
-    whole = [step for step in part if step.end_ns] or list(part)
+    whole = [step for step in part if step.end_ns and step.trains] or list(part)
     wait = sum(step.ready_ns - step.begin_ns for step in whole)
     busy = sum(max(step.end_ns, step.ready_ns) - step.ready_ns for step in whole)
     wall = sum(records.wall_ns)

@@ -19,6 +19,7 @@ from loaderprobe.cli.plan import plan
 from loaderprobe.cli.report import report
 from loaderprobe.cli.run import run
 from loaderprobe.cli.sweep import sweep
+from loaderprobe.cli.trace import trace
 from loaderprobe.cli.tune_batch_size import batch_size
 from loaderprobe.cli.tune_workers import workers
 
@@ -34,7 +35,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sweep, run, diagnose, bandwidth, generate, report, plan, compare, layers, devices, doctor, explain):
+COMMANDS = (
+    sweep, run, diagnose, trace, bandwidth, generate, report, plan, compare, layers, devices, doctor, explain,
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(command)
 tune = typer.Typer(no_args_is_help=True, help="The fastest setting: batch size, workers.")
 tune.command()(workers)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing.util
 import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loaderprobe.errors import LoaderprobeError
@@ -14,7 +17,7 @@ from loaderprobe.errors import LoaderprobeError
 CLEAR_LINE = "\r\x1b[K"
 
 if TYPE_CHECKING:
-    from loaderprobe.records.attachment import AttachRequest
+    from loaderprobe.records.attachment import Attached, AttachRequest
 
 
 def attach_by_environment() -> None:
@@ -38,7 +41,7 @@ def _measure(request: AttachRequest) -> None:
 
     def end() -> None:
         attachment.end()
-        keep_seen(attachment.record(), request)
+        keep_seen(with_error(attachment.record()), request)
 
     _at_the_end(end)
 
@@ -47,36 +50,67 @@ def _watch(request: AttachRequest) -> None:
     """Change nothing; of ranks, the first is watched. What was seen is kept after each interval, all at the end."""
     if _number("RANK", 0):
         return
+    from loaderprobe.api.loop_turns import claimed
     from loaderprobe.api.run import keep, keep_raw, keep_seen
     from loaderprobe.api.watch import Watcher
     from loaderprobe.loaders.attached import attach
 
-    watcher = Watcher(request, _say, lambda found: keep_raw(found, request))
+    claim: list[bool] = []
+
+    def first() -> bool:
+        """Of several processes that train, the first that has something to keep is shown."""
+        if not claim:
+            claim.append(claimed(Path(request.scratch)))
+        return claim[0]
+
+    watcher = Watcher(request, _say, lambda found: keep_raw(found, request) if first() else None)
     detach = attach(watcher)
 
     def end() -> None:
         detach()
-        found = watcher.result()
-        if found is not None:
+        found, seen = watcher.result(), watcher.record()
+        if found is not None and first():
             keep(found, request)
-        keep_seen(watcher.record(), request)
+        elif found is not None:
+            seen = replace(seen, why_not="another_process")
+        keep_seen(with_error(seen), request)
         watcher.close()
 
     _at_the_end(end)
 
 
-def _at_the_end(call: Callable[[], None]) -> None:
-    """Of this process; one that is forked from it is not the one that trains."""
-    owner = os.getpid()
+def with_error(seen: Attached) -> Attached:
+    """Where the script ends with an error of its own before there is a verdict, that is the reason."""
+    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    if error is None or isinstance(error, SystemExit) or seen.why_not not in BY_ITSELF:
+        return seen
+    said = f"{type(error).__name__}: {error}".rstrip(": ").partition("\n")[0]
+    return replace(seen, why_not="script_error", detail=said)
 
-    def called() -> None:
+
+BY_ITSELF = ("no_loader", "no_backward", "too_few_steps", "ended_early")
+"""Why there is no verdict on a script that nothing has stopped."""
+
+
+def _at_the_end(call: Callable[[], None]) -> None:
+    """Of this process; one that is forked from it is not the one that trains.
+
+    A process that multiprocessing started ends without what `atexit` keeps, if it was forked.
+    """
+    owner, called = os.getpid(), [False]
+
+    def end() -> None:
+        if os.getpid() != owner or called[0]:
+            return
+        called[0] = True
         try:
-            if os.getpid() == owner:
-                call()
+            call()
         except LoaderprobeError as error:
             _say(error.message)
 
-    atexit.register(called)
+    atexit.register(end)
+    if multiprocessing.parent_process() is not None:
+        multiprocessing.util.Finalize(None, end, exitpriority=100)
 
 
 def _number(variable: str, usual: int) -> int:

@@ -23,7 +23,7 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="A B",
-            help="Two runs of sweep, two files of bandwidth --json, or two results of layers or of run.",
+            help="Two runs of sweep, two files of bandwidth --json, or two results of layers, run or trace.",
             show_default=False,
         ),
     ],

@@ -13,7 +13,6 @@ from loaderprobe.errors import BadValue, MissingPart, NoSpace
 from loaderprobe.store.codec import write_atomically
 
 if TYPE_CHECKING:
-    from loaderprobe.api.compare import Comparison
     from loaderprobe.api.documented import Documented
     from loaderprobe.api.load import Run
     from loaderprobe.api.plan import Plan
@@ -34,7 +33,7 @@ def show_result(found: Result, *, json: bool, markdown: bool = False) -> None:
     show(found.json() if json else found.markdown() if markdown else found.text(width=width, color=color))
 
 
-def write_page(found: Comparison | Plan, path: Path, title: str) -> None:
+def write_page(found: Documented | Plan, path: Path, title: str) -> None:
     """Write the page of `--html` and say so; an error says what to do."""
     try:
         write_atomically(path, found.html().encode())

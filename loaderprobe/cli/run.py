@@ -55,6 +55,7 @@ def run(
 
     Once a DataLoader has trained for some steps, a copy of it is measured with the script's own loop as the step.
     Then the script ends. What it trains meanwhile is thrown away; checkpoints that exist are not touched.
+    A script without a DataLoader trains on and saves as ever, and an estimate is printed at its end.
     """
     from loaderprobe.api.origin import usual_out
     from loaderprobe.api.run import python_of, run_command
@@ -76,7 +77,7 @@ def run(
             show(f"\nReport: {_short(place)}/report.html")
         return ran.exit_code
     console = stderr()
-    for line in attachment_words.without_verdict(ran.processes, ran.exit_code):
+    for line in attachment_words.without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
         console.print(line, highlight=False, markup=False)
     elsewhere = ran.processes and all(each.why_not == "follows" for each in ran.processes)
     return ran.exit_code if elsewhere else ran.exit_code or BadValue.exit_code

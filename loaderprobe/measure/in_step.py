@@ -195,3 +195,7 @@ class SessionInStep(InStep, LoopSession):
     """Measures the loop of one rank, in step with those of the others."""
 
     meeting: Meeting = field(kw_only=True)
+
+    def _over(self) -> bool:
+        """As rank 0 finds: all ranks were interrupted at the same step."""
+        return bool(self.meeting.told(int(LoopSession._over(self))))

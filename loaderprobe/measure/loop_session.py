@@ -9,7 +9,7 @@ from math import lcm
 from typing import Any, Self
 
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.further import Part
+from loaderprobe.measure.further import CUT_SHORT, Part
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.session import Session
 from loaderprobe.measure.turns import Interrupted, Turns
@@ -17,10 +17,16 @@ from loaderprobe.records.measurement import Mode, Segment
 from loaderprobe.records.note import Note
 
 ATTEMPTS = 4
+MOST_TRIES = 12
+"""Those after a single step among them."""
 LEAST_STEPS = 6
 MOST_RESIDENT = 200
 """Steps of compute alone in a segment: more only wear out schedulers that count steps."""
 AGAIN = Note(code="measured_again")
+
+
+class _SpentError(Exception):
+    """The budget is spent on what the script did between its steps."""
 
 
 class Counted:
@@ -46,6 +52,8 @@ class LoopSession(Session):
     period: int = field(kw_only=True, default=1)
     _counted: Counted = field(init=False)
     _begun_with: int = field(init=False, default=0)
+    _number: int = field(init=False, default=0)
+    """Of the round."""
 
     def _begin(self) -> None:
         with suppress(Interrupted):  # only warming up is cut short
@@ -54,15 +62,34 @@ class LoopSession(Session):
         self._begun_with = self.taken
         self._batches = self._counted = Counted(self._batches)
 
+    def run(self) -> None:
+        """As any session. Where the script itself takes up the budget, it ends with the rounds that there are."""
+        with suppress(_SpentError):
+            Session.run(self)
+
+    def _over(self) -> bool:
+        """True where the budget is spent, and a whole round is there."""
+        spent = self.budget_s is not None and self._spent_s() >= self.budget_s
+        return spent and any(each.round < self._number for each in self.recorder.segments)
+
     def _segment(self, part: Part, number: int) -> Segment:
         """Of steps in a row. Raises BadValue where the loop never makes enough of them."""
-        why = ""
-        for attempt in range(ATTEMPTS):
+        self._number = number
+        why, attempts = "", 0
+        for _ in range(MOST_TRIES):
             try:
                 return Session._segment(self, part, number)
             except Interrupted as interrupted:
                 why = str(interrupted)
-                self._forget(self.turns.broken_off if attempt else 0)
+                # One step is the first batch of an evaluation over the same loader: no sign of a short epoch.
+                counts = self.turns.broken_off > 1
+                self._forget(self.turns.broken_off if attempts and counts else 0)
+                attempts += counts
+                if attempts == ATTEMPTS:
+                    break
+                if self._over():
+                    self.recorder.notes.append(CUT_SHORT)
+                    raise _SpentError from None
         raise BadValue(
             f"the script never trained {LEAST_STEPS} steps in a row: {why}",
             hint="give it a larger data set, or more steps between its checks",

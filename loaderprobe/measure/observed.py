@@ -37,6 +37,11 @@ class LoopStep:
     end_ns: int = 0
     """0 until the loop asks for its next batch."""
     end_cpu_ns: int = 0
+    begin_process_ns: int = 0
+    """CPU time of the whole process, as the next."""
+    end_process_ns: int = 0
+    trains: bool = True
+    """False where no backward pass followed: the loop evaluated."""
 
 
 def observed(
@@ -79,8 +84,8 @@ def observed(
 
 
 def _whole(steps: Sequence[LoopStep]) -> list[LoopStep]:
-    """Those that ended, and were steps."""
-    ended = [step for step in steps if step.end_ns]
+    """Those that ended, and trained."""
+    ended = [step for step in steps if step.end_ns and step.trains]
     if not ended:
         return []
     usual = median([float(step.end_ns - step.ready_ns) for step in ended])
@@ -109,6 +114,7 @@ def _segment(part: Sequence[LoopStep], number: int, first_batch: int, batch_size
         closed_ns=now,
         # A loop that goes on in another thread has another clock of CPU time.
         thread_cpu_ns=sum(max(0, step.end_cpu_ns - step.begin_cpu_ns) for step in part),
+        process_cpu_ns=sum(max(0, step.end_process_ns - step.begin_process_ns) for step in part),
         receive_cpu_ns=sum(step.ready_cpu_ns - step.begin_cpu_ns for step in part),
         delivered_bytes=None,
         disk_bytes=None,

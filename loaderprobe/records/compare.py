@@ -18,14 +18,14 @@ COMPARE_VERSION = 2
 MATTERS = 0.05
 """A smaller change does not matter, unless asked: what loaderprobe calls a speed-up elsewhere, too."""
 
-ResultKind = Literal["sweep", "bandwidth", "layers", "diagnosis"]
+ResultKind = Literal["sweep", "bandwidth", "layers", "diagnosis", "trace"]
 Word = Literal["slower", "faster", "same", "unclear"]
 ReasonCode = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
 """beyond_noise: slower or faster. within_size: the same. Of what is unclear: too_noisy: the interval holds both no
 change and one that matters. one_of_many: such a change is expected by chance among so many rows. near_size: there is
 a change, but whether it matters is open. no_spread: nothing shows how much a side varies."""
 SubjectKind = Literal[
-    "configuration", "phase", "open", "stat", "part", "layer", "step", "training", "loader", "all"
+    "configuration", "phase", "open", "stat", "part", "layer", "step", "cause", "training", "loader", "all"
 ]  # fmt: skip
 Unit = Literal["images/s", "samples/s", "bytes/s", "1/s", "ms", ""]
 Group = Literal["machine", "software", "storage", "data", "options", "state"]
@@ -39,7 +39,7 @@ class Subject:
 
     kind: SubjectKind
     name: str = ""
-    """Of a configuration, its key without the data's root; of a phase or a part, its name; of a layer, its path."""
+    """Of a configuration, its key without the data's root; of a layer, its path; of anything else, its name."""
     config: RunConfig | None = None
     """As A has it; `data` is the fingerprint of the files' content, without their root."""
     readers: int = 0

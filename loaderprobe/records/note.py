@@ -13,7 +13,7 @@ SessionNote = Literal[
     "fits_in_memory",
     "ranks_together", "ranks_meet", "ranks_meet_loading", "ranks_in_step", "same_samples", "same_batches",
     "storage_alone", "read_ahead", "small_set", "threads_spin", "threads_spin_in_training", "others_took", "host_took",
-    "others_read_too",
+    "others_read_too", "script_paused",
 ]  # fmt: skip
 """Of what was measured of one loader."""
 PlaceNote = Literal[
@@ -32,7 +32,13 @@ PlanNote = Literal[
     "bytes_as_read", "samples_as_images", "ranks_at_least", "clients_at_least", "ranks_uneven",
 ]  # fmt: skip
 """Of a storage plan or one of its supplies."""
-NoteCode = Literal[SessionNote, PlaceNote, ProbeNote, PlanNote, "reported"]
+TraceNote = Literal[
+    "workers_not_recorded", "no_loader_spans", "no_step_marks", "few_steps", "first_steps_left_out",
+    "host_slowed_by_profiler", "occupancy_not_known", "trace_cut_off", "trace_too_long", "trace_unreadable",
+    "launches_not_recorded", "records_rejected", "ranks_missing",
+]  # fmt: skip
+"""Of a recording of torch.profiler."""
+NoteCode = Literal[SessionNote, PlaceNote, ProbeNote, PlanNote, TraceNote, "reported"]
 """What it says. The last: a text from elsewhere, such as a catalogue or an older version."""
 NEEDED = "needed"
 """A fact that may differ between notes that say the same; a number."""

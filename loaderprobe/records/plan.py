@@ -93,7 +93,7 @@ class Asked:
 class PlanSource:
     """What the plan was made from."""
 
-    kind: Literal["sweep", "run", "bandwidth"]
+    kind: Literal["sweep", "run", "bandwidth", "trace"]
     path: str
     data: str
     """Its folder; of a run only its name."""

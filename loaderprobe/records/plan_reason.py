@@ -36,6 +36,8 @@ PlanReasonCode = Literal[
     "batches_not_timed",
     "too_few_batches",
     "bandwidth_without_batches",
+    "trace_without_workers",
+    "trace_without_storage",
     "accelerator_waited",
     "only_a_cpu",
     "unavailable",

@@ -55,6 +55,7 @@ ReasonCode = Literal[
     "interval_too_wide",
     "lead_within_spread",
     "rounds_disturbed",
+    "cores_shared",
 ]
 """Why a verdict is what it is. Those from `no_complete_round` on are of verdicts without one cause."""
 AblationCode = Literal["in_training", "measured", "no_complete_round", "cannot_matter", "not_possible", "not_needed"]

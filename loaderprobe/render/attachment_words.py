@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.records.attachment import Attached, SeenLoader
+from loaderprobe.records.attachment import Attached, SeenLoader, SeenOutside
 from loaderprobe.render.rank_words import apart
-from loaderprobe.render.wording import counted
-from loaderprobe.units import format_duration, join_words
+from loaderprobe.render.wording import counted, percent
+from loaderprobe.units import format_duration, join_words, significant
 
 NEXT_EPOCH = "the loop began its next epoch"
+NO_PASS = "a batch was taken without a backward pass after it"
+ONE_PROCESS = "start the script with one process that trains"
+MEASURED = "loaderprobe has measured the training, and ends the script here"
+NOT_MEASURED = "loaderprobe cannot go on measuring, and ends the script here"
 MOST_FILES = 5
 
 
@@ -41,6 +45,32 @@ def begins(seen: SeenLoader, budget_s: float, others: Sequence[SeenLoader], rank
     if others:
         said += f" A step also takes from {loader_names(others)}: that counts as compute."
     return said
+
+
+def no_loader_yet(passes: int) -> str:
+    """Said once while the script trains."""
+    return (
+        f"{passes} backward pass{'' if passes == 1 else 'es'}, and no batch came from a torch DataLoader, so nothing "
+        "is measured. The script trains on, and saves, as without loaderprobe; what its thread does meanwhile is "
+        "estimated"
+    )
+
+
+def paused(seconds: float, places: str, budget_s: float) -> str:
+    """Said once a long pause is over."""
+    inside = f", most of it in {places}" if places else ""
+    return (
+        f"the script did something else than train for {format_duration(seconds)} between two batches{inside}. That "
+        f"counts towards the budget of {format_duration(budget_s)}"
+    )
+
+
+def others_train(count: int | str) -> str:
+    """Why one of several processes is not measured."""
+    return (
+        f"{count} processes of the command train at the same time, not joined by torch.distributed. One alone would be "
+        "measured beside the others"
+    )
 
 
 def going_on(round_: str) -> str:
@@ -75,8 +105,14 @@ def _why_not(attached: Attached) -> tuple[str, str]:
             "another, empty directory for what it saves",
         )
     found = {
+        "no_loader": (
+            "no backward pass was on a batch of a torch DataLoader: the script makes its batches in another way",
+            "loaderprobe.diagnose(loader, step) in Python, with a DataLoader around what makes them",
+        ),
+        "script_error": (f"the script ended with an error of its own: {detail}", "run it without loaderprobe"),
+        "several_processes": (others_train(detail), ONE_PROCESS),
         "no_backward": (
-            "batches were taken, but no backward pass followed",
+            "batches were taken, but torch made no backward pass after them in this process",
             "loaderprobe run --loader NUMBER, if one of the loaders below trains",
         ),
         "too_few_steps": ("the script ended after too few training steps", "let it train for longer"),
@@ -116,12 +152,39 @@ def seen_lines(attached: Attached) -> list[str]:
     ]
 
 
-def without_verdict(processes: Sequence[Attached], exit_code: int = 0) -> list[str]:
+def outside_lines(seen: SeenOutside) -> list[str]:
+    """What can be said of a training without a DataLoader."""
+    lines = [
+        f"estimated from {counted(seen.timed, 'step')} in which the loop's calls were timed, of "
+        f"{format_duration(seen.step_s)} each:"
+    ]
+    if seen.place:
+        most = f". Free, it would make training at most {significant(1 / max(0.01, 1 - seen.share), 2)}x"
+        lines.append(
+            f"{percent(seen.share)} (±{percent(seen.share_off)}) of a step is in {seen.place}, outside the model and "
+            f"the optimizer{most if seen.share < 0.99 else ''}"
+        )
+    else:
+        lines.append("a step is in the model, its backward pass, the optimizer and the loop's own code")
+    if seen.running_share is not None and seen.storage_share is not None:
+        lines.append(
+            f"the thread runs {percent(seen.running_share)} of the time, and waits for storage "
+            f"{percent(seen.storage_share)}"
+        )
+    return lines
+
+
+def without_verdict(processes: Sequence[Attached], exit_code: int = 0, *, imported_torch: bool = False) -> list[str]:
     """What to say after a command that was not measured: the reasons, and the loaders that were seen."""
     # Of ranks, rank 0 speaks, unless it ran on another machine.
     processes = [each for each in processes if each.why_not != "follows"] or processes[:1]
     if not processes and exit_code:
         return [f"no verdict: the command ended with exit code {exit_code}, and none of its processes was measured"]
+    if not processes and imported_torch:
+        return [
+            "no verdict: torch was imported, but no DataLoader was iterated and no backward pass made in a process "
+            "that ended by itself. Try: let it train, and end by itself"
+        ]
     if not processes:
         return [
             "no verdict: no torch DataLoader was iterated in a Python process that ended by itself. "
@@ -129,5 +192,8 @@ def without_verdict(processes: Sequence[Attached], exit_code: int = 0) -> list[s
         ]
     found = []
     for each in processes:
-        found += [not_measured(each) if each.why_not else "no verdict", *(f"  {line}" for line in seen_lines(each))]
+        lines = [*seen_lines(each), *(outside_lines(each.outside) if each.outside else ())]
+        found += [not_measured(each) if each.why_not else "no verdict", *(f"  {line}" for line in lines)]
+    if {"no_backward", "no_loader"} <= {each.why_not for each in processes}:
+        found.append("One process takes batches from a DataLoader, and another trains: only both in one are measured")
     return found

@@ -151,7 +151,7 @@ def _side(name: str, side: ComparedSide) -> tuple[Part, ...]:
 
 
 def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:
-    """One row a configuration, phase or layer, the whole last; units in the column `unit`."""
+    """One row a configuration, phase, layer or cause, the whole last; units in the column `unit`."""
     rows = [*found.rows, *([found.whole] if found.whole else [])]
     names = names_of(found, [row.subject for row in rows])
     return as_columns([{"name": name, **_columns(row)} for name, row in zip(names, rows, strict=True)])

@@ -23,13 +23,17 @@ from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.sweep_plan import FEWEST_PAIRS
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.layers import PART_WORDS
+from loaderprobe.render.trace import PART_WORDS as CAUSE_WORDS
 from loaderprobe.render.wording import MISSING, counted, interval, label, percent, verdict_words
 from loaderprobe.units import join_words, significant
 
+STEPS: tuple[ResultKind, ...] = ("layers", "trace")
+"""Kinds of results whose whole step is compared, too."""
 NAMED = 3
 """Rows that a sentence names."""
 NOUNS: dict[ResultKind, str] = {
     "sweep": "configuration", "bandwidth": "phase", "layers": "layer or part", "diagnosis": "loader",
+    "trace": "cause",
 }  # fmt: skip
 PHASES: dict[str, str] = {"files": "files", "direct": "direct reads", "sequential": "sequential reads"}
 SCALES: dict[Unit, tuple[float, str]] = {
@@ -75,6 +79,8 @@ def _name(subject: Subject, among: Sequence[ConfigurationRow], device: bool) -> 
         return "the whole step"
     if subject.kind in ("training", "loader"):
         return "training" if subject.kind == "training" else "the loader alone"
+    if subject.kind == "cause":
+        return CAUSE_WORDS[subject.name]  # type: ignore[index]  # one of a recording
     if subject.kind == "part":
         return f"all of {PART_WORDS.get(subject.name, subject.name)}"  # type: ignore[call-overload]
     if subject.kind == "layer":
@@ -169,13 +175,13 @@ def title(found: ComparisonReport) -> str:
 def answers(found: ComparisonReport) -> list[tuple[str, bool]]:
     """(sentence, whether it is an answer): verdicts, slower, faster, all together, the rest.
 
-    Of layers, the whole step stands first.
+    Of layers and of recordings, the whole step stands first.
     """
     whole = [_whole(found, found.whole)] if found.whole else []
     changed = [*_verdicts(found), *_changed(found, "slower"), *_changed(found, "faster")]
-    first = [*whole, *changed] if found.kind == "layers" else [*changed, *whole]
+    first = [*whole, *changed] if found.kind in STEPS else [*changed, *whole]
     rest = [*_unclear(found), *_same(found)]
-    if found.kind in ("sweep", "diagnosis") and not _verdicts(found):
+    if found.kind in ("sweep", "diagnosis", "trace") and not _verdicts(found):
         rest.append("No verdict changed.")
     # A single row that did not change has no answer but the rest.
     return [*((text, True) for text in first), *((text, not first) for text in rest)]
@@ -193,12 +199,17 @@ def _whole(found: ComparisonReport, row: Compared) -> str:
 
 
 def _verdicts(found: ComparisonReport) -> list[str]:
-    changed = [row for row in found.rows if row.verdict_changed]
+    changed = [row for row in _judged(found) if row.verdict_changed]
     if not changed:
         return []
     names = names_of(found, [row.subject for row in changed])
     said = [f"{name}: {verdict_change(row)}" for name, row in zip(names, changed, strict=True)]
     return [f"{counted(len(changed), 'verdict')} changed: {'; '.join(_few(said))}."]
+
+
+def _judged(found: ComparisonReport) -> list[Compared]:
+    """All rows, and the whole, which of recordings has the verdict."""
+    return [*found.rows, *([found.whole] if found.whole else [])]
 
 
 def verdict_change(row: Compared) -> str:
@@ -238,7 +249,7 @@ def settles(found: ComparisonReport, rows: Sequence[Compared]) -> str:
     if found.kind == "sweep":
         runs = f"{runs}, or both measured in turn (sweep --against A)"
     runs = "" if found.pairs else f"{runs}."
-    if found.kind in ("bandwidth", "diagnosis") or not needed:
+    if found.kind in ("bandwidth", "diagnosis", "trace") or not needed:
         return runs
     what = "--rounds" if found.kind == "sweep" else "--steps"
     return f"With {what} {max(needed)}, {len(needed)} of them would show a change of {size}. {runs}".strip()
@@ -288,7 +299,7 @@ def gate_words(found: ComparisonReport, gate: Gate) -> tuple[str, str]:
 def _too_noisy(found: ComparisonReport, gate: Gate) -> str:
     """Where a gate cannot see what it was asked to hold, what it can see, and what would help."""
     rows, where = [row for row in found.rows if row.word == "unclear"], f"in {gate.blind} of {len(found.rows)}"
-    if found.kind == "layers" and found.whole:
+    if found.kind in STEPS and found.whole:
         rows, where = [found.whole], "in the whole step"
     known = [row.visible for row in rows if row.visible is not None]
     seen = f"; only a loss of {percent(max(known))} would be seen in each" if known else ""

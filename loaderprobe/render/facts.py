@@ -39,7 +39,7 @@ _BY_END: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     (("share", "most", "idle_by_gaps", "idle_by_rates"), "{:.0%}".format),
     (("cold_s", "warm_s"), _milliseconds),
     (("clock_s", "most_s"), _microseconds),
-    (("file_s", "meeting_s", "within_s", "take_s", "timeout_s"), format_duration),
+    (("file_s", "meeting_s", "paused_s", "within_s", "take_s", "timeout_s"), format_duration),
     ("ended_after_s", "{:.1f}".format),
     ("_s", "{:.0f}".format),
     ("amplification", "{:.2g}".format),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps, TimelineView
 from loaderprobe.records.options import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.timeline import RejectedCode
 from loaderprobe.render.groups import Group, detail_of
+from loaderprobe.render.note_words import REJECTED
 from loaderprobe.render.timeline import SHADES, common_length_ns, timeline_chart
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
@@ -17,13 +17,6 @@ from loaderprobe.units import significant
 
 MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
 """Figures of the GPU's counters, by their name in `gpu`."""
-_REJECTED: dict[RejectedCode, str] = {
-    "no_stamp": "without a valid time",
-    "backwards": "ended before it began",
-    "outside": "outside the window",
-    "too_early": "began before it was launched",
-    "cut": "overlapped the next record of its stream, and was cut there",
-}
 OFTEN = 0.5
 """Syncs a step that are worth a word."""
 MOST_VIEWS = 3
@@ -172,7 +165,7 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
             "printed loss, a blocking copy), and cannot run ahead of it"
         )
     for each in window.rejected:
-        texts.append(f"{counted(each.count, 'record')} of the profiler left out: {_REJECTED[each.reason]}")
+        texts.append(f"{counted(each.count, 'record')} of the profiler left out: {REJECTED[each.reason]}")
     return [(_name(row, among), text) for text in texts if text]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.note import Note, NoteCode
+from typing import get_args
+
+from loaderprobe.records.note import Note, NoteCode, TraceNote
+from loaderprobe.records.timeline import RejectedCode
 from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.render.unknown_files_words import UNKNOWN_FILES
@@ -86,6 +89,9 @@ _TEXTS: dict[NoteCode, str] = {
     "others_took": f"other processes took {{share}} of {{cores}} cores {_DURING}",
     "host_took": f"the hypervisor gave other machines {{share}} of {{cores}} cores {_DURING}",
     "others_read_too": f"other processes read {{bytes_per_s}} from the same devices {_DURING}",
+    "script_paused": (
+        "the script did something else than train for {paused_s} between batches, which counts towards the budget"
+    ),
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
@@ -139,7 +145,34 @@ _TEXTS: dict[NoteCode, str] = {
         "get as little as {bytes_per_s}"
     ),
     "samples_as_images": "batches hold no images: each sample is taken for one",
+    "workers_not_recorded": "a recording holds nothing of the loader's workers, so input is not split further",
+    "no_loader_spans": (
+        "no span of a loader is on record, so input cannot be separated from the host: what the training waits for its "
+        "loader counts as the host's"
+    ),
+    "no_step_marks": "nothing marks steps, so the whole recording counts as one",
+    "few_steps": "only {recorded} on record, so how far steps vary is not known",
+    "first_steps_left_out": "{first} at the begin, slower than usual, {left} left out",
+    "host_slowed_by_profiler": "the profiler slows the host, so its share is an upper limit",
+    "occupancy_not_known": "occupancy is not known: the recording lacks registers of kernels, or the GPU's limits",
+    "trace_cut_off": "the file ends early: it was read as far as it goes",
+    "trace_too_long": "the file has {records} records: its first {first} are shown, as many as are kept in memory",
+    "trace_unreadable": "{events} events are no JSON, and were left out",
+    "launches_not_recorded": (
+        "the launch of {kernels} kernels is not on record: what the GPU waited for there is not known"
+    ),
+    "ranks_missing": (
+        "{given} of {ranks} ranks are given: waiting for the input of another rank counts as communication here"
+    ),
+    "records_rejected": "{records} records of the profiler were left out: {why}",
     "reported": "{text}",
+}
+REJECTED: dict[RejectedCode, str] = {
+    "no_stamp": "without a valid time",
+    "backwards": "ended before it began",
+    "outside": "outside the window",
+    "too_early": "began before it was launched",
+    "cut": "overlapped the next record of its stream, and was cut there",
 }
 _WHY_LEFT_OUT = {
     "not_one_for_one": "it does not give one batch for each that it takes",
@@ -164,6 +197,7 @@ def note_words(note: Note) -> str:
     """A clause without a full stop: `the rate had not settled`."""
     facts = {name: fact(name, value) for name, value in note.facts.items()}
     facts["more"] = _MORE_TIME.format(**facts) if "budget_s" in facts else ""
+    facts |= _trace_facts(note)
     match note.code:
         case "workers_without_data":
             idle, busy = note.facts["idle"], note.facts["busy"]
@@ -190,3 +224,15 @@ def note_words(note: Note) -> str:
             limits = str(note.facts["limits"]).split(" ")
             facts["limits"] = join_words([_LIMITS.get(each, each) for each in limits])
     return _TEXTS[note.code].format(**facts)
+
+
+def _trace_facts(note: Note) -> dict[str, str]:
+    """What notes of recordings put into their forms."""
+    if note.code == "records_rejected":
+        return {"why": REJECTED[note.facts["because"]]}  # type: ignore[index]  # one of its codes
+    if note.code not in get_args(TraceNote) or "steps" not in note.facts:
+        return {}
+    steps = int(note.facts["steps"])
+    one = steps == 1
+    said = counted(steps, "step")
+    return {"first": said, "left": "was" if one else "were", "recorded": f"{said} {'is' if one else 'are'}"}

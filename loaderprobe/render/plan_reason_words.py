@@ -43,6 +43,8 @@ _TEXTS: dict[PlanReasonCode, str] = {
     "batches_not_timed": "the loader left no record of how long each batch took",
     "too_few_batches": "{batches} measured batches are too few: {least} are needed",
     "bandwidth_without_batches": "a bandwidth result has no batches: plan from a sweep",
+    "trace_without_workers": "a recording holds nothing of the loader's workers: plan from a sweep",
+    "trace_without_storage": "a recording holds nothing of a storage",
     "accelerator_waited": (
         "the measured accelerator waited {share} of its time, so its loader or storage did not keep up; "
         "single late steps do not show"

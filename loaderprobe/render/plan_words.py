@@ -274,6 +274,8 @@ def from_words(plan: PlanReport) -> str:
     """What the plan was made from."""
     source = plan.source
     others = f" (also in the run: {join_words(source.other_data)}; --data)" if source.other_data else ""
+    if source.kind == "trace":
+        return f"From the recording {source.path}, without its files. Nothing was measured for it."
     made = (
         f"bandwidth result {source.path}" if source.kind == "bandwidth" else f"{source.configuration} of {source.path}"
     )

@@ -327,6 +327,10 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
         f"{facts.sample}s/s, too wide for a verdict"
     ),
     "lead_within_spread": _lead_within_spread,
+    "cores_shared": lambda facts: (
+        f"training keeps {facts.number('own_cores', '{:.2g}'.format)} of {facts.number('cores', '{:.2g}'.format)} "
+        "cores busy. Workers may hold up its steps, so compute alone may be faster than it looks from training"
+    ),
     "rounds_disturbed": lambda facts: (
         f"{_speedup_if(facts)} ({facts.number('speedup')}) is from {facts.number('rounds')} rounds, and other "
         "processes disturbed each of them"

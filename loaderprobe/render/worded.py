@@ -13,6 +13,7 @@ from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.note import Note
 from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.records.rank_bandwidth import RanksLimit
+from loaderprobe.records.trace import TraceBound
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Bound, Evidence
 from loaderprobe.render.action_words import action_words
@@ -24,6 +25,7 @@ from loaderprobe.render.note_words import note_words
 from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.rank_bandwidth_words import ranks_limit_words
 from loaderprobe.render.refusal_words import refusal_words
+from loaderprobe.render.trace import bound_sentence
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import sentence
 
@@ -41,6 +43,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     Note: note_words,
     PlanReason: plan_reason_words,
     RanksLimit: ranks_limit_words,
+    TraceBound: bound_sentence,
     Unavailable: unavailable_words,
 }
 """What makes the `sentence` of a record."""

@@ -1,17 +1,18 @@
 """Found by every Python that `loaderprobe run` starts, since this folder leads PYTHONPATH.
 
-Imports nothing but the standard library, so that Python starts as it would. Once torch's DataLoader is imported, or
-fastai's, the first loop over one imports loaderprobe and attaches it.
+Imports nothing but the standard library, so that Python starts as it would. Once torch is imported, the first loop
+over a DataLoader, torch's or fastai's, imports loaderprobe and attaches it; or the first backward pass without one.
 """
 
 import functools
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-DATALOADER, FASTAI = "torch.utils.data.dataloader", "fastai.data.load"
+DATALOADER, FASTAI, AUTOGRAD = "torch.utils.data.dataloader", "fastai.data.load", "torch.autograd"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -19,7 +20,7 @@ class AfterImport:
     """Calls `patch(module)` right after a module is first imported, for the modules that hold loaders."""
 
     def __init__(self) -> None:
-        self.patches = {DATALOADER: patch, FASTAI: patch_fastai}
+        self.patches = {DATALOADER: patch, FASTAI: patch_fastai, AUTOGRAD: patch_autograd}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """The usual spec, with a loader that patches."""
@@ -40,6 +41,8 @@ class AfterImport:
 
 
 attached: list[bool] = []
+undo: list[Callable[[], None]] = []
+"""What puts back all that is replaced here."""
 
 
 def attach() -> None:
@@ -47,6 +50,8 @@ def attach() -> None:
     if attached:
         return
     attached.append(True)
+    for restore in undo:
+        restore()
     import random
 
     state = random.getstate()
@@ -66,21 +71,34 @@ def patch(module: ModuleType) -> None:
     Most are asked for by `_get_iterator`. Other libraries' loaders have one of their own, and it is torch's class that
     they call.
     """
-    hooked = ((module.DataLoader, "_get_iterator"), (module._BaseDataLoaderIter, "__init__"))
-    originals = [getattr(owner, name) for owner, name in hooked]
+    attaching(module.DataLoader, "_get_iterator")
+    attaching(module._BaseDataLoaderIter, "__init__")
 
-    def attaching(owner: type, name: str) -> object:
-        @functools.wraps(getattr(owner, name))
-        def called(this: object, *given: object, **named: object) -> object:
-            for (each, its_name), original in zip(hooked, originals, strict=True):
-                setattr(each, its_name, original)
-            attach()
-            return getattr(owner, name)(this, *given, **named)
 
-        return called
+def attaching(owner: object, name: str) -> None:
+    """Let this function attach loaderprobe when it is first called, and then do as ever."""
+    original = getattr(owner, name)
 
-    for owner, name in hooked:
-        setattr(owner, name, attaching(owner, name))
+    @functools.wraps(original)
+    def called(*given: object, **named: object) -> object:
+        attach()
+        return getattr(owner, name)(*given, **named)
+
+    setattr(owner, name, called)
+    undo.append(lambda: setattr(owner, name, original))
+
+
+def patch_autograd(module: ModuleType) -> None:
+    """Make the first backward pass attach loaderprobe, if no loop over a DataLoader has; leave word of this process."""
+    attaching(module, "backward")
+    import json
+
+    try:
+        scratch = json.loads(os.environ["LOADERPROBE_RUN"])["scratch"]
+        with open(os.path.join(scratch, f"{os.getpid()}.torch"), "w"):
+            pass
+    except (OSError, KeyError, ValueError):
+        pass  # the command that asked is over, or is another's: only its last line says less
 
 
 def patch_fastai(module: ModuleType) -> None:
@@ -90,7 +108,6 @@ def patch_fastai(module: ModuleType) -> None:
 
     def first(place: int) -> object:
         def iterate(fake: object) -> object:
-            held["_loaders"] = originals
             attach()
             return held["_loaders"][place](fake)
 
@@ -98,6 +115,7 @@ def patch_fastai(module: ModuleType) -> None:
 
     if originals:
         held["_loaders"] = tuple(first(place) for place in range(len(originals)))
+        undo.append(lambda: held.update(_loaders=originals))
 
 
 def hidden() -> None:

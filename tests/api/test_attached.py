@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ import torch
 from torch.utils.data import DataLoader
 
 import loaderprobe
-from tests.examples.training import SCHEDULED, WAYS, Training
+from loaderprobe.api.attachment import Attachment, Finished
+from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.loaders.attached import attach
+from loaderprobe.records.attachment import AttachRequest
+from tests.examples.training import SCHEDULED, STEP_S, WAYS, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 BUDGET_S = 0.5
@@ -26,7 +31,8 @@ def attached_to(way: str, out: Path, **loader: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "way", ["plain", "validates", "by_next", "generated", "accumulates", "zips", "again", "counts"]
+    "way",
+    ["plain", "validates", "by_next", "generated", "accumulates", "zips", "again", "counts", "adversarial", "skips"],
 )
 def test_a_loop_is_measured_and_ended(way: str, tmp_path: Path) -> None:
     """By the loader that trains, although others are iterated, too; torch is as it was afterwards."""
@@ -36,6 +42,32 @@ def test_a_loop_is_measured_and_ended(way: str, tmp_path: Path) -> None:
     assert (found.diagnosis.workers, found.diagnosis.batch_size) == (0, 8)
     assert {"loader_only", "training"} <= {each.activity for each in found.diagnosis.measurement.segments}
     assert (DataLoader.__iter__, torch.autograd.backward, torch.save) == before
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_evaluation_over_the_training_loader_is_no_training(workers: int, tmp_path: Path) -> None:
+    """It gets the loader's own batches, ends with them, and no step that is timed is one of its own."""
+    training = Training(tmp_path, num_workers=workers)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        WAYS["evaluates_train"](training)
+    assert found.diagnosis is not None, found.reason
+    assert training.evaluated and set(training.evaluated) == {len(training.loader)}
+    timed = [each for each in found.diagnosis.measurement.segments if each.activity == "training"]
+    assert min(end - copied for each in timed for copied, end in zip(each.copied_ns, each.end_ns, strict=True)) >= (
+        STEP_S * 1e9
+    )
+
+
+def test_a_loop_that_leaves_out_its_first_batch_trains_all_the_same(tmp_path: Path) -> None:
+    """It is taken for an evaluation only until its first backward pass."""
+    training = Training(tmp_path)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        for _ in training.epochs():
+            last = len(training.loader)
+            for number, batch in enumerate(training.loader):
+                if number:
+                    training.step(batch, update=number < last)
+    assert found.diagnosis is not None, found.reason
 
 
 @pytest.mark.parametrize("options", [{"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
@@ -57,6 +89,60 @@ def test_a_loop_that_catches_everything_is_ended_all_the_same(tmp_path: Path) ->
             for batch in training.loader:
                 training.step(batch)
     assert found.diagnosis is not None, found.reason
+
+
+def test_what_ends_a_loop_says_what_happened(tmp_path: Path) -> None:
+    """Some libraries log what ends them, as `terminating due to exception: ...`."""
+    training, said = Training(tmp_path), ""
+    with loaderprobe.attached(budget_s=BUDGET_S):
+        try:
+            WAYS["plain"](training)
+        except SystemExit as error:
+            said = str(error)
+            assert error.code == 0
+            raise
+    assert said == "loaderprobe has measured the training, and ends the script here"
+
+
+class Slow:
+    """A clock in ns that the script sets forward."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> int:
+        return time.perf_counter_ns() + round(self.ahead_s * 1e9)
+
+
+def test_a_long_end_of_an_epoch_is_said(tmp_path: Path) -> None:
+    """How long it took, and that it counts towards the budget; the verdict has a note of it, too."""
+    clock, said, kept = Slow(), list[str](), list[Diagnosis]()
+    request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
+    attachment = Attachment(request, said.append, kept.append, clock=clock)
+    training = Training(tmp_path)
+    sampled: list[float] = []
+
+    def sample() -> None:
+        clock.ahead_s += 40.0
+        sampled.append(40.0)
+
+    training.validate = sample  # type: ignore[method-assign]  # the end of an epoch
+    detach = attach(attachment)
+    try:
+        WAYS["by_next"](training)
+    except Finished:
+        pass
+    finally:
+        detach()
+        attachment.end()
+        attachment.close()
+    long = [each for each in said if "something else than train" in each]
+    # The end of the first epochs may be before the takeover.
+    assert long and len(long) <= len(sampled)
+    assert all("for 40 s between two batches" in each and "budget of 500 ms" in each for each in long)
+    (diagnosis,) = kept
+    (note,) = (each for each in diagnosis.notes if each.code == "script_paused")
+    assert note.facts["paused_s"] == pytest.approx(40.0 * len(long), rel=0.1)
 
 
 def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
@@ -88,7 +174,7 @@ def test_nor_while_the_script_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("way", "says"),
     [
-        ("never_trains", "no backward pass followed"),
+        ("never_trains", "no backward pass after them"),
         ("short", "after too few training steps"),
         ("in_a_thread", "in another thread than the one that trains"),
     ],

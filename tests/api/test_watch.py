@@ -142,6 +142,23 @@ def test_a_slow_step_is_compute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert found.bound.side == "compute"
 
 
+def test_an_evaluation_over_the_training_loader_is_no_training(tmp_path: Path) -> None:
+    """Its batches are counted as taken, and are no steps."""
+
+    def train() -> int:
+        training = Training(tmp_path)
+        training.evaluate()
+        for _ in range(3):
+            for batch in training.loader:
+                training.step(batch)
+            training.evaluate()
+        return training.steps
+
+    steps, found, _ = watched(train)
+    assert found is not None
+    assert sum(each.steps for each in found.intervals) == steps
+
+
 def test_a_schedule_that_runs_out_is_an_error_of_the_script(tmp_path: Path) -> None:
     """As without loaderprobe."""
     with pytest.raises(ValueError, match=f"total steps is {SCHEDULED}"):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from loaderprobe.api.run import STARTUP, VARIABLE
 from tests.cli.invoke import invoke
@@ -71,6 +74,107 @@ def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_pa
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "found" / "result.json").read_text())["loader"] == "FastaiItems"
     assert f"drawn {random.Random(1).random()}\n" in done.stdout
+
+
+NO_LOADER = """
+import sys
+import time
+
+import numpy as np
+import torch
+
+BLOCK, BATCH = 16, 8
+np.arange(100_000, dtype=np.uint16).tofile("train.bin")
+model = torch.nn.Linear(BLOCK, BLOCK)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+
+def work(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def get_batch():
+    data = np.memmap("train.bin", dtype=np.uint16, mode="r")
+    places = torch.randint(len(data) - BLOCK, (BATCH,))
+    found = torch.stack([torch.from_numpy(data[place : place + BLOCK].astype(np.float32)) for place in places])
+    work(0.006)
+    return found
+
+
+@torch.no_grad()
+def estimate_loss():
+    for _ in range(20):
+        model(get_batch())
+
+
+for step in range(int(sys.argv[1])):
+    if step % 150 == 0:
+        estimate_loss()
+    batch = get_batch()
+    loss = model(batch).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+torch.save(model.state_dict(), "model.pt")
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--watch",)])
+def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """As nanoGPT is: batches come from a mapped file. It trains on and saves; where its time goes is estimated."""
+    (tmp_path / "train.py").write_text(NO_LOADER)
+    done = run(tmp_path, "train.py", "500", options=options)
+    assert done.returncode == 2, done.stderr
+    said = " ".join(done.stderr.split())
+    assert "100 backward passes, and no batch came from a torch DataLoader" in said
+    assert "the script makes its batches in another way. Try: loaderprobe.diagnose(loader, step)" in said
+    assert re.search(r"estimated from \d+ steps in which the loop's calls were timed, of \S+ ms each:", said)
+    assert re.search(r"\d+ % \(±\S+ %\) of a step is in get_batch \(train.py:\d+\)", said), said
+    assert (tmp_path / "model.pt").exists()
+
+
+def test_a_script_that_fails_by_itself_gives_that_as_the_reason(tmp_path: Path) -> None:
+    """Not a loader that would have to be chosen."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from pathlib import Path\nfrom tests.examples.training import Training\n"
+        "training = Training(Path('.'))\nnext(iter(training.loader))\nraise KeyError('planted')\n"
+    )
+    done = run(tmp_path, str(script))
+    assert done.returncode == 1
+    said = " ".join(done.stderr.split())
+    assert "no verdict: the script ended with an error of its own: KeyError: 'planted'" in said
+    assert "--loader" not in done.stderr
+
+
+def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path) -> None:
+    """Each finds that the other trains, and goes on to its end."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import multiprocessing\nfrom pathlib import Path\nfrom tests.examples.training import Training\n"
+        "def train(number, barrier):\n"
+        "    training = Training(Path('.'))\n"
+        "    for epoch in range(2):\n"
+        "        for batch in training.loader:\n"
+        "            training.step(batch)\n"
+        "            if training.steps == 1:\n"
+        "                barrier.wait()\n"
+        "    Path(f'ended-{number}').touch()\n"
+        "    barrier.wait()\n"
+        "context = multiprocessing.get_context('fork')\n"
+        "barrier = context.Barrier(2)\n"
+        "all = [context.Process(target=train, args=(number, barrier)) for number in range(2)]\n"
+        "[each.start() for each in all]\n"
+        "[each.join() for each in all]\n"
+    )
+    done = run(tmp_path, str(script))
+    assert done.returncode == 2, done.stderr
+    said = " ".join(done.stderr.split())
+    assert said.count("2 processes of the command train at the same time, not joined by torch.distributed") >= 2
+    assert "measuring loader" not in done.stderr
+    assert sorted(each.name for each in tmp_path.glob("ended-*")) == ["ended-0", "ended-1"]
 
 
 def test_another_fastai_is_imported_as_ever(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ class Training:
         self.model = torch.nn.Linear(10, 10)
         self.optimizer = torch.optim.SGD(self.model.parameters(), 0.01)
         self.steps = 0
+        self.evaluated: list[int] = []
+        """Batches of each evaluation over the training data."""
 
     def step(self, batch: Any, update: bool = True) -> None:
         """One training step; ends the script after many, so that no test runs forever."""
@@ -69,6 +71,15 @@ class Training:
         with torch.no_grad():
             for inputs, _ in self.validation:
                 self.model(inputs)
+
+    def evaluate(self) -> None:
+        """Over the training data."""
+        with torch.no_grad():
+            count = 0
+            for inputs, _ in self.loader:
+                self.model(inputs)
+                count += 1
+        self.evaluated.append(count)
 
     def epochs(self) -> Iterator[int]:
         """Without end."""
@@ -150,6 +161,35 @@ def counts(training: Training) -> None:
             training.step(batch, update=bool(weights[number]))
 
 
+def evaluates_train(training: Training) -> None:
+    """After each epoch over the training loader itself, without a backward pass."""
+    for _ in training.epochs():
+        last = len(training.loader)
+        for number, batch in enumerate(training.loader):
+            training.step(batch, update=number <= last)
+        training.evaluate()
+
+
+def adversarial(training: Training) -> None:
+    """Three backward passes a step, and two updates, as of two networks that train against each other."""
+    other = torch.nn.Linear(10, 10)
+    optimizer = torch.optim.SGD(other.parameters(), 0.01)
+    for _ in training.epochs():
+        for batch in training.loader:
+            for part in (batch[0], -batch[0]):
+                other(part).sum().backward()
+            optimizer.step()
+            training.step(batch)
+
+
+def skips(training: Training) -> None:
+    """Now and then a batch that is not trained on."""
+    for _ in training.epochs():
+        for number, batch in enumerate(training.loader):
+            if number % 50 != 49:
+                training.step(batch)
+
+
 def catches_all(training: Training) -> None:
     """Catches what ends it, and goes on."""
     for _ in training.epochs():
@@ -210,7 +250,7 @@ WAYS: dict[str, Callable[[Training], None]] = {
     way.__name__: way
     for way in (
         plain, validates, by_next, generated, accumulates, zips, again, schedules, catches_all, saves, raises,
-        never_trains, short, in_a_thread, counts,
+        never_trains, short, in_a_thread, counts, evaluates_train, adversarial, skips,
     )
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.loop_session import AGAIN, ATTEMPTS, MOST_RESIDENT, LoopSession
 from loaderprobe.measure.recorder import Recorder
 from loaderprobe.measure.turns import Turns
@@ -42,16 +43,19 @@ class LoopCompute:
         return tuple(ended)
 
 
-def trained(interrupted: Callable[[int], bool], period: int = 1) -> Measurement:
-    """What is measured of a loop that does something else before the steps that `interrupted` names."""
+def trained(
+    interrupted: Callable[[int], bool], period: int = 1, *, other_s: float = 1.0, budget_s: float | None = None
+) -> Measurement:
+    """What is measured of a loop that does something else, for `other_s`, after the steps that `interrupted` names."""
     clock, files = FakeClock(), example_files()
     config = example_config()
 
     def measure(step: Callable[[Any], None]) -> Measurement:
         parts = scripted_parts(Service(cpu_s=0.002), clock, LoopCompute(clock, step), config, files, FakePageCache())
         session = LoopSession(
-            recorder=Recorder(config), files=files, parts=parts, on_stage=lambda *_: None, turns=turns, period=period
-        )
+            recorder=Recorder(config), files=files, parts=parts, on_stage=lambda *_: None, turns=turns, period=period,
+            budget_s=budget_s,
+        )  # fmt: skip
         session.run()
         return session.measurement((), ())
 
@@ -62,7 +66,7 @@ def trained(interrupted: Callable[[int], bool], period: int = 1) -> Measurement:
             return turns.result  # type: ignore[no-any-return]
         clock.sleep(STEP_S)
         if interrupted(turns.steps):
-            clock.sleep(1.0)
+            clock.sleep(other_s)
             turns.interrupt("validation")
 
 
@@ -83,6 +87,22 @@ def test_segments_with_an_interruption_are_void() -> None:
         assert max(lengths) < 0.5e9
     taken = [each.first_batch for each in found.segments if each.first_batch >= 0]
     assert len(set(taken)) == len(taken)
+
+
+def test_a_long_pause_of_the_script_ends_a_budget() -> None:
+    """With the rounds that there are; what it interrupted is not tried again."""
+    long = trained(lambda number: number == 250, other_s=200.0, budget_s=100.0)
+    assert CUT_SHORT in long.notes
+    rounds = {each.round for each in long.segments}
+    whole = trained(lambda number: False, budget_s=100.0)
+    assert rounds and len(long.segments) < len(whole.segments)
+    assert long.wall_s < 250
+
+
+def test_a_pause_before_the_first_round_is_over_ends_nothing() -> None:
+    """There would be no verdict."""
+    found = trained(lambda number: number == 40, other_s=200.0, budget_s=100.0)
+    assert {"loader_only", "training"} <= {each.activity for each in found.segments}
 
 
 def test_a_loop_that_never_trains_in_a_row_is_refused() -> None:

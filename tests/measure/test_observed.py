@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from loaderprobe.analyze.judge import verdict
 from loaderprobe.measure.observed import LEAST_STEPS, ROUNDS, LoopStep, observed
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 
@@ -13,6 +16,7 @@ MS = 1_000_000
 def records(count: int, wall_ms: int = 20) -> WorkerBatches:
     """Batches of 8 images."""
     row = {"wall_ns": wall_ms * MS, "cpu_ns": wall_ms * MS, "run_delay_ns": 0, "read_bytes": 0, "images": 8}
+    row["process_cpu_ns"] = wall_ms * MS
     columns: dict[str, Any] = {name: (value,) * count for name, value in row.items()}
     return WorkerBatches(
         batch=tuple(range(count)),
@@ -22,7 +26,9 @@ def records(count: int, wall_ms: int = 20) -> WorkerBatches:
     )
 
 
-def loop(count: int, wait_ms: int = 10, step_ms: int = 30, longer: tuple[int, ...] = ()) -> list[LoopStep]:
+def loop(
+    count: int, wait_ms: int = 10, step_ms: int = 30, longer: tuple[int, ...] = (), cores: float = 1.0
+) -> list[LoopStep]:
     """Steps of which 3 ms of `next()` and all of the rest are CPU time; after some a validation of 5 s."""
     found, now, cpu = [], 0, 0
     for number in range(count):
@@ -36,6 +42,8 @@ def loop(count: int, wait_ms: int = 10, step_ms: int = 30, longer: tuple[int, ..
                 ready_cpu_ns=cpu + 3 * MS,
                 end_ns=end,
                 end_cpu_ns=end_cpu,
+                begin_process_ns=round(now * cores),
+                end_process_ns=round(end * cores),
             )
         )
         now, cpu = end + (5000 * MS if number in longer else 0), end_cpu
@@ -79,6 +87,33 @@ def test_a_step_that_took_ten_times_as_long_is_none() -> None:
         max(end - ready for each in found.segments for ready, end in zip(each.ready_ns, each.end_ns, strict=True))
         == 30 * MS
     )
+
+
+def test_a_step_without_a_backward_pass_is_none() -> None:
+    """The loop evaluated."""
+    steps = loop(90)
+    for each in steps[30:60]:
+        each.end_ns, each.trains = each.end_ns - 25 * MS, False
+    found = seen(steps)
+    assert found is not None
+    ends = [zip(each.ready_ns, each.end_ns, strict=True) for each in found.segments]
+    assert {end - ready for each in ends for ready, end in each} == {30 * MS}
+
+
+@pytest.mark.parametrize(
+    ("workers_ms", "process_cores", "reason"),
+    [(35, 1.5, "cores_shared"), (35, 0.5, "largest_speedup"), (2, 1.9, "largest_speedup")],
+)
+def test_compute_is_open_where_workers_may_take_the_cores_of_the_step(
+    workers_ms: int, process_cores: float, reason: str
+) -> None:
+    """Training keeps two cores busy, and looks like compute alone; not where workers need a twentieth of a core."""
+    steps = loop(60, wait_ms=0, step_ms=40, cores=process_cores)
+    found = observed(steps, records(60, workers_ms), name="Pictures", workers=2, prefetch_factor=2, cores=2.0)
+    assert found is not None
+    bound = verdict(found).bound
+    assert bound.reason.code == reason
+    assert bound.side == ("compute" if reason == "largest_speedup" else "inconclusive")
 
 
 def test_a_loop_in_another_thread_has_no_negative_time() -> None:

@@ -22,9 +22,11 @@ FACTS: dict[str, float | str] = {
     "high_per_s": 182.0, "memory_per_s": 189.0, "how": "estimated",
     "loader_per_s": 302.0, "one_thread_cores": 1.0, "one_thread_per_s": 292.0, "training_per_s": 189.0,
     "one_thread_training_per_s": 184.0,
-    "segments": 4.0, "of": 12.0,
+    "segments": 4.0, "of": 12.0, "steps": 3.0, "records": 600.0, "events": 2.0, "kernels": 5.0,
+    "given": 1.0, "paused_s": 38.0,
 }  # fmt: skip
-BECAUSE = {"wrapper_left_out": "new_batches", "files_hidden": "read_in_parts", "cache_unknown": "on_fuse"}
+BECAUSE = {"wrapper_left_out": "new_batches", "files_hidden": "read_in_parts", "cache_unknown": "on_fuse",
+           "records_rejected": "too_early"}  # fmt: skip
 
 
 def _note(code: NoteCode, **facts: float | str) -> Note:
@@ -63,6 +65,9 @@ def test_every_code_has_words(code: NoteCode) -> None:
         (_note("read_ahead"), "for each 108 kB of samples the storage reads 2.50 MB, 23 times as much"),
         (_note("small_set"), "93.0 to 182 images/s (estimated), limited by storage; in later ones 189 (estimated)"),
         (_note("ranks_meet"), "takes 4.00 ms: about 8% of a training step"),
+        (_note("few_steps", steps=1.0), "only 1 step is on record"),
+        (_note("first_steps_left_out"), "3 steps at the begin, slower than usual, were left out"),
+        (_note("records_rejected"), "600 records of the profiler were left out: began before it was launched"),
         (_note("repeats_faster"), "got 20.0 MB/s, repeats 3.00 GB/s"),
     ],
 )  # fmt: skip

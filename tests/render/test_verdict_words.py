@@ -79,6 +79,7 @@ EVERY = [
     bound("inconclusive", "slower_without", resource="preprocessing", rate_share=0.61, activity="training"),
     bound("inconclusive", "interval_too_wide", low_per_s=0.0, high_per_s=160.0),
     bound("inconclusive", "rounds_disturbed", rounds=3.0, **SPEEDUP),
+    bound("inconclusive", "cores_shared", own_cores=1.94, cores=2.0),
     bound("either", "lead_within_spread", ("storage", "preprocessing"), **ALIKE, lead=1.6, spread=0.9),
 ]  # fmt: skip
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from loaderprobe.records.compare import Compared, Gate, GateName, ResultKind
 
+STEPS = ("layers", "trace")
+"""Kinds of results whose whole step must be clear."""
 WHOLE = -1
 """Stands for the mean of all rows, or the whole step."""
 
@@ -28,7 +30,7 @@ def judge_gates(
         blind = sum(_blind(row, matters) for row in rows) if name == "slower" else 0
         lacking = missing and (name == "unclear" or (name == "slower" and kind == "sweep"))
         unseen = name == "slower" and any(
-            _blind(row, matters) for row in ([whole] if kind == "layers" and whole else rows)
+            _blind(row, matters) for row in ([whole] if kind in STEPS and whole else rows)
         )
         held = not failing and not lacking
         too_noisy = held and unseen and not allow_unclear

@@ -259,13 +259,20 @@ def _advice(option: Option, before: Interval) -> Advice | None:
 
 
 def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
-    """Free storage was tried: all files in memory gain what that gained, and faster storage no more."""
+    """Free storage was tried: all files in memory gain what that gained, and faster storage no more.
+
+    Where the loader alone was, training is predicted from it: the range is at least that of the forecast.
+    """
     free = found.speedups.get("storage")
     if advice is None or free is None or free.how != "measured":
         return advice
     now = advice.before.value
-    if advice.action.code == "files_in_memory" and advice.how == "measured":
+    if advice.action.code == "files_in_memory" and advice.action.facts["share"] == 1:
         after = Interval(value=now * free.value, low=now * free.low, high=now * free.high)
+        if advice.how != "measured":
+            law, value = advice.after, after.value
+            low, high = min(after.low, value * law.low / law.value), max(after.high, value * law.high / law.value)
+            after = Interval(value=value, low=low, high=high)
         return replace(advice, speedup=free.value, after=after)
     if advice.action.code == "faster_storage" and advice.speedup > free.value:
         most = now * free.value

@@ -223,7 +223,8 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
         by_law = service.with_cached(1.0).loader(fit.anchor.workers)
         return 1 / min(now_s, max(1e-12, 1 / rate + hits * (1 / warm - 1 / by_law)))
 
-    how: How = "measured" if warm is not None and hits == 1 else "estimated"
+    # The loader's rate is measured then; what training makes of it is predicted, unless it was measured, too.
+    how: How = "measured" if warm is not None and hits == 1 and fit.anchor.trained_warm else "estimated"
     change = replace(
         _change(fit, changed, to), alter=lambda service: service.with_cached(hits), loader=between, how=how
     )

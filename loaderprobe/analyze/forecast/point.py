@@ -57,6 +57,8 @@ class Point:
     """CPU time of a worker's other threads, which send its batches."""
     measured: dict[str, float] = field(default_factory=dict)
     """Images/s of the loader without a resource, where that was measured."""
+    trained_warm: bool = False
+    """True where training itself, or the loader where that is judged, was measured on warm files."""
     unproved: Refusal | None = None
     """Why nothing can be said about other storage."""
     ranks: int = 1
@@ -111,6 +113,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
         from_storage=from_storage,
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if config.loader.workers else 0.0,
         measured=_measured(measurement, found),
+        trained_warm="storage" in found.seen_without,
         unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
         ranks=measurement.ranks,
     )

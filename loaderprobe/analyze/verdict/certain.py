@@ -15,6 +15,7 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import MOST_PREDICTION_ERROR, prediction_error_of
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import (
+    CORES_IN_USE_SHARE,
     INPUT_RESOURCES,
     OPEN_LEAD,
     WORTH,
@@ -86,8 +87,21 @@ def below_compute(found: Experiments) -> bool:
     return alone >= OPEN_LEAD * explained
 
 
-def with_certainty(judgement: Judgement, found: Experiments) -> Judgement:
+def cores_shared(found: Experiments, cores_available: float) -> bool:
+    """True where compute alone is estimated from steps that workers may have held up, since all cores were busy.
+
+    Not where the most that they can have taken from the steps is far less than what free compute would gain.
+    """
+    busy = found.training_cores is not None and found.training_cores >= CORES_IN_USE_SHARE * cores_available
+    most = max(found.input_at_most.values(), default=math.inf)
+    return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < OPEN_LEAD * most
+
+
+def with_certainty(judgement: Judgement, found: Experiments, cores_available: float) -> Judgement:
     """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
+    if judgement.cause in ("compute", "balanced") and cores_shared(found, cores_available):
+        shared: dict[str, float | str] = {"own_cores": found.training_cores or 0.0, "cores": cores_available}
+        return inconclusive(found, Reason(code="cores_shared", facts=shared), judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
         error, tolerance = prediction_error_of(found)
         facts: dict[str, float | str] = {"predicted_share": 1 + (error or 0.0), "noise_band": tolerance}

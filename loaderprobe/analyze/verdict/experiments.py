@@ -52,6 +52,8 @@ class Experiments:
     """Resources that are only estimated, and whose mode could be run."""
     in_training: bool = False
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
+    seen_without: frozenset[str] = frozenset()
+    """Resources without which what is judged was measured itself; of others its rate is predicted from the parts."""
     compute_over_training: float | None = None
     """Compute alone over training as measured: the speed-up of a free input."""
     loader_over_training: float | None = None

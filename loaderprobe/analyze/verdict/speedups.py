@@ -86,6 +86,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         bounds=_bounds(seen, taken),
         open=_still_open(measurement, how),
         in_training=bool(trained),
+        seen_without=frozenset(trained) or _of_loader(measurement, how),
         compute_over_training=seen.most if math.isfinite(seen.most) else None,
         loader_over_training=seen.loader_over_training,
         estimated_parts=seen.estimated,
@@ -222,6 +223,12 @@ def _bounds(seen: _Seen, taken: Mapping[str, Without]) -> dict[str, float]:
         name: median(list(_ratios(seen.loops, predicted, replace(each, rates=each.at_most), seen.most).values()))
         for name, each in known.items()
     }
+
+
+def _of_loader(measurement: Measurement, how: Mapping[str, How]) -> frozenset[str]:
+    """Where the loader alone is judged, without a step: what it was measured without."""
+    alone = judged_activity(measurement) == "loader_only"
+    return frozenset(name for name, each in how.items() if each == "measured" and alone)
 
 
 def _still_open(measurement: Measurement, how: Mapping[str, How]) -> frozenset[str]:

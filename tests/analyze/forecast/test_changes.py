@@ -131,11 +131,16 @@ def test_more_cores_never_lower_a_forecast(
 
 
 def test_caching_everything_is_the_measured_rate() -> None:
-    """What was measured outranks the law: warm files gave 900, so all files in memory give 900, and half less."""
+    """What was measured outranks the law: warm files gave 900, so all files in memory give 900, and half less.
+
+    Of training that is a prediction, unless it was measured on warm files itself.
+    """
     found = TOKEN_BUCKET.fit(1, 2, 4, anchor=4, measured={"storage": 900.0})
     everything = cached(found, 1.0)
     assert rate(everything) == pytest.approx(900.0)
-    assert everything.how == "measured"
+    assert everything.how == "estimated"
+    trained = replace(found, anchor=replace(found.anchor, trained_warm=True))
+    assert cached(trained, 1.0).how == "measured"
     assert rate(cached(found, 0.0)) < rate(cached(found, 0.5)) < 900.0
     assert rate(disk(found, 1000.0)) <= 900.0
 

@@ -1,0 +1,300 @@
+"""What limits the training in a recording: its steps, the estimated verdict, who held the host up. Pure functions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean, median
+from typing import NamedTuple
+
+from loaderprobe.analyze.gpu.gaps import Attribution
+from loaderprobe.analyze.gpu.intervals import Ranges, clip, merge, total
+from loaderprobe.records.gaps import GAP_CAUSES, Gaps
+from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.trace import (
+    COLUMNS,
+    FREE,
+    PART_NAMES,
+    Free,
+    FreeName,
+    HostSpan,
+    HostSpans,
+    MarkName,
+    Named,
+    PartName,
+    StepSpans,
+    Strip,
+    TraceBound,
+    TraceCause,
+    TraceRank,
+)
+from loaderprobe.records.verdict import Side
+
+SIDES: tuple[FreeName, ...] = ("input", "host", "communication")
+LEAST = 0.10
+"""A side that takes less of the time limits nothing."""
+CLEAR = 1.5
+"""By what factor the largest side leads the next."""
+FEW_STEPS = 3
+SLOW = 2.0
+"""A first step of more than so many usual ones is left out."""
+SEVERAL_BATCHES = 1.5
+"""So many batches in a ProfilerStep are steps of their own."""
+HELD_SHARE = 0.8
+"""A function that covers so much of a gap held the host up for it."""
+LONG_GAP_NS = 2_000_000
+MOST_OPEN = 200
+"""Functions that are open at once."""
+SHOWN = 5
+WAIT_DIFFERS = 0.05
+"""Of a step: ranks whose communication differs by less wait alike."""
+SHORT_GAPS, NO_FUNCTION = "", "?"
+"""In place of a name: gaps that are too short to look for one, and those in which no function is on record."""
+
+
+class Call(NamedTuple):
+    """A call of the host that puts work on a GPU."""
+
+    begin_ns: int
+    end_ns: int
+    thread: int
+
+
+class Work(NamedTuple):
+    """A kernel, copy or fill, and when the call that issued it began; None without a record of that."""
+
+    begin_ns: int
+    end_ns: int
+    issued_ns: int | None
+
+
+def loader_spans(spans: HostSpans) -> list[HostSpan]:
+    """Asking for batches: annotations, else what stacks show."""
+    return spans.waits or spans.waits_in_stacks
+
+
+def step_spans(spans: HostSpans, launches: Sequence[Call], work: Sequence[Work], until_ns: int) -> StepSpans:
+    """The steps of a recording that end before `until_ns`, slow first ones left out. Both sequences hold something."""
+    last = max(each.end_ns for each in work)
+    marked, marks, thread = _marks(spans, last)
+    if thread is None:
+        thread = Counter(each.thread for each in launches).most_common(1)[0][0] if launches else None
+    begins = sorted(each.begin_ns for each in launches)
+    whole = [each for each in marks if each[1] <= until_ns] or marks[:1]
+    # The next() that ends an epoch is no step.
+    every = [each for each in whole if bisect_left(begins, each[0]) < bisect_left(begins, each[1])] or whole
+    if not every:
+        marked, every = "none", [(min(each.begin_ns for each in work), min(last, until_ns))]
+    usual = median(end - begin for begin, end in every)
+    slow = next((n for n, (b, e) in enumerate(every[: len(every) // 2]) if e - b <= SLOW * usual), len(every) // 2)
+    steps = every[slow:]
+    begin, end = steps[0][0], steps[-1][1]
+    # The work of the last step may outlast it; what the profiler does when it stops belongs to no step.
+    tail = [each.end_ns for each in work if each.issued_ns is not None and begin <= each.issued_ns < end]
+    tail += [each.end_ns for each in launches if begin <= each.begin_ns < end and each.thread == thread]
+    end = max(steps[-1][0] + 1, min(max(tail, default=end), until_ns))
+    return StepSpans(
+        steps=(*steps[:-1], (steps[-1][0], end)),
+        marked=marked,
+        thread=thread,
+        left_out=slow,
+        begin_ns=begin,
+        end_ns=end,
+    )
+
+
+def _marks(spans: HostSpans, last_ns: int) -> tuple[MarkName, list[tuple[int, int]], int | None]:
+    """What marks steps, the steps, and the thread that marked them."""
+    steps = sorted(spans.steps, key=lambda each: each.begin_ns)
+    waits = sorted(loader_spans(spans), key=lambda each: each.begin_ns)
+    if steps and len(waits) < SEVERAL_BATCHES * len(steps):
+        return "profiler_steps", [(each.begin_ns, each.end_ns) for each in steps], steps[0].thread
+    if len(waits) > 1:
+        begins = [each.begin_ns for each in waits]
+        ends = [*begins[1:], max(last_ns, waits[-1].end_ns)]
+        return "batches", list(zip(begins, ends, strict=True)), waits[0].thread
+    optimizer = sorted(spans.optimizer, key=lambda each: each.end_ns)
+    ends = [each.end_ns for each in optimizer]
+    if len(ends) > 1:
+        return "optimizer_steps", list(pairwise(ends)), optimizer[0].thread
+    return "none", [], None
+
+
+def parts_of(gaps: Gaps) -> dict[PartName, int]:
+    """Nanoseconds of the window by part."""
+    parts: dict[PartName, int] = {"compute": gaps.busy_ns}
+    for cause in GAP_CAUSES:
+        parts["unknown" if cause == "other" else cause] = gaps.of(cause)
+    return {name: parts[name] for name in PART_NAMES}
+
+
+def parts_of_steps(found: Attribution, steps: Sequence[tuple[int, int]]) -> dict[PartName, tuple[float, ...]]:
+    """Seconds of each step by part."""
+    ranges = _ranges(found)
+    return {name: tuple(_overlap(ranges[name], begin, end) / 1e9 for begin, end in steps) for name in PART_NAMES}
+
+
+def _overlap(ranges: Ranges, begin: int, end: int) -> int:
+    """Nanoseconds of merged ranges between two times; quick, since there may be many of both."""
+    first = max(0, bisect_right(ranges, begin, key=lambda each: each[0]) - 1)
+    last = bisect_left(ranges, end, key=lambda each: each[0])
+    return total(clip(ranges[first:last], begin, end))
+
+
+def _ranges(found: Attribution) -> dict[PartName, Ranges]:
+    ranges: dict[PartName, Ranges] = {"compute": found.busy, "unknown": found.gaps.get("other", ())}
+    ranges |= {cause: held for cause, held in found.gaps.items() if cause != "other"}
+    return {name: ranges.get(name, ()) for name in PART_NAMES}
+
+
+def free_of(shares: Mapping[PartName, float], step_s: float) -> tuple[Free, ...]:
+    """How long a step takes at least without each of its sides; those that take nothing are left out."""
+    lost = {name: sum(shares[part] for part in parts) for name, parts in FREE.items()}
+    return tuple(
+        Free(name=name, step_s=step_s * (1 - share), speedup=1 / (1 - share))
+        for name, share in lost.items()
+        if 0 < share < 1
+    )
+
+
+def judged(shares: Mapping[PartName, float]) -> TraceBound:
+    """The estimated verdict from the shares of a window."""
+    sides = {name: sum(shares[part] for part in FREE[name]) for name in SIDES}
+    first, second, *_ = sorted(sides, key=lambda name: -sides[name])
+    if shares["device"] + shares["unknown"] > max(LEAST, sides[first]):
+        return TraceBound(side="inconclusive", cause="not_known")
+    if sides[first] < LEAST:
+        return TraceBound(side="compute", cause="compute")
+    if sides[first] < CLEAR * sides[second]:
+        of_input = {side == "input" for side in (first, second)}
+        side: Side = "balanced" if len(of_input) > 1 else "compute"
+        return TraceBound(side=side, cause="mixed", candidates=(first, second))
+    cause: TraceCause = first
+    if first == "input":
+        cause = "copy" if shares["copy"] > shares["input"] + shares["loader"] else "input"
+    elif first == "host":
+        cause = "sync" if shares["sync"] > shares["launch"] else "host"
+    return TraceBound(side="input" if first == "input" else "compute", cause=cause)
+
+
+def blocking_calls(timeline: Timeline, sync: Ranges, steps: int) -> tuple[Named, ...]:
+    """The calls that blocked the training while the GPU was idle, the longest first."""
+    calls = timeline.calls
+    copied = {
+        number
+        for kind, number in zip(timeline.records.kind, timeline.records.correlation, strict=True)
+        if kind == "h2d"
+    }
+    times: dict[int, list[tuple[int, int]]] = {}
+    for place, kind in enumerate(calls.kind):
+        inside = timeline.begin_ns <= calls.begin_ns[place] < timeline.end_ns
+        if kind == "sync" and calls.training[place] and inside and calls.correlation[place] not in copied:
+            times.setdefault(calls.name[place], []).append((calls.begin_ns[place], calls.end_ns[place]))
+    named = [
+        Named(
+            name=timeline.names[name],
+            seconds=sum(_overlap(sync, begin, end) for begin, end in merge(ranges)) / steps / 1e9,
+            count=len(ranges) / steps,
+        )
+        for name, ranges in times.items()
+    ]
+    return tuple(sorted(named, key=lambda each: -each.seconds)[:SHOWN])
+
+
+def held_up(launch: Ranges, functions: Iterable[HostSpan], thread: int | None, steps: int) -> tuple[Named, ...]:
+    """What the host was in during the gaps in which it launched nothing: the innermost function of each long one."""
+    ordered = sorted((each for each in functions if each.thread == thread), key=lambda each: each.begin_ns)
+    held: Counter[str] = Counter()
+    opened: list[HostSpan] = []
+    number = 0
+    for begin, end in launch:
+        name = SHORT_GAPS
+        if end - begin > LONG_GAP_NS:
+            while number < len(ordered) and ordered[number].begin_ns < end:
+                opened.append(ordered[number])
+                number += 1
+            opened = [each for each in opened if each.end_ns > begin][-MOST_OPEN:]
+            name = _held_by(begin, end, opened)
+        held[name] += end - begin
+    return tuple(Named(name=name, seconds=ns / steps / 1e9) for name, ns in held.most_common(SHOWN))
+
+
+def _held_by(begin: int, end: int, opened: Sequence[HostSpan]) -> str:
+    most = HELD_SHARE * (end - begin)
+    around = [each for each in opened if min(each.end_ns, end) - max(each.begin_ns, begin) > most]
+    return min(around, key=lambda each: each.end_ns - each.begin_ns).name if around else NO_FUNCTION
+
+
+def without_launch(timeline: Timeline) -> int:
+    """Kernels of the window whose launch is not on record."""
+    records, issued = timeline.records, set(timeline.calls.correlation)
+    inside = (timeline.begin_ns <= begin < timeline.end_ns for begin in records.begin_ns)
+    rows = zip(records.kind, records.correlation, inside, strict=True)
+    return sum(kind == "kernel" and here and number not in issued for kind, number, here in rows)
+
+
+def strip_of(found: Attribution, steps: Sequence[tuple[int, int]]) -> Strip:
+    """The window in columns, each of what took most of it."""
+    begin, window = found.begin_ns, max(1, found.end_ns - found.begin_ns)
+    shares = {name: _columns(ranges, begin, window) for name, ranges in _ranges(found).items()}
+    most = [
+        PART_NAMES[max(range(len(PART_NAMES)), key=column.__getitem__)] for column in zip(*shares.values(), strict=True)
+    ]
+    runs: list[tuple[PartName, int]] = []
+    for name in most:
+        if runs and runs[-1][0] == name:
+            runs[-1] = (name, runs[-1][1] + 1)
+        else:
+            runs.append((name, 1))
+    scale = COLUMNS / window
+    edges = ((int((low - begin) * scale), int((high - begin) * scale) + 1) for low, high in found.waits)
+    return Strip(
+        window_s=window / 1e9,
+        parts=tuple(name for name, _ in runs),
+        columns=tuple(length for _, length in runs),
+        steps=tuple(round((at - begin) * scale, 2) for at, _ in steps),
+        waits=tuple((low, min(high, COLUMNS)) for low, high in merge(edges)),
+    )
+
+
+def _columns(ranges: Ranges, begin: int, window: int) -> list[float]:
+    """What the ranges take of each column."""
+    shares = [0.0] * COLUMNS
+    for low, high in ranges:
+        at, end = ((edge - begin) * COLUMNS / window for edge in (low, high))
+        while at < end and at < COLUMNS:
+            upto = min(end, int(at) + 1.0)
+            shares[int(at)] += upto - at
+            at = upto
+    return shares
+
+
+def mean_parts(ranks: Sequence[TraceRank]) -> dict[PartName, float]:
+    """Seconds a step, the mean of all ranks."""
+    return {name: fmean(each.parts_s[name] for each in ranks) for name in PART_NAMES}
+
+
+def free_of_ranks(ranks: Sequence[TraceRank]) -> tuple[Free, ...]:
+    """The same of ranks in step: the slowest without it, and the least exchange, since the rest of it is waiting."""
+    step_s, exchange_s = fmean(each.step_s for each in ranks), min(each.parts_s["communication"] for each in ranks)
+    found = []
+    for name, parts in FREE.items():
+        kept = [part for part in PART_NAMES if part not in (*parts, "communication")]
+        least_s = max(sum(each.parts_s[part] for part in kept) for each in ranks)
+        least_s += 0 if name == "communication" else exchange_s
+        if any(each.parts_s[part] for each in ranks for part in parts) and 0 < least_s < step_s:
+            found.append(Free(name=name, step_s=least_s, speedup=step_s / least_s))
+    return tuple(found)
+
+
+def waited_for(ranks: Sequence[TraceRank]) -> int | None:
+    """Place of the rank that the others wait for: the one with the least time in communication alone.
+
+    None where they wait alike, or one of them never communicates.
+    """
+    times = [each.parts_s["communication"] for each in ranks]
+    if len(ranks) < 2 or not min(times) or max(times) - min(times) < WAIT_DIFFERS * max(each.step_s for each in ranks):
+        return None
+    return times.index(min(times))

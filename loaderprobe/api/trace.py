@@ -1,0 +1,301 @@
+"""`trace`: what limits the training in recordings of torch.profiler. Measures nothing and needs no torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike as PathLikeOf
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from loaderprobe.analyze.gpu.gaps import attribute
+from loaderprobe.analyze.gpu.occupancy import use_of
+from loaderprobe.analyze.gpu.window import syncs_per_step
+from loaderprobe.analyze.trace import (
+    FEW_STEPS,
+    LEAST,
+    Call,
+    Work,
+    blocking_calls,
+    free_of,
+    free_of_ranks,
+    held_up,
+    judged,
+    loader_spans,
+    mean_parts,
+    parts_of,
+    parts_of_steps,
+    step_spans,
+    strip_of,
+    waited_for,
+    without_launch,
+)
+from loaderprobe.api.documented import Documented
+from loaderprobe.api.origin import origin_now
+from loaderprobe.api.values import PathLike
+from loaderprobe.compute.kineto import KERNEL_LAUNCH, RawEvent, Window, convert
+from loaderprobe.compute.occupancy import DeviceLimits
+from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
+from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.records.note import Note, NoteCode
+from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport, Unread
+from loaderprobe.render.document import Document
+from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.trace import trace_columns, trace_document, trace_exhibits
+
+ENDINGS = (".json", ".json.gz")
+MOST_FILES = 4096
+Progress = Callable[[str, int, int], None]
+"""Called with (what is read, bytes of the file that are read, its size)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Trace(Documented, TraceReport):
+    """What limits the training in some recordings, rank by rank. Shows itself."""
+
+    table_name = "trace.csv"
+
+    def document(self) -> Document:
+        """The estimated verdict first, then ms a step by cause."""
+        return trace_document(self)
+
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row a recording."""
+        return trace_columns(self)
+
+    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
+        """A strip of time for each recording."""
+        return trace_exhibits(self)
+
+
+def trace(
+    files: PathLike | Iterable[PathLike],
+    *,
+    annotation: str = "",
+    device: int | None = None,
+    batch_size: int | None = None,
+    progress: Progress = lambda text, done, total: None,
+    command: str = "loaderprobe.trace(...)",
+) -> Trace:
+    """Estimate what limits the training that torch.profiler recorded in `files`, several of them as ranks.
+
+    A file is `.json` or `.json.gz`; a folder stands for all of them in it. `annotation` is the name of the span around
+    asking for a batch (`record_function`), where the loader writes none. `device` is the index of a GPU; without it,
+    the one with most kernels. `batch_size` is images a step, where no shapes were recorded.
+
+    Raises BadValue for what is no recording of a GPU, and MissingPart for what cannot be read. Of several files, those
+    are listed in `unread`, and only if none is left an error is raised.
+    """
+    paths = _paths([files] if isinstance(files, str | PathLikeOf) else list(files))
+    ranks, unread = [], []
+    trouble: LoaderprobeError | None = None
+    for path in paths:
+        try:
+            ranks.append(_rank(path, annotation, device, batch_size, progress))
+        except LoaderprobeError as error:
+            trouble = trouble or error
+            unread.append(Unread(path=str(path), reason=error.message))
+    if not ranks:
+        assert trouble is not None
+        raise trouble
+    ranks.sort(key=lambda each: (each.rank is None, each.rank or 0, each.path))
+    parts_s = mean_parts(ranks)
+    step_s = sum(parts_s.values())
+    shares = {name: seconds / step_s for name, seconds in parts_s.items()}
+    return Trace(
+        origin=origin_now(command),
+        bound=judged(shares),
+        shares=shares,
+        parts_s=parts_s,
+        free=free_of_ranks(ranks) if len(ranks) > 1 else ranks[0].free,
+        busy_fraction=fmean(each.busy_fraction for each in ranks),
+        sm_efficiency=_mean_of([each.sm_efficiency for each in ranks]),
+        occupancy=_mean_of([each.occupancy for each in ranks]),
+        occupancy_coverage=fmean(each.occupancy_coverage for each in ranks),
+        steps=min(each.steps for each in ranks),
+        step_s=step_s,
+        ranks=tuple(ranks),
+        waited_for=waited_for(ranks),
+        notes=tuple(_notes_of_all(ranks)),
+        unread=tuple(unread),
+    )
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    """The mean; None where one is missing."""
+    known = [each for each in values if each is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+def _paths(given: Sequence[PathLike]) -> list[Path]:
+    """All files, those of folders by name. Raises BadValue where there is none."""
+    found: list[Path] = []
+    for each in given:
+        path = Path(each)
+        inside = sorted(p for p in path.rglob("*.json*") if p.name.endswith(ENDINGS)) if path.is_dir() else [path]
+        if not inside:
+            raise BadValue(f"{path} holds no recording: no file in it ends with .json or .json.gz", hint=RECORD)
+        found += inside
+    if not found:
+        raise BadValue("no recording is given", hint="loaderprobe trace FILE")
+    if len(found) > MOST_FILES:
+        raise BadValue(f"{len(found)} files are too many", hint=f"give {MOST_FILES} at most")
+    return list(dict.fromkeys(found))
+
+
+def _rank(path: Path, annotation: str, device: int | None, batch_size: int | None, progress: Progress) -> TraceRank:
+    """What one recording shows. Raises BadValue where it shows nothing."""
+    found = read_trace(path, annotation=annotation, progress=lambda done, size: progress(path.name, done, size))
+    kernels = Counter(each.device for each in found.events if each.activity == "kernel")
+    if not kernels:
+        early = ", and the file ends early" if found.cut_off else ""
+        raise BadValue(f"{path} {why_no_device(found)}{early}", hint=RECORD)
+    if device is not None and device not in kernels:
+        raise BadValue(
+            f"{path} holds no kernel of GPU {device}", hint=f"--device is one of {', '.join(map(str, sorted(kernels)))}"
+        )
+    if annotation and not loader_spans(found.spans):
+        raise BadValue(f"{path} has no span named {annotation!r}", hint=_names(found))
+    chosen = kernels.most_common(1)[0][0] if device is None else device
+    try:
+        return _read(found, chosen, batch_size)
+    except LoaderprobeError as error:
+        raise BadValue(f"{path}: {error.message}", hint=error.hint) from error
+
+
+def _names(found: Recording) -> str:
+    names = [name for name, _ in found.annotations.most_common(8)]
+    return f"it has {', '.join(names)}" if names else "wrap next() in torch.profiler.record_function(NAME)"
+
+
+def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
+    calls = [each for each in found.events if not each.on_gpu]
+    work = [each for each in found.events if each.on_gpu and each.device == device]
+    steps = _steps(found, calls, work)
+    timeline = _timeline(found, work + calls, device, steps)
+    seen = attribute(timeline)
+    count = len(steps.steps)
+    gaps, use = seen.gaps_of(count), use_of(timeline)
+    window_s, step_s = gaps.window_ns / 1e9, gaps.window_ns / 1e9 / count
+    shares = {name: ns / gaps.window_ns for name, ns in parts_of(gaps).items()}
+    waits = loader_spans(found.spans)
+    ranks = found.head.get("distributedInfo")
+    own_waits = seen.waits
+    gpu = _gpu(found, device)
+    return TraceRank(
+        path=str(found.path),
+        rank=_whole(ranks, "rank"),
+        world_size=_whole(ranks, "world_size"),
+        gpu=str(gpu.get("name", ""))[:100],
+        device=device,
+        amd=any(each.name.startswith("hip") for each in calls),
+        marked=steps.marked,
+        steps=count,
+        step_s=step_s,
+        steps_s=tuple((end - begin) / 1e9 for begin, end in steps.steps),
+        bound=judged(shares),
+        shares=shares,
+        parts_s={name: share * window_s / count for name, share in shares.items()},
+        steps_parts_s=parts_of_steps(seen, steps.steps),
+        free=free_of(shares, step_s),
+        busy_fraction=use.kernel_busy,
+        sm_efficiency=use.sm_efficiency_estimated,
+        occupancy=use.occupancy_estimated,
+        occupancy_coverage=use.occupancy_coverage,
+        loader=Counter(each.name for each in waits).most_common(1)[0][0] if waits else "",
+        wait_s=sum(end - begin for begin, end in own_waits) / count / 1e9 if waits else None,
+        syncs=syncs_per_step(timeline, own=0),
+        blocking=blocking_calls(timeline, seen.gaps["sync"], count),
+        held=held_up(seen.gaps["launch"], found.spans.long, steps.thread, count),
+        pageable_s=gaps.pageable_ns / count / 1e9,
+        batch_size=batch_size or found.batch_size,
+        notes=tuple(_notes(found, timeline, steps, shares["launch"], use.occupancy_estimated is None)),
+        strip=strip_of(seen, steps.steps),
+    )
+
+
+def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]) -> StepSpans:
+    issued = {each.correlation: each.begin_ns for each in reversed(calls)}
+    return step_spans(
+        found.spans,
+        [Call(each.begin_ns, each.end_ns, each.resource) for each in calls if KERNEL_LAUNCH.match(each.name)],
+        [Work(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
+        found.until_ns,
+    )
+
+
+def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
+    waits = sorted((each.begin_ns, each.end_ns) for each in loader_spans(found.spans) if each.thread == steps.thread)
+    window = Window(
+        begin_ns=steps.begin_ns,
+        end_ns=steps.end_ns,
+        device=device,
+        training_threads=frozenset() if steps.thread is None else frozenset({steps.thread}),
+        limits=DeviceLimits.recorded(_gpu(found, device)),
+        waits=tuple(waits),
+        whole=False,
+    )
+    made = convert(events, window)
+    inside = [each for each in waits if each[1] > steps.begin_ns and each[0] < steps.end_ns]
+    return Timeline(
+        device=str(_gpu(found, device).get("name", "")),
+        steps=len(steps.steps),
+        batch_size=0,
+        begin_ns=steps.begin_ns,
+        end_ns=steps.end_ns,
+        wait_begin_ns=tuple(begin for begin, _ in inside),
+        wait_end_ns=tuple(end for _, end in inside),
+        step_begin_ns=tuple(begin for begin, _ in steps.steps),
+        names=made.names,
+        records=made.records,
+        calls=made.calls,
+        rejected=made.rejected,
+        launches=made.launches,
+        launches_without_record=made.launches_without_record,
+        plain_ns=0,
+    )
+
+
+def _notes(found: Recording, timeline: Timeline, steps: StepSpans, launch: float, no_occupancy: bool) -> Iterable[Note]:
+    """Doubts, and what was left out."""
+    count, lost = float(len(steps.steps)), float(without_launch(timeline))
+    doubts: dict[NoteCode, tuple[bool, dict[str, float | str]]] = {
+        "no_loader_spans": (not loader_spans(found.spans), {}),
+        "no_step_marks": (steps.marked == "none", {}),
+        "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),
+        "first_steps_left_out": (steps.left_out > 0, {"steps": float(steps.left_out)}),
+        "host_slowed_by_profiler": (launch > LEAST, {}),
+        "occupancy_not_known": (no_occupancy, {}),
+        "trace_cut_off": (found.cut_off, {}),
+        "trace_too_long": (not found.complete, {"steps": count, "records": float(found.records)}),
+        "trace_unreadable": (found.unreadable > 0, {"events": float(found.unreadable)}),
+        "launches_not_recorded": (lost > 0, {"kernels": lost}),
+    }
+    for code, (holds, facts) in doubts.items():
+        if holds:
+            yield Note(code=code, facts=facts)
+    for each in timeline.rejected:
+        yield Note(code="records_rejected", facts={"records": float(each.count), "because": each.reason})
+
+
+def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Note]:
+    """What no recording shows, and what is missing of the group."""
+    yield Note(code="workers_not_recorded")
+    world = max(each.world_size or 1 for each in ranks)
+    if len(ranks) < world and any(each.parts_s["communication"] for each in ranks):
+        yield Note(code="ranks_missing", facts={"given": float(len(ranks)), "ranks": float(world)})
+
+
+def _gpu(found: Recording, device: int) -> Mapping[str, Any]:
+    """The properties of a GPU, as they were recorded."""
+    listed = found.head.get("deviceProperties")
+    every = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return next((each for each in every if each.get("id") == device), {})
+
+
+def _whole(fields: Any, name: str) -> int | None:
+    value = fields.get(name) if isinstance(fields, dict) else None
+    return value if type(value) is int and 0 <= value < 1 << 31 else None

@@ -1,0 +1,464 @@
+"""Recordings as a page: the estimated verdict, ms a step by cause, a strip of time for each rank, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import PurePath
+from typing import Any
+
+from loaderprobe.records.gaps import GapCause
+from loaderprobe.records.trace import (
+    COLUMNS,
+    FREE,
+    PART_NAMES,
+    FreeName,
+    MarkName,
+    Named,
+    PartName,
+    Strip,
+    TraceBound,
+    TraceCause,
+    TraceRank,
+    TraceReport,
+)
+from loaderprobe.render.cells import as_columns
+from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.note_words import note_words
+from loaderprobe.render.timeline import KERNELS, SHADES, Shade
+from loaderprobe.render.wording import counted, percent, times_as_fast, visible
+from loaderprobe.units import join_words, significant
+
+BAR = 20
+SHOWN_RANKS = 32
+"""Strips and rows of a table: of more ranks, those that communicate least and most."""
+LONGEST_NAME = 60
+WORTH_A_WORD = 0.02
+"""Of a step."""
+PART_WORDS: dict[PartName, str] = {
+    "compute": "kernels of the training",
+    "communication": "communication alone",
+    "input": "waiting for input",
+    "copy": "copies to the GPU",
+    "loader": "the loader's own kernels",
+    "sync": "the host waited for the GPU",
+    "launch": "the host launched late",
+    "device": "the GPU's own latency",
+    "unknown": "not known",
+}
+FREE_WORDS: dict[FreeName, str] = {
+    "input": "input and copies", "copy": "copies", "host": "the host", "communication": "communication",
+}  # fmt: skip
+_MARKED: dict[MarkName, str] = {
+    "profiler_steps": "marks of the profiler",
+    "batches": "batches asked for",
+    "optimizer_steps": "steps of the optimizer",
+    "none": "no mark: all of the recording is one window",
+}
+_HEADINGS = {
+    "input": "input-bound",
+    "copy": "input-bound by copies to the GPU",
+    "host": "limited by the host",
+    "sync": "limited by the host, which waits for the GPU",
+    "communication": "limited by communication",
+    "compute": "compute-bound",
+    "not_known": "the limit is not known",
+}
+_SENTENCES = {
+    "input": "The GPU waits for input.",
+    "copy": "The GPU waits for batches that are copied from the host.",
+    "host": "The GPU waits for the host, which launches its kernels late.",
+    "sync": "The host stops to wait for the GPU, and then the GPU waits for the host.",
+    "communication": "The GPU exchanges data with other ranks, or waits for them, and does nothing else.",
+    "compute": "The GPU runs kernels of the training nearly all of the time.",
+    "not_known": "What the GPU waits for is not on record.",
+}
+_SIDE: dict[TraceCause, tuple[FreeName, ...]] = {
+    "input": ("input",), "copy": ("input",), "host": ("host",), "sync": ("host",),
+    "communication": ("communication",),
+}  # fmt: skip
+_ADVICE: dict[str, str] = {
+    "host": "less work for the host: torch.compile, CUDA graphs, a fused optimizer, larger batches",
+    "sync": "fewer waits for the GPU: no .item() or print of a loss in each step, PyTorch's caching allocator",
+    "communication": "give the recordings of all ranks: the rank that communicates least is the one to look at",
+    "compute": "faster kernels: lower precision, torch.compile, channels_last. A faster loader gains little",
+}
+ESTIMATED = "Everything here is estimated from a recording. Under a profiler the host is slower than without one."
+NOT_SPLIT = (
+    "A recording holds nothing of the loader's workers, so input is not split into storage, preprocessing and "
+    "transport. What splits it, where the training runs:"
+)
+NO_SPAN = "No span of a loader is on record, so input cannot be separated from the host."
+SPAN = (
+    'To see the input: put with torch.profiler.record_function("load"): around next(), record again, and give '
+    "--annotation load."
+)
+
+
+def bound_sentence(bound: TraceBound) -> str:
+    """The verdict in a sentence, without figures."""
+    if bound.cause == "mixed":
+        return f"{_names(bound)} take about as much of a step.".capitalize()
+    return _SENTENCES[bound.cause]
+
+
+def bound_heading(bound: TraceBound) -> str:
+    """`input-bound (estimated)`."""
+    return f"{_HEADINGS.get(bound.cause) or f'limited by {_names(bound)} alike'} (estimated)"
+
+
+def _names(bound: TraceBound) -> str:
+    return join_words([FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])
+
+
+def trace_document(found: TraceReport) -> Document:
+    """The estimated verdict, where a step's time goes, what held the host up, the ranks, doubts, what to do next."""
+    first = found.ranks[0]
+    ranks = f"{len(found.ranks)} recordings, " if len(found.ranks) > 1 else ""
+    gpu = f"{first.gpu or 'GPU (not named)'}, {ranks}"
+    title = f"{gpu}{counted(found.steps, 'step')} of {_ms(found.step_s)} ms: {bound_heading(found.bound)}"
+    sections = [
+        Section(parts=tuple(_answer(found))),
+        Section(title="Where a step's time goes", name="time", parts=(_parts(found),)),
+        Section(title="If it cost nothing", parts=tuple(_free(found))),
+        Section(title="What held the host up", parts=tuple(_host(found))),
+        *([Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))] if len(found.ranks) > 1 else []),
+        Section(title="Doubts", parts=tuple(_doubts(found))),
+        Section(title="Do next", parts=tuple(_next(found))),
+    ]
+    return Document(title=title, sections=tuple(each for each in sections if each.parts))
+
+
+def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
+    """One row a recording; units in the names."""
+    return as_columns([_row(each) for each in found.ranks])
+
+
+def trace_exhibits(found: TraceReport) -> dict[str, tuple[Exhibit, ...]]:
+    """The strips, in the section of the times."""
+    shown = _shown(found)
+    parts = [name for name in PART_NAMES if any(name in each.strip.parts for each in shown)]
+    more = len(found.ranks) - len(shown)
+    note = f" {more} others are left out." if more else ""
+    strips = Exhibit(
+        title="Over time",
+        text="Each column has the colour of what took most of its time. Ticks above are begins of steps; marks below, "
+        f"the training thread inside next().{note}",
+        figures=(("What the GPU did over time", _strips(shown, parts)),),
+        wide=True,
+    )
+    return {"time": (strips,)}
+
+
+def _answer(found: TraceReport) -> Iterator[Part]:
+    if found.waited_for is not None:
+        slow = found.ranks[found.waited_for]
+        others = max(each.parts_s["communication"] for each in found.ranks) - slow.parts_s["communication"]
+        yield Paragraph(
+            text=f"The others wait for {_name(slow)}: it spends {_ms(slow.parts_s['communication'])} ms a step in "
+            f"communication alone, another up to {_ms(others)} ms more. By itself it is {bound_heading(slow.bound)}.",
+            strong=True,
+        )
+    yield Paragraph(text=f"{bound_sentence(found.bound)} {_figures(found)}".strip(), strong=True)
+    yield Paragraph(text=f"{_use(found)}, estimated from the kernels' grids. {ESTIMATED}")
+    if not all(each.loader for each in found.ranks):
+        yield Paragraph(text=NO_SPAN)
+
+
+def _use(found: TraceReport) -> str:
+    """`GPU busy 56 %, SM efficiency 55 %, occupancy 49 %`; of the latter the share of the kernels that it covers."""
+    some = found.occupancy is not None and found.occupancy_coverage <= 0.995
+    coverage = f" (of {percent(found.occupancy_coverage)} of the kernels' time)" if some else ""
+    return (
+        f"GPU busy {percent(found.busy_fraction)}, SM efficiency {percent(found.sm_efficiency)}, occupancy "
+        f"{percent(found.occupancy)}{coverage}"
+    )
+
+
+def _figures(found: TraceReport) -> str:
+    """The share of what limits, and how much faster a step would be at most."""
+    names = found.bound.candidates or _SIDE.get(found.bound.cause, ())
+    said = []
+    for free in (each for name in names for each in found.free if each.name == name):
+        take = "take" if free.name == "input" else "takes"
+        share = sum(found.shares[part] for part in FREE[free.name])
+        said.append(
+            f"{_capital(FREE_WORDS[free.name])} {take} {percent(share)} of a step (estimated). Without, a step would "
+            f"take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: {times_as_fast(free.speedup, 'at most ')}."
+        )
+    if found.bound.cause == "compute":
+        said.append(f"Kernels run {percent(found.busy_fraction)} of the time (estimated).")
+    return " ".join(said)
+
+
+def _capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _parts(found: TraceReport) -> Table:
+    most = max(found.shares.values())
+    lines = [
+        (
+            PART_WORDS[name] + (f" ({shade.letter})" if (shade := _shade(name)).letter else ""),
+            _ms(found.parts_s[name]),
+            f"{100 * found.shares[name]:4.1f} % {'█' * round(BAR * found.shares[name] / most)}",
+        )
+        for name in PART_NAMES
+        if found.shares[name] > 0
+    ]
+    lines.append(("a step", _ms(found.step_s), " 100 %"))
+    return Table(head=("", "ms a step", "share"), lines=tuple(lines), right=frozenset({1}))
+
+
+def _free(found: TraceReport) -> Iterator[Part]:
+    lines = tuple(
+        (FREE_WORDS[each.name], _ms(each.step_s), f"at most {significant(each.speedup)}x")
+        for each in found.free
+        if each.speedup > 1 + WORTH_A_WORD / 4
+    )
+    if lines:
+        yield Table(head=("without", "ms a step, at least", "as fast"), lines=lines, right=frozenset({1, 2}))
+        yield Paragraph(
+            text="Upper bounds: what is taken from one cause may go to another, as workers take cores from the host."
+        )
+
+
+def _host(found: TraceReport) -> Iterator[Part]:
+    rank = found.ranks[found.waited_for or 0]
+    whose = f" ({_name(rank)})" if len(found.ranks) > 1 else ""
+    least = WORTH_A_WORD * rank.step_s / 4
+    stops = [each for each in rank.blocking if each.seconds > least]
+    if stops:
+        calls = "; ".join(f"{_short(each.name)} {_ms(each.seconds)} ms, {_calls(each)}" for each in stops)
+        yield Item(subject=f"Calls that waited for the GPU{whose}", text=f"{calls}.")
+    held = [each for each in rank.held if each.seconds > least]
+    if held:
+        yield Item(
+            subject=f"While the GPU was idle the host was in{whose}",
+            text="; ".join(f"{_function(each.name)} {_ms(each.seconds)} ms a step" for each in held) + ".",
+        )
+    if rank.wait_s:
+        yield Item(
+            subject=f"Inside next() of {_loader(rank)}{whose}",
+            text=f"{_ms(rank.wait_s)} ms a step, of which the GPU was idle for {_ms(rank.parts_s['input'])} ms.",
+        )
+
+
+def _calls(each: Named) -> str:
+    return f"{significant(each.count, 2)} a step"
+
+
+def _function(name: str) -> str:
+    if name == "":
+        return "gaps of under 2 ms each,"
+    return "no function on record (with_stack=True records them)," if name == "?" else _short(name)
+
+
+def _short(name: str) -> str:
+    plain = visible(name).replace("\n", " ")
+    return plain if len(plain) <= LONGEST_NAME else f"…{plain[-LONGEST_NAME:]}"
+
+
+def _loader(rank: TraceRank) -> str:
+    return _short(rank.loader.removeprefix("enumerate(DataLoader)#_").removesuffix(".__next__"))
+
+
+def _name(rank: TraceRank) -> str:
+    return f"rank {rank.rank}" if rank.rank is not None else _short(PurePath(rank.path).name)
+
+
+def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
+    """The ranks that are listed."""
+    if len(found.ranks) <= SHOWN_RANKS:
+        return found.ranks
+    ordered = sorted(found.ranks, key=lambda each: each.parts_s["communication"])
+    half = SHOWN_RANKS // 2
+    kept = {id(each) for each in (*ordered[:half], *ordered[-half:])}
+    return tuple(each for each in found.ranks if id(each) in kept)
+
+
+def _ranks(found: TraceReport) -> Iterator[Part]:
+    names = [_name(each) for each in found.ranks]
+    twice = {name for name in names if names.count(name) > 1}
+    lines = tuple(
+        (
+            f"{_name(each)}, {_short(PurePath(each.path).name)}" if _name(each) in twice else _name(each),
+            _ms(each.step_s),
+            _in_table(each.bound),
+            *(f"{100 * sum(each.shares[part] for part in parts):.0f} %" for parts in _COLUMN_PARTS.values()),
+        )
+        for each in _shown(found)
+    )
+    yield Table(
+        head=("rank", "ms a step", "limit", *_COLUMN_PARTS), lines=lines, right=frozenset({1, 3, 4, 5, 6}),
+    )  # fmt: skip
+    more = len(found.ranks) - len(lines)
+    if more:
+        yield Paragraph(text=f"{more} ranks are left out: those that communicate least and most are shown.")
+    if found.waited_for is None:
+        yield Paragraph(text="All ranks spend about as much time in communication: none waits for another for long.")
+
+
+_COLUMN_PARTS: Mapping[str, tuple[PartName, ...]] = {
+    "compute": ("compute",),
+    "comm.": ("communication",),
+    "input": ("input", "copy", "loader"),
+    "host": ("launch", "sync"),
+}
+
+
+def _in_table(bound: TraceBound) -> str:
+    return "not known" if bound.cause == "not_known" else bound.cause
+
+
+def _doubts(found: TraceReport) -> Iterator[Part]:
+    """Each once, with the ranks that it is of where those are not all."""
+    of: dict[str, list[TraceRank]] = {}
+    for rank in found.ranks:
+        for note in (each for each in rank.notes if each.code != "no_loader_spans" or len(found.ranks) > 1):
+            of.setdefault(note_words(note), []).append(rank)
+    for text, ranks in of.items():
+        if len(ranks) < len(found.ranks):
+            more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
+            named = join_words([_name(each) for each in (ranks[:3] if more else ranks)])
+            yield Item(subject=f"{_capital(named)}{more}", text=f"{text}.")
+        else:
+            yield Item(subject=f"{_capital(text)}.", text="")
+    for note in found.notes:
+        if note.code != "workers_not_recorded":
+            yield Item(subject=f"{_capital(note_words(note))}.", text="")
+    for each in found.unread:
+        yield Item(subject="Not read", text=each.reason)
+
+
+def _next(found: TraceReport) -> Iterator[Part]:
+    """What to change or to run, by the cause."""
+    rank = found.ranks[found.waited_for or 0]
+    bound = found.bound if found.waited_for is None else rank.bound
+    sides = bound.candidates if bound.cause == "mixed" else (bound.cause,)
+    for side in sides:
+        if side in _ADVICE and not (side == "communication" and len(found.ranks) > 1):
+            yield Paragraph(text=f"{_capital(_ADVICE[side])}.")
+    if rank.pageable_s > WORTH_A_WORD * rank.step_s:
+        yield Paragraph(
+            text=f"Pinned memory: copies from pageable memory take {_ms(rank.pageable_s)} ms a step. "
+            "DataLoader(pin_memory=True) and .to(device, non_blocking=True) hide them."
+        )
+    if not all(each.loader for each in found.ranks):
+        yield Paragraph(text=SPAN)
+    yield Paragraph(text=NOT_SPLIT)
+    for command in commands(found):
+        yield Command(text=command)
+
+
+def commands(found: TraceReport) -> tuple[str, ...]:
+    """What splits the input: the script itself, and the loader beside an accelerator as fast as this one without it."""
+    rank = found.ranks[0]
+    ranks = max(len(found.ranks), rank.world_size or 1)
+    start = f"torchrun --nproc-per-node {min(ranks, 8)} train.py" if ranks > 1 else "python train.py"
+    options = [f"--ranks {ranks}" if ranks > 1 else "", f"--batch-size {rank.batch_size}" if rank.batch_size else ""]
+    if rate := images_per_s(rank):
+        options.insert(0, f"--compute emulated:{rate:.0f}")
+    workers = "--workers 0,2,4,8" if "SingleProcess" in rank.loader else "--workers 2,4,8"
+    sweep = " ".join(each for each in ("loaderprobe sweep IMAGES", *options, workers) if each)
+    return f"loaderprobe run -- {start}", sweep
+
+
+def images_per_s(rank: TraceRank) -> float | None:
+    """Images/s of one rank if input cost nothing, at most; None where the batch size is not known."""
+    if not rank.batch_size:
+        return None
+    free_s = next((each.step_s for each in rank.free if each.name == "input"), rank.step_s)
+    return rank.batch_size / free_s
+
+
+def _row(rank: TraceRank) -> dict[str, Any]:
+    return {
+        "path": rank.path,
+        "rank": rank.rank,
+        "gpu": rank.gpu,
+        "device": rank.device,
+        "steps": rank.steps,
+        "marked": _MARKED[rank.marked],
+        "step_s": rank.step_s,
+        "side": rank.bound.side,
+        "cause": rank.bound.cause,
+        "how": rank.bound.how,
+        **{f"{name}_s": rank.parts_s[name] for name in PART_NAMES},
+        "busy_fraction": rank.busy_fraction,
+        "sm_efficiency": rank.sm_efficiency,
+        "occupancy": rank.occupancy,
+        "occupancy_coverage": rank.occupancy_coverage,
+        "wait_s": rank.wait_s,
+        "syncs": rank.syncs,
+    }
+
+
+def _ms(seconds: float) -> str:
+    return significant(seconds * 1e3)
+
+
+def _shade(name: PartName) -> Shade:
+    if name == "compute":
+        return KERNELS
+    cause: GapCause = "other" if name == "unknown" else name
+    return SHADES[cause]
+
+
+def _legend(parts: Sequence[PartName]) -> str:
+    items = "".join(
+        f'<li><span class="swatch" style="background:{_shade(name).color};color:{_shade(name).ink}">'
+        f"{_shade(name).letter}</span>{PART_WORDS[name]}</li>"
+        for name in parts
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _strips(ranks: Sequence[TraceRank], parts: Sequence[PartName]) -> str:
+    """The legend over a strip for each rank."""
+    return f'<div class="chart">{_legend(parts)}{"".join(map(_strip, ranks))}</div>'
+
+
+def _strip(rank: TraceRank) -> str:
+    """The name of the rank, and its columns as SVG that is as wide as the page, on a phone as on a screen."""
+    strip = rank.strip
+    label = f"{_name(rank)}: {_ms(strip.window_s)} ms, {counted(rank.steps, 'step')}, {bound_heading(rank.bound)}"
+    return (
+        f'<figcaption style="margin:8px 0 4px">{escape(visible(label))}</figcaption>'
+        '<div style="position:relative">'
+        f'<svg viewBox="0 0 {COLUMNS} 44" preserveAspectRatio="none" role="img" aria-label="{escape(visible(label))}" '
+        'style="width:100%;max-width:none;min-width:0;height:44px" shape-rendering="crispEdges">'
+        f"{''.join(_drawn(strip))}</svg>{''.join(_letters(strip))}</div>"
+    )
+
+
+def _drawn(strip: Strip) -> Iterator[str]:
+    # A frame, for colours that are near to that of the page.
+    yield f'<path style="fill:#9AA0A6" d="M0 6h{COLUMNS}v30H0z"/>'
+    paths: dict[PartName, list[str]] = {}
+    at = 0
+    for name, length in zip(strip.parts, strip.columns, strict=True):
+        paths.setdefault(name, []).append(f"M{at} 7h{length}v28h-{length}z")
+        at += length
+    for name, path in paths.items():
+        yield f'<path style="fill:{_shade(name).color}" d="{"".join(path)}"/>'
+    if len(strip.steps) <= COLUMNS // 4:
+        yield f'<path fill="currentColor" d="{"".join(f"M{at:g} 0h2v5h-2z" for at in strip.steps)}"/>'
+    waits = "".join(f"M{low} 38h{max(1, high - low)}v6h-{max(1, high - low)}z" for low, high in strip.waits)
+    if waits:
+        yield f'<path fill="currentColor" d="{waits}"/>'
+
+
+def _letters(strip: Strip) -> Iterator[str]:
+    """The letter of a cause over each area that it fits into."""
+    at = 0
+    for name, length in zip(strip.parts, strip.columns, strict=True):
+        shade = _shade(name)
+        if length >= COLUMNS // 25 and shade.letter:
+            left = 100 * (at + length / 2) / COLUMNS
+            yield (
+                f'<span aria-hidden="true" style="position:absolute;top:11px;left:{left:.1f}%;'
+                f'transform:translateX(-50%);color:{shade.ink};font-size:12px;font-weight:600">{shade.letter}</span>'
+            )
+        at += length

@@ -1,0 +1,287 @@
+"""Is `loaderprobe trace` right on recordings of real GPUs? Against figures of its own, and against published ones.
+
+For every recording in a folder (fixtures/traces unless one is given): the share of time with a kernel, SM efficiency,
+occupancy, communication alone and idle time inside next() are computed again from samples of the timeline, by code
+that shares nothing with the product; they agree within half a point. Parts sum to the step. Recordings whose cause is
+known by hand have it. Of two recordings NAME_w0 and NAME_w4, the training with workers is not faster than the bound of
+the one without. Then the rate of reading beside a plain read, and the memory of a long recording, made of one of these.
+
+Ends with code 1 when one of these does not hold.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import loaderprobe
+from loaderprobe.records.trace import TraceRank
+from scripts.benches.harness import parser
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "traces"
+WITHIN = 0.5
+"""Percentage points."""
+SAMPLES = 2_000_000
+LARGEST_MB = 300
+"""Of memory."""
+LEAST_KNOWN = 0.98
+"""Of the kernels' time: with less, the profiler's occupancy is of other kernels than ours."""
+CAUSES = {
+    "v100_2106_w0_a": "input", "v100_2106_w0_b": "input", "v100_2106_w4_a": "host", "v100_2106_w4_b": "host",
+    "v100_2101_w0": "mixed", "v100_2101_w4": "host", "param_resnet": "input", "hta_diff_control": "mixed",
+    "hta_nccl_parser": "host", "tl_mi300_ddp_resnet18": "sync", "tl_h100_nsfw": "host",
+}  # fmt: skip
+"""By hand, of all steps on record. Of the two steps of a fixture, communication leads the host in hta_diff_control."""
+PUBLISHED = {"v100_2106_w0_a": {"busy": 55.51, "sm": 54.68, "occupancy": 49.13, "next": 33.4}}
+"""By the documentation of kineto's tb_plugin (README, screenshots), of all six steps."""
+FIGURES = ("busy", "sm", "occupancy", "communication", "next")
+WORK, CALLS = ("kernel", "gpu_memcpy", "gpu_memset"), ("cuda_runtime", "cuda_driver")
+HOST = ("cpu_op", "user_annotation", "Operator")
+TO_GPU = re.compile(r"HtoD|HostToDevice")
+OLD = {"Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime"}
+CHILD = """
+import resource, sys, time
+from loaderprobe.api.trace import trace
+begin = time.perf_counter()
+found = trace(sys.argv[1])
+print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, found.steps)
+"""
+
+
+Span = tuple[float, float, dict[str, Any]]
+"""Begin and end in microseconds, and the event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Percent of the window; None where the recording has no such figure."""
+
+    busy: float
+    sm: float | None
+    occupancy: float | None
+    communication: float
+    next: float | None
+
+
+def whole_in(path: Path) -> Any:
+    """All of a recording, at once."""
+    data = path.read_bytes()
+    return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, strict=False)
+
+
+def spans_in(whole: Any) -> list[Span]:
+    """All events that last, with the categories of today."""
+    events = [each for each in (whole if isinstance(whole, list) else whole["traceEvents"]) if each.get("ph") == "X"]
+    for each in events:
+        each["cat"] = OLD.get(each.get("cat", ""), each.get("cat", ""))
+    return [(float(e["ts"]), float(e["ts"]) + float(e.get("dur", 0)), e) for e in events]
+
+
+def window(spans: Sequence[Span], found: TraceRank, left_out: int) -> tuple[float, float]:
+    """From the first step that counts to the end of the work that was issued in the last."""
+    words = {
+        "profiler_steps": "ProfilerStep",
+        "batches": "enumerate(DataLoader)#",
+        "optimizer_steps": "Optimizer.step#",
+    }
+    marks = sorted(
+        span[:2]
+        for span in spans
+        if span[2]["name"].startswith(words[found.marked]) and span[2]["cat"] != "gpu_user_annotation"
+    )
+    calls = {e["args"]["correlation"]: low for low, _, e in spans if e["cat"] in CALLS and "correlation" in e["args"]}
+    work = [span for span in spans if span[2]["cat"] in WORK]
+    if found.marked == "optimizer_steps":
+        begin, last = marks[left_out][1], marks[left_out + found.steps][1]
+    else:
+        begin = marks[left_out][0]
+        last = (
+            marks[left_out + found.steps - 1][1] if found.marked == "profiler_steps" else max(end for _, end, _ in work)
+        )
+    issued = [end for _, end, e in work if begin <= calls.get(e["args"].get("correlation"), -1) < last]
+    return begin, max(issued)
+
+
+def blocks_per_sm(kernel: dict[str, Any], sms: int | None) -> float | None:
+    """As the profiler has it, or from the grid and the GPU's SMs."""
+    given, grid = (kernel["args"].get(name) for name in ("blocks per SM", "grid"))
+    if given is not None or not sms or not grid:
+        return None if given is None else float(given)
+    return float(math.prod(grid) / sms)
+
+
+def sampled(path: Path, found: TraceRank, left_out: int) -> Sampled:
+    """The figures from what runs at evenly spaced moments of the same steps."""
+    whole = whole_in(path)
+    spans, gpus = spans_in(whole), whole.get("deviceProperties", []) if isinstance(whole, dict) else []
+    sms = next((each.get("numSms") for each in gpus if each["id"] == found.device and not found.amd), None)
+    begin, end = window(spans, found, left_out)
+    step = (end - begin) / SAMPLES
+
+    def active(some: Sequence[Span], weights: Sequence[float | None] = ()) -> Any:
+        edges = np.zeros(SAMPLES + 1)
+        for place, (low, high, _) in enumerate(some):
+            first, last = (min(max(int(np.ceil((at - begin) / step)), 0), SAMPLES) for at in (low, high))
+            weight = (weights[place] or 0) if weights else 1
+            edges[first] += weight
+            edges[last] -= weight
+        return np.cumsum(edges)[:SAMPLES]
+
+    work = [span for span in spans if span[2]["cat"] in WORK and span[2]["args"].get("device", 0) == found.device]
+    kernels = [span for span in work if span[2]["cat"] == "kernel"]
+    exchange = [span for span in kernels if "nccl" in span[2]["name"].lower()]
+    own = [span for span in work if "nccl" not in span[2]["name"].lower() and not TO_GPU.search(span[2]["name"])]
+    waits = [span for span in spans if "enumerate(DataLoader)#" in span[2]["name"] and span[2]["cat"] in HOST]
+    blocks = [blocks_per_sm(span[2], sms) for span in kernels]
+    achieved = [
+        (high - low, e["args"].get("est. achieved occupancy %") or 0) for low, high, e in kernels if begin <= low < end
+    ]
+    given = sum(length for length, value in achieved if value)
+    busy = active(kernels) > 0.5
+    return Sampled(
+        busy=100 * busy.mean(),
+        sm=None if None in blocks else 100 * np.minimum(1, active(kernels, blocks)).mean(),
+        occupancy=(
+            sum(length * value for length, value in achieved) / given
+            if given >= LEAST_KNOWN * sum(length for length, _ in achieved)
+            else None
+        ),
+        communication=100 * ((active(exchange) > 0.5) & ~(active(own) > 0.5)).mean(),
+        next=100 * ((active(waits) > 0.5) & ~busy).mean() if waits else None,
+    )
+
+
+def ours(found: TraceRank) -> Sampled:
+    """The same figures of the product. Idle inside next() is input, and what of next() lies within copies or calls."""
+    percent = [None if each is None else 100 * each for each in (found.sm_efficiency, found.occupancy)]
+    return Sampled(
+        busy=100 * found.busy_fraction, sm=percent[0], occupancy=percent[1],
+        communication=100 * found.shares["communication"],
+        next=100 * found.shares["input"] if found.loader else None,
+    )  # fmt: skip
+
+
+def shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def checked(path: Path, whole: bool) -> tuple[TraceRank | None, bool]:
+    """A line for one recording; (what was found, whether all holds)."""
+    name = path.name.split(".")[0]
+    try:
+        found = loaderprobe.trace(path).ranks[0]
+    except loaderprobe.LoaderprobeError as error:
+        print(f"{name:24}refused: {error.message.removeprefix(str(path)).strip()}")
+        return None, name not in CAUSES
+    left_out = next((int(n.facts["steps"]) for n in found.notes if n.code == "first_steps_left_out"), 0)
+    mine = ours(found)
+    other = mine if found.marked == "none" else sampled(path, found, left_out)
+    pairs = [
+        (a, b) for a, b in ((getattr(mine, n), getattr(other, n)) for n in FIGURES) if a is not None and b is not None
+    ]
+    worst = max(abs(a - b) for a, b in pairs)
+    summed = abs(sum(found.parts_s.values()) / found.step_s - 1) < 1e-9
+    right = not whole or CAUSES.get(name, found.bound.cause) == found.bound.cause
+    cells = "".join(f"{f'{shown(getattr(mine, n))} / {shown(getattr(other, n))}':>16}" for n in FIGURES)
+    marks = (
+        ("" if worst <= WITHIN else f"  off by {worst:.2f}")
+        + ("" if summed else "  no sum")
+        + ("" if right else "  wrong cause")
+    )
+    print(f"{name:24}{found.steps:4}{cells}  {found.bound.cause}{marks}", flush=True)
+    good = worst <= WITHIN and summed and right
+    if whole and name in PUBLISHED:
+        off = {n: getattr(mine, n) - value for n, value in PUBLISHED[name].items()}
+        print(f"{'':24}published: {PUBLISHED[name]}; off by at most {max(map(abs, off.values())):.2f} points")
+        good &= max(map(abs, off.values())) <= WITHIN
+    return found, good
+
+
+def bounds(found: dict[str, TraceRank]) -> bool:
+    """Whether workers made no training faster than the bound of the one without: names with w0 and w4."""
+    good = True
+    for serial in sorted(found):
+        workers = serial.replace("_w0", "_w4")
+        if workers != serial and workers in found:
+            least = next(each.step_s for each in found[serial].free if each.name == "input")
+            took = found[workers].step_s
+            print(
+                f"{serial}: {1e3 * found[serial].step_s:.1f} ms, at least {1e3 * least:.1f} without input; with four "
+                f"workers {1e3 * took:.1f}: {'held' if least <= took else 'BROKEN'}"
+            )
+            good &= least <= took
+    return good
+
+
+def long_recording(source: Path, path: Path, megabytes: float) -> None:
+    """The same steps repeated, each time later and with calls of its own, to that size."""
+    spans = spans_in(whole_in(source))
+    length = max(high for _, high, _ in spans) - min(low for low, *_ in spans)
+    pieces = []
+    for low, _, each in spans:
+        number = each.get("args", {}).get("correlation", 0)
+        text = json.dumps(each | {"ts": "@", "args": {**each.get("args", {}), "correlation": "@"}}, indent=2)
+        pieces.append((low, number, text.split('"@"')))
+    size = turn = 0
+    with path.open("w") as file:
+        file.write('{"traceEvents": [\n')
+        while size < megabytes * 1e6:
+            for low, number, (first, second, third) in pieces:
+                size += file.write(
+                    f"{first}{low + turn * length:.3f}{second}{number + turn * 10_000_000 if number else 0}{third},\n"
+                )
+            turn += 1
+        file.write('{"ph": "M", "name": "end"}]}\n')
+
+
+def reading(source: Path, megabytes: float) -> bool:
+    """The rate of reading a long recording, beside a plain read, and its memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "long.json")
+        long_recording(source, path, megabytes)
+        size = path.stat().st_size / 1e6
+        begin = time.perf_counter()
+        with path.open("rb") as file:
+            while file.read(1 << 20):
+                pass
+        plain_s = time.perf_counter() - begin
+        done = subprocess.run([sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True)
+        seconds, memory, steps = map(float, done.stdout.split())
+    print(
+        f"{size:.0f} MB in {seconds:.1f} s, {size / seconds:.0f} MB/s (a plain read: {size / plain_s:.0f}), "
+        f"{memory:.0f} MB of memory, {steps:.0f} steps shown"
+    )
+    return memory < LARGEST_MB
+
+
+def main() -> int:
+    options = parser(__doc__)
+    options.add_argument("folder", nargs="?", type=Path, default=FIXTURES, help="of recordings; else the fixtures")
+    options.add_argument("--long", type=float, default=1000.0, help="MB of the long recording; 0 for none")
+    asked = options.parse_args()
+    paths = sorted(asked.folder.glob("*.json*"))
+    print(f"{'ours / sampled':24}steps" + "".join(f"{name:>16}" for name in FIGURES) + "  cause")
+    results = {path.name.split(".")[0]: checked(path, asked.folder != FIXTURES) for path in paths}
+    good = all(holds for _, holds in results.values())
+    good &= bounds({name: found for name, (found, _) in results.items() if found})
+    largest = max((path for path in paths if results[path.name.split(".")[0]][0]), key=lambda path: path.stat().st_size)
+    if asked.long:
+        good &= reading(largest, asked.long)
+    print("all holds" if good else "NOT all holds")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""The steps of a recording, the estimated verdict, and who held the host up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loaderprobe.analyze.trace import Call, Work, free_of, held_up, judged, step_spans
+from loaderprobe.records.trace import PART_NAMES, HostSpan, HostSpans, Named, PartName, TraceBound
+
+MS = 1_000_000
+
+
+def shares(**given: float) -> dict[PartName, float]:
+    """The rest is compute."""
+    found: dict[PartName, float] = {name: given.get(name, 0.0) for name in PART_NAMES}
+    return found | {"compute": 1 - sum(found.values())}
+
+
+@pytest.mark.parametrize(
+    ("given", "side", "cause"),
+    [
+        ({"input": 0.34, "launch": 0.09}, "input", "input"),
+        ({"copy": 0.2, "input": 0.1}, "input", "copy"),
+        ({"loader": 0.2, "copy": 0.15}, "input", "input"),
+        ({"launch": 0.2, "input": 0.05}, "compute", "host"),
+        ({"launch": 0.2, "sync": 0.3}, "compute", "sync"),
+        ({"communication": 0.3, "launch": 0.1}, "compute", "communication"),
+        ({"launch": 0.09, "input": 0.09}, "compute", "compute"),
+        ({"launch": 0.2, "input": 0.18}, "balanced", "mixed"),
+        ({"launch": 0.2, "communication": 0.18}, "compute", "mixed"),
+        ({"unknown": 0.5, "launch": 0.4}, "inconclusive", "not_known"),
+        ({"device": 0.09, "launch": 0.05}, "compute", "compute"),
+    ],
+)
+def test_the_largest_side_is_the_verdict(given: dict[str, float], side: str, cause: str) -> None:
+    """From 10 % of a step on, and if it clearly leads; what is not known outweighs a smaller side."""
+    found = judged(shares(**given))
+    assert (found.side, found.cause, found.how) == (side, cause, "estimated")
+    assert bool(found.candidates) == (cause == "mixed")
+
+
+def test_a_step_without_a_side_is_a_bound() -> None:
+    """Input with copies and the loader's kernels, copies alone, the host, communication; nothing that takes nothing."""
+    found = {each.name: each for each in free_of(shares(input=0.2, copy=0.05, launch=0.25), 0.2)}
+    assert found.keys() == {"input", "copy", "host"}
+    assert (found["input"].step_s, found["input"].speedup) == pytest.approx((0.15, 4 / 3))
+    assert found["copy"].speedup == pytest.approx(1 / 0.95)
+
+
+def span(name: str, begin_ms: float, end_ms: float, thread: int = 1) -> HostSpan:
+    return HostSpan(name, thread, round(begin_ms * MS), round(end_ms * MS))
+
+
+def each_ms(*begins: float) -> tuple[list[Call], list[Work]]:
+    """A launch in each, with a kernel of 1 ms right behind it."""
+    calls = [Call(round(at * MS), round(at * MS) + 5000, 1) for at in begins]
+    return calls, [Work(each.end_ns, each.end_ns + MS, each.begin_ns) for each in calls]
+
+
+def found_steps(spans: HostSpans, *begins: float, until_ms: float = 1e6) -> tuple[str, list[float], int]:
+    """(mark, begins of the steps in ms, how many were left out)."""
+    found = step_spans(spans, *each_ms(*begins), round(until_ms * MS))
+    assert found.begin_ns == found.steps[0][0] < found.end_ns
+    return found.marked, [begin / MS for begin, _ in found.steps], found.left_out
+
+
+MARKS = HostSpans(steps=[span(f"ProfilerStep#{n}", 10 * n, 10 * n + 10) for n in range(4)])
+ASKED = HostSpans(waits=[span("next", 10 * n, 10 * n + 1) for n in range(4)])
+BEGINS = (2, 12, 22, 32)
+
+
+def test_marks_of_the_profiler_are_steps() -> None:
+    """They come first, unless each of them holds several batches."""
+    both = replace(MARKS, waits=ASKED.waits)
+    assert found_steps(both, *BEGINS) == ("profiler_steps", [0, 10, 20, 30], 0)
+    one = replace(ASKED, steps=[span("ProfilerStep#0", 0, 40)])
+    assert found_steps(one, *BEGINS) == ("batches", [0, 10, 20, 30], 0)
+
+
+def test_batches_or_the_optimizer_or_nothing_mark_steps() -> None:
+    """In that order; the next() that ends an epoch is no step, nor is a stretch without work."""
+    ended = replace(ASKED, waits=[*ASKED.waits, span("next", 33.9, 34)])
+    assert found_steps(ended, *BEGINS) == ("batches", [0, 10, 20, 30], 0)
+    optimizer = HostSpans(optimizer=[span("Optimizer.step#SGD", 10 * n + 8, 10 * n + 9) for n in range(4)])
+    assert found_steps(optimizer, *BEGINS) == ("optimizer_steps", [9, 19, 29], 0)
+    assert found_steps(HostSpans(), *BEGINS) == ("none", [2.005], 0)
+
+
+def test_slow_first_steps_are_left_out() -> None:
+    """Compiling and filling caches are no training; at most half of the steps are."""
+    slow = HostSpans(steps=[span("ProfilerStep#0", 0, 100), *(span("P", 100 + n, 101 + n) for n in range(5))])
+    assert found_steps(slow, 50, *(100 + n for n in range(5))) == ("profiler_steps", [100, 101, 102, 103, 104], 1)
+
+
+def test_of_a_recording_that_is_too_long_whole_steps_count() -> None:
+    """Those that end before what is kept does."""
+    assert found_steps(MARKS, *BEGINS, until_ms=25) == ("profiler_steps", [0, 10], 0)
+
+
+def test_work_that_outlasts_the_last_step_belongs_to_it() -> None:
+    """And what the profiler does when it stops does not."""
+    calls, work = each_ms(*BEGINS)
+    late = [*work, Work(39 * MS, 60 * MS, 35 * MS), Work(90 * MS, 95 * MS, 80 * MS)]
+    assert step_spans(MARKS, calls, late, 10**12).end_ns == 60 * MS
+
+
+@pytest.mark.parametrize(
+    ("functions", "named"),
+    [
+        ([span("outer", 0, 20), span("inner", 1, 9), span("other", 1, 9, thread=2)], "inner"),
+        ([span("outer", 0, 20), span("short", 1, 5)], "outer"),
+        ([span("other", 0, 20, thread=2)], "?"),
+        ([], "?"),
+    ],
+)
+def test_the_innermost_function_held_the_host_up(functions: list[HostSpan], named: str) -> None:
+    """Of the thread that trains, if it covers most of the gap; short gaps have none."""
+    gaps = ((1 * MS, 9 * MS), (12 * MS, 12 * MS + 1000))
+    assert held_up(gaps, functions, 1, 2) == (
+        Named(name=named, seconds=0.004), Named(name="", seconds=0.0000005),
+    )  # fmt: skip
+
+
+def test_many_functions_at_once_take_little_time() -> None:
+    """A file of 100,000 functions that are all open at once is no reason to hang."""
+    functions = [span(f"f{n}", n * 1e-3, 1e6 + n) for n in range(20_000)]
+    gaps = tuple((n * 20 * MS, n * 20 * MS + 10 * MS) for n in range(1, 200))
+    assert sum(each.seconds for each in held_up(gaps, functions, 1, 1)) <= 0.01 * 199
+
+
+def test_a_verdict_is_always_estimated() -> None:
+    """There is no other way to make one."""
+    made: dict[str, Any] = {"side": "input", "cause": "input"}
+    assert TraceBound(**made).how == "estimated"
