@@ -152,7 +152,7 @@ class ByHand:
                 self.spent_s += now_s - last_s
                 if self.spent_s > self.seconds:
                     self.end()
-            last_s, images, backwards = now_s, loader.batch_size or images_of(batch), self.backwards
+            last_s, images, backwards = now_s, getattr(loader, "batch_size", None) or images_of(batch), self.backwards
             yield batch
 
     def end(self) -> NoReturn:
