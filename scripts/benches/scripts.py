@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from scripts.benches.harness import Progress, parser_of_kept, raw_results
+from scripts.benches.harness import Progress, parser_of_kept, planted, raw_results
 from scripts.benches.scripts_data import Data
 from scripts.benches.scripts_parts import Place, by_hand, measured, saved, watched
 from scripts.benches.scripts_rows import ROWS, Row, sources
@@ -30,19 +33,37 @@ from scripts.benches.scripts_truth import WAYS
 PARTS = ("truth", "run", "watch", "saves")
 
 
-def measure(row: Row, chosen: argparse.Namespace, data: Data) -> dict[str, Any]:
+def copied(folder: Path, to: Path) -> None:
+    """Onto another disk."""
+    shutil.copytree(folder, to)
+
+
+def measure(row: Row, chosen: argparse.Namespace, data: Data, undo: ExitStack) -> dict[str, Any]:
     """All parts that are asked for."""
     if why := row.missing(chosen.scripts):
         return {"missing": why}
-    found: dict[str, Any] = {"version": row.version()}
+    found: dict[str, Any] = {"version": row.version(), "unseen": row.unseen, "light": row.light is not None}
 
     def place() -> Place:
-        folder = Path(tempfile.mkdtemp(dir=data.root, prefix=f"{row.name}-"))
-        return Place(scripts=chosen.scripts, data=data, folder=folder)
+        folder = Path(tempfile.mkdtemp(dir=data.root, prefix=f"{row.name}-")) / "run"
+        folder.mkdir()
+        return Place(scripts=chosen.scripts, data=on, folder=folder, around=around)
 
+    on: Data = data
+    around: Callable[[Sequence[str]], list[str]] = list
     parts = chosen.parts.split(",")
+    if row.slow:
+        held = row.folder(data).parent
+        disk = planted(
+            undo, row.name, "token_bucket", row.slow, scratch=data.root,
+            fill=lambda fill: copied(held, fill / held.name),
+        )  # fmt: skip
+        if disk is None:
+            return {"missing": "no slow disk can be planted here"}
+        on, around = Data(disk.folder), disk.command
     if "truth" in parts:
-        found["truth"] = by_hand(row, place(), chosen.ways.split(","), chosen.seconds, chosen.repeats)
+        ways = [way for way in chosen.ways.split(",") if way in row.ways]
+        found["truth"] = by_hand(row, place(), ways, chosen.seconds, chosen.repeats)
     if "run" in parts:
         found["run"] = measured(row, place(), chosen.budget)
     if "watch" in parts:
@@ -56,7 +77,7 @@ def options() -> argparse.Namespace:
     found = parser_of_kept((__doc__ or "").format(sources=sources()))
     found.add_argument("--scripts", type=Path, help="the folder with the scripts")
     found.add_argument("--data", type=Path, help="keep photographs and models in this folder, for the next time")
-    found.add_argument("--only", default="", help="rows whose name contains this, or one of these: timm,fastai")
+    found.add_argument("--only", default="", help="rows of this name, or whose name contains it: timm,fastai")
     found.add_argument("--parts", default=",".join(PARTS), help="some of these; with --keep, others stay as they are")
     found.add_argument("--ways", default=",".join(WAYS), help="of the truth; without some of them it is not clear")
     found.add_argument("--seconds", type=float, default=8.0, help="of each rate by hand")
@@ -74,7 +95,8 @@ def options() -> argparse.Namespace:
 
 def measured_rows(chosen: argparse.Namespace, out: Path) -> bool:
     """Each row into a file of `out`."""
-    rows = [row for row in ROWS if any(part in row.name for part in chosen.only.split(","))]
+    names, parts = {row.name for row in ROWS}, chosen.only.split(",")
+    rows = [row for row in ROWS if row.name in parts or any(part in row.name for part in {*parts} - names)]
     progress = Progress(len(rows))
     chosen.scripts = chosen.scripts.resolve()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-scripts-") as scratch:
@@ -84,7 +106,8 @@ def measured_rows(chosen: argparse.Namespace, out: Path) -> bool:
             file = out / f"{row.name}.json"
             before = json.loads(file.read_text()) if file.exists() else {}
             before.pop("missing", None)
-            file.write_text(json.dumps({**before, **measure(row, chosen, data)}))
+            with ExitStack() as undo:
+                file.write_text(json.dumps({**before, **measure(row, chosen, data, undo)}))
             progress.done(row.name)
     return bool(rows)
 

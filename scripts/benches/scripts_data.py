@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 import subprocess
 import sys
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ from scripts.benches.harness import photographs
 PHOTOGRAPHS, FOR_VALIDATION, CLASSES = 1200, 48, 10
 FEW = 96
 """Photographs where epochs are to be short."""
+SLOW = 240
+"""Photographs that a slow disk holds."""
 DIGITS = {"train": 60_000, "t10k": 10_000}
 """Images of MNIST in each of its parts."""
 METRIC = """
@@ -40,6 +45,11 @@ config = ViTConfig(image_size=64, patch_size=16, hidden_size=48, num_hidden_laye
 ViTForImageClassification(config).save_pretrained(sys.argv[1])
 ViTImageProcessor(size=size).save_pretrained(sys.argv[1])
 """
+UNET = """{
+"_class_name": "UNet2DModel", "sample_size": 32, "in_channels": 3, "out_channels": 3, "layers_per_block": 1,
+"block_out_channels": [32, 32], "down_block_types": ["DownBlock2D", "DownBlock2D"],
+"up_block_types": ["UpBlock2D", "UpBlock2D"], "norm_num_groups": 8
+}"""
 HUB = """
 import sys
 from pathlib import Path
@@ -107,6 +117,96 @@ class Data:
             for part, count in DIGITS.items():
                 _idx(raw / f"{part}-images-idx3-ubyte", random.integers(0, 256, (count, 28, 28), np.uint8))
                 _idx(raw / f"{part}-labels-idx1-ubyte", random.integers(0, CLASSES, count, np.uint8))
+        return made
+
+    def bsds(self) -> Path:
+        """`train` and `test` with photographs, flat."""
+        made = self.root / "bsds"
+        if not made.exists():
+            for part, of in (("train", "train"), ("test", "val")):
+                for number, file in enumerate(sorted((self.classes() / of).rglob("*.jpg"))):
+                    _link(file, made / part / f"{number}.jpg")
+        return made
+
+    def boxes(self, count: int = 0) -> Path:
+        """What describes photographs with a box in each, in the form of YOLO."""
+        made = self.root / f"boxes-{count or PHOTOGRAPHS}"
+        described = made / "boxes.yaml"
+        if not made.exists():
+            for file in (self.classes(count) if count else self.classes()).rglob("*.jpg"):
+                part, kind = file.relative_to(self.root).parts[1:3]
+                _link(file, made / "images" / part / f"{kind}-{file.name}")
+                label = made / "labels" / part / f"{kind}-{file.stem}.txt"
+                label.parent.mkdir(parents=True, exist_ok=True)
+                label.write_text("0 0.5 0.5 0.4 0.4\n")
+            described.write_text(f"path: {made}\ntrain: images/train\nval: images/val\nnames:\n  0: thing\n")
+        return described
+
+    def fonts(self) -> Path:
+        """A folder of settings that holds the fonts which would be downloaded."""
+        made = self.root / "fonts"
+        for name in ("Arial.ttf", "Ultralytics/Arial.ttf"):
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).touch()
+        return made
+
+    def shards(self) -> Path:
+        """Four shards of photographs with a caption each."""
+        made = self.root / "shards"
+        if not made.exists():
+            files = sorted((self.classes() / "train").rglob("*.jpg"))
+            made.mkdir()
+            for number in range(4):
+                with tarfile.open(made / f"shard-{number:06}.tar", "w") as shard:
+                    for place, file in enumerate(files[number::4]):
+                        shard.add(file, f"{place:06}.jpg")
+                        words = f"photograph {place} of {file.parent.name}".encode()
+                        entry = tarfile.TarInfo(f"{place:06}.txt")
+                        entry.size = len(words)
+                        shard.addfile(entry, io.BytesIO(words))
+        return made
+
+    def graphs(self) -> Path:
+        """Rings of 18 nodes, as MUTAG has its molecules."""
+        made, count, nodes = self.root / "graphs", 1000, 18
+        if not made.exists():
+            made.mkdir()
+            ring = [(node, (node + 1) % nodes) for node in range(nodes)]
+            edges = [(graph * nodes + 1 + a, graph * nodes + 1 + b) for graph in range(count) for a, b in ring]
+            both = [f"{a}, {b}" for pair in edges for a, b in (pair, pair[::-1])]
+            for name, lines in {
+                "A": both,
+                "edge_labels": [str(number % 4) for number in range(len(both))],
+                "graph_indicator": [str(node // nodes + 1) for node in range(count * nodes)],
+                "graph_labels": [str(graph % 2 * 2 - 1) for graph in range(count)],
+                "node_labels": [str(node % 7) for node in range(count * nodes)],
+            }.items():
+                (made / f"MUTAG_{name}.txt").write_text("\n".join(lines) + "\n")
+        return made
+
+    def text(self) -> Path:
+        """`input.txt` with a million letters."""
+        made = self.root / "text"
+        if not made.exists():
+            made.mkdir()
+            (made / "input.txt").write_text("O God, O God! What letters are these? " * 26_000)
+        return made
+
+    def letters(self) -> Path:
+        """The same as numbers of two bytes, to be mapped."""
+        made = self.root / "letters"
+        if not made.exists():
+            made.mkdir()
+            text = np.frombuffer((self.text() / "input.txt").read_bytes(), np.uint8).astype(np.uint16)
+            for part, values in (("train", text), ("val", text[:100_000])):
+                (made / f"{part}.bin").write_bytes(values.tobytes())
+            (made / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 256}))
+        return made
+
+    def unet(self, folder: Path) -> Path:
+        """The configuration of a small UNet of diffusers, in this folder."""
+        made = folder / "unet.json"
+        made.write_text(UNET)
         return made
 
     def vit(self) -> Path:

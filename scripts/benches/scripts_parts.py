@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,18 +39,26 @@ class Place:
     scripts: Path
     data: Data
     folder: Path
+    around: Callable[[Sequence[str]], list[str]] = list
+    """Wraps a command so that it meets the limit of a slow disk."""
 
     def script(self, row: Row, given: Given) -> list[str]:
         """Its command, without Python."""
+        if row.script.startswith("-m "):
+            return [*row.script.split(), *given(self.data, self.folder)]
         script = self.scripts / row.script
-        if row.digits:
+        if row.laid or row.inside:
             script = self.folder / row.script
-            script.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(self.scripts / row.script, script)
-        for place in row.digits:
-            if not (self.folder / place).exists():
-                shutil.copytree(self.data.digits(), self.folder / place, copy_function=os.link)
+            shutil.copytree(self.scripts / Path(row.script).parent, script.parent, dirs_exist_ok=True)
+        for place, made in row.laid.items():
+            if not (laid := self.folder / place / ".laid").exists():
+                shutil.copytree(made(self.data), laid.parent, copy_function=os.link, dirs_exist_ok=True)
+                laid.touch()
         return [str(script), *given(self.data, self.folder)]
+
+    def inside(self, row: Row) -> Path:
+        """Where it runs."""
+        return (self.folder / row.script).parent if row.inside else self.folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +74,22 @@ class Ended:
 
 def ended(words: Sequence[str], row: Row, place: Place) -> Ended:
     """Run to its end, in a process group of its own, in the folder of the place."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **ONE_THREAD, **row.environment(place.data)}
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *row.paths)), **ONE_THREAD,
+        **row.environment(place.data),
+    }  # fmt: skip
     with (place.folder / "log").open("a+") as log:
         log.write(f"$ {' '.join(words)}\n")
         log.flush()
         begin = log.tell()
         process = subprocess.Popen(
-            words, cwd=place.folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+            place.around(words),
+            cwd=place.inside(row),
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
         code = None
         with suppress(subprocess.TimeoutExpired):
             code = process.wait(LIMIT_S)
@@ -103,11 +119,11 @@ def by_hand(row: Row, place: Place, ways: Sequence[str], seconds: float, repeats
     for way in [*ways] * repeats:
         out = place.folder / "rate.json"
         out.unlink(missing_ok=True)
-        fastai = ("--fastai",) if row.fastai else ()
+        kinds = (*(("--fastai",) if row.fastai else ()), *(("--endless",) if row.endless else ()))
         own = ("--way", way, "--out", str(out), "--seconds", str(seconds), "--folder", str(row.folder(place.data)),
-               "--least", str(row.least))  # fmt: skip
+               "--least", str(row.least), "--batch", str(row.batch))  # fmt: skip
         script = place.script(row, row.timed)
-        done = ended([sys.executable, str(HERE / "scripts_truth.py"), *own, *fastai, "--", *script], row, place)
+        done = ended([sys.executable, str(HERE / "scripts_truth.py"), *own, *kinds, "--", *script], row, place)
         if done.code or not out.exists():
             print(f"{row.name}: {way} failed: {done.said[-2000:]}", file=sys.stderr)
             continue
@@ -148,11 +164,13 @@ def watched(row: Row, place: Place, pairs: int) -> dict[str, list[dict[str, Any]
         script = (sys.executable, str(HERE / "scripts_losses.py"), "--out", str(out), "--steps", str(row.steps), "--")
         kept = Path(tempfile.mkdtemp(dir=place.folder, prefix="watched-"))
         around = (sys.executable, "-m", "loaderprobe", "run", "--watch", "--out", str(kept), "--") if watch else ()
-        done = ended([*around, *script, *place.script(row, row.light)], row, place)
+        done = ended([*around, *script, *place.script(row, row.light or row.timed)], row, place)
         if not out.exists():
             print(f"{row.name}: watched failed: {done.said[-2000:]}", file=sys.stderr)
             return {}
-        return {**json.loads(out.read_text()), "code": done.code, "kept": (kept / "result.json").exists()}
+        result = kept / "result.json"
+        bound = (json.loads(result.read_text()).get("bound") if result.exists() else None) or {}
+        return {**json.loads(out.read_text()), "code": done.code, "kept": result.exists(), "cause": bound.get("cause")}
 
     for number in range(pairs):
         for name, each in alternated({"without": lambda: log(False), "with": lambda: log(True)}, number).items():

@@ -19,6 +19,7 @@ def gains(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """How many times as fast training gets without each, by hand."""
     middle = {way: median(list(values)) for way, values in rates.items() if values}
     training = middle["training"]
+    middle = {"warm": training, "cached": middle["resident"], **middle}
     return {
         "compute": middle["loader"] / training,
         "storage": middle["warm"] / training,
@@ -28,7 +29,7 @@ def gains(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 def truth(rates: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     """The causes that are right; none where the truth is not clear."""
-    if not all(rates.get(way) for way in ("training", "loader", "warm", "cached", "resident")):
+    if not all(rates.get(way) for way in ("training", "loader", "resident")):
         return ()
     found = gains(rates)
     first, second, *_ = sorted(found, key=lambda name: -found[name])
@@ -52,7 +53,12 @@ def wrong_of(kept: Mapping[str, Any]) -> list[str]:
     wrong = []
     run, watch, saves = (kept.get(part) or {} for part in ("run", "watch", "saves"))
     causes = truth(kept.get("truth") or {})
-    if run:
+    unseen = kept.get("unseen")
+    if run and unseen:
+        said = " ".join(run["says"])
+        if run["found"] or run["left"] or unseen not in said:
+            wrong.append(f"run: {said or ending(run)} instead of a word on {unseen}")
+    elif run:
         cause = run["found"].get("cause", "no verdict")
         if ending(run) != "clean" or not run["found"]:
             wrong.append(f"run: {ending(run)}, {cause}")
@@ -60,6 +66,9 @@ def wrong_of(kept: Mapping[str, Any]) -> list[str]:
             wrong.append(f"verdict {cause} instead of {'/'.join(causes)}")
     if watch and same(watch) != "same":
         wrong.append(f"watched: {same(watch)}")
+    for said in {each.get("cause") for each in watch.get("with", ())} - {None, *UNSURE, *causes}:
+        if causes and not kept.get("light"):
+            wrong.append(f"watched: {said} instead of {'/'.join(causes)}")
     if saves and (saves.get("failed") or saves["changed"] or ending(saves) not in ("clean", "code 2")):
         wrong.append("saves: " + (saves.get("failed") or ", ".join(saves["changed"]) or ending(saves)))
     return wrong

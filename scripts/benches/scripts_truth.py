@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,9 +32,9 @@ KEPT = 32
 """Samples that are made once, for `cached`: of all classes, since the loss of one class alone is soon zero."""
 
 
-def kept_of(count: int) -> range:
+def kept_of(samples: int) -> range:
     """Evenly over a data set."""
-    return range(0, count - count % KEPT, count // KEPT)
+    return range(0, samples - samples % KEPT, samples // KEPT) if samples >= KEPT else range(samples)
 
 
 class Kept:
@@ -47,8 +48,27 @@ class Kept:
         return len(self.inner)
 
     def __getitem__(self, index: int) -> Any:
-        sample = self.samples[index % KEPT]
+        sample = self.samples[index % len(self.samples)]
         return dict(sample) if isinstance(sample, dict) else sample
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def samples_of(loader: Any) -> float:
+    """Of its data set; without end where this has no length."""
+    try:
+        return loader.d.n if hasattr(loader, "d") else len(loader.dataset)
+    except TypeError:
+        return float("inf")
+
+
+def batches_of(loader: Any) -> float:
+    """Of an epoch; without end where these are not known."""
+    try:
+        return len(loader.d if hasattr(loader, "d") else loader)
+    except TypeError:
+        return float("inf")
 
 
 def images_of(batch: Any) -> int:
@@ -69,22 +89,26 @@ class ByHand:
         self.files = [path for path in Path(asked.folder).resolve().rglob("*") if path.is_file()]
         self.images = self.steps = 0
         self.spent_s = 0.0
-        self.begun = False
+        self.of_batch, self.endless = asked.batch, asked.endless
+        self.begun = self.inside = False
         self.batch: Any = None
+        self.backwards = 0
 
     def iterate(self, loader: Any, original: Callable[[Any], Any]) -> Any:
         """What the script iterates."""
         fastai = hasattr(loader, "d")
-        if get_worker_info() is not None or (loader.d.n if fastai else len(loader.dataset)) < self.least:
+        others = self.of_batch and loader.batch_size != self.of_batch
+        if get_worker_info() is not None or samples_of(loader) < self.least or others:
             return original(loader)
         if not self.begun:
             self.begun = True
             self.change(loader, fastai)
-        if self.way == "loader":
-            while True:
-                for _ in self.timed(loader, original):
-                    pass
-        return self.timed(loader, original)
+        return self.alone(loader, original) if self.way == "loader" else self.timed(loader, original)
+
+    def alone(self, loader: Any, original: Callable[[Any], Any]) -> Iterator[Any]:
+        """Epoch after epoch; the script gets nothing."""
+        while True:
+            yield from (batch for batch in self.timed(loader, original) if batch is None)
 
     def change(self, loader: Any, fastai: bool) -> None:
         """Once, before the first batch."""
@@ -112,21 +136,23 @@ class ByHand:
             real = original(loader)
             self.batch = next(real)
             getattr(real, "_shutdown_workers", lambda: None)()
-        count = len(loader.d if hasattr(loader, "d") else loader)
-        yield from (self.batch for _ in range(count))
+        batches = batches_of(loader)
+        endless = self.endless or batches == float("inf")
+        for _ in count() if endless else range(int(batches)):
+            yield dict(self.batch) if isinstance(self.batch, dict) else self.batch
 
     def timed(self, loader: Any, original: Callable[[Any], Any]) -> Iterator[Any]:
         """The same, until it has seen enough."""
-        batches = len(loader.d if hasattr(loader, "d") else loader)
-        settle, last_s, images = min(SETTLE + SETTLE_WORKER * loader.num_workers, batches // 3), 0.0, 0
+        settle = min(SETTLE + SETTLE_WORKER * loader.num_workers, batches_of(loader) // 3)
+        last_s, images, backwards = 0.0, 0, 0
         for number, batch in enumerate(self.source(loader, original)):
             now_s = time.perf_counter()
-            if number > settle:
+            if number > settle and (self.way == "loader" or self.backwards > backwards):
                 self.images, self.steps = self.images + images, self.steps + 1
                 self.spent_s += now_s - last_s
                 if self.spent_s > self.seconds:
                     self.end()
-            last_s, images = now_s, images_of(batch)
+            last_s, images, backwards = now_s, getattr(loader, "batch_size", None) or images_of(batch), self.backwards
             yield batch
 
     def end(self) -> NoReturn:
@@ -148,8 +174,26 @@ def evict(path: Path) -> None:
 
 def put_between(hand: ByHand, fastai: bool) -> None:
     """Between the script and torch's loaders, or fastai's."""
-    original = DataLoader.__iter__
-    DataLoader.__iter__ = lambda loader: hand.iterate(loader, original)  # type: ignore[method-assign]  # by hand
+    original, made, backward = DataLoader.__iter__, DataLoader._get_iterator, torch.autograd.backward
+
+    def whole(loader: Any) -> Any:
+        hand.inside = True
+        try:
+            return original(loader)
+        finally:
+            hand.inside = False
+
+    def asked(loader: Any) -> Any:
+        """By a loader that keeps its iterator."""
+        return made(loader) if hand.inside else hand.iterate(loader, made)
+
+    def counted(*given: Any, **named: Any) -> None:
+        backward(*given, **named)
+        hand.backwards += 1
+
+    DataLoader.__iter__ = lambda loader: hand.iterate(loader, whole)  # type: ignore[method-assign]  # by hand
+    DataLoader._get_iterator = asked  # type: ignore[method-assign,assignment]  # by hand
+    torch.autograd.backward = counted
     if fastai:
         load = vars(import_module("fastai.data.load"))
         kinds = load["_loaders"]
@@ -157,8 +201,13 @@ def put_between(hand: ByHand, fastai: bool) -> None:
 
 
 def run_script(words: list[str]) -> None:
-    """As `python SCRIPT ARGS` does."""
+    """As `python SCRIPT ARGS` or `python -m MODULE ARGS` does."""
     script, *sys.argv[1:] = words[1:] if words[0] == "--" else words
+    if script == "-m":
+        module = sys.argv.pop(1)
+        sys.path[0] = ""
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        return
     sys.argv[0] = script
     sys.path[0] = str(Path(script).resolve().parent)
     runpy.run_path(script, run_name="__main__")
@@ -171,7 +220,9 @@ if __name__ == "__main__":
     options.add_argument("--folder", required=True, help="of the files that the script reads")
     options.add_argument("--seconds", type=float, default=8.0)
     options.add_argument("--least", type=int, default=500, help="samples of the loader that trains")
+    options.add_argument("--batch", type=int, default=0, help="of the loader that trains; 0 for any")
     options.add_argument("--fastai", action="store_true")
+    options.add_argument("--endless", action="store_true", help="the loader keeps one iterator for all epochs")
     options.add_argument("words", nargs=argparse.REMAINDER)
     asked = options.parse_args()
     put_between(ByHand(asked), asked.fastai)
