@@ -356,7 +356,7 @@ class Attachment:
                 return self._leave("ranks_apart")
         self._chosen, self._real, self._take, length = seen, real, take, length_of(seen.loader)
         self._length = length if length is not None and not seen.known.keeps(real) and counts_to(length) else None
-        passes = max(1.0, seen.trained / max(seen.batches, 1))
+        passes = max(1.0, self._loaders.passes / max(seen.batches, 1))
         epoch = max(self._request.after_steps, length or seen.batches)
         self._most_elsewhere = round(EPOCHS_ELSEWHERE * epoch * passes)
         if self._leads:

@@ -106,7 +106,8 @@ def _why_not(attached: Attached) -> tuple[str, str]:
         )
     found = {
         "no_loader": (
-            "no backward pass was on a batch of a torch DataLoader: the script makes its batches in another way",
+            "hardly any backward pass was on a new batch of a torch DataLoader: the script makes its batches in "
+            "another way",
             "loaderprobe.diagnose(loader, step) in Python, with a DataLoader around what makes them",
         ),
         "script_error": (f"the script ended with an error of its own: {detail}", "run it without loaderprobe"),

@@ -175,6 +175,7 @@ def test_nor_while_the_script_ends(tmp_path: Path) -> None:
     ("way", "says"),
     [
         ("never_trains", "no backward pass after them"),
+        ("validates_alone", "the script makes its batches in another way"),
         ("short", "after too few training steps"),
         ("in_a_thread", "in another thread than the one that trains"),
     ],

@@ -180,6 +180,24 @@ def test_three_backward_passes_are_one_step(tmp_path: Path) -> None:
     assert loaders.choice(None, 8) is seen
 
 
+def test_a_validation_between_many_updates_is_no_training(tmp_path: Path) -> None:
+    """One batch for up to eight updates is, also with an optimizer for each parameter."""
+    for updates, trains in ((8, True), (25, False)):
+        loaders = SeenLoaders()
+        seen = loaders.seen(Training(tmp_path).loader)
+        chosen = []
+        for _ in range(12):
+            loaders.took(seen, 1, 2)
+            for _ in range(updates):
+                loaders.backward()
+                chosen.append(loaders.choice(None, 8))
+                for _ in range(3):
+                    loaders.updated()
+        assert any(chosen) is trains
+        assert loaders.why_none(None) == ("too_few_steps" if trains else "no_loader")
+        assert seen.trained == 12
+
+
 def test_a_batch_without_a_pass_is_no_step_unless_that_is_usual(tmp_path: Path) -> None:
     """As where the losses of four batches are added up."""
     for batches in (1, 4):
