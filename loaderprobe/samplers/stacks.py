@@ -21,6 +21,7 @@ OF_TRAINING = (
 )  # fmt: skip
 """Modules in whose functions a model runs, backwards too, and is updated."""
 NO_SCRIPT = ("torch.", "loaderprobe.")
+INSTALLED = tuple({f"{sysconfig.get_path(each)}/" for each in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class Place(NamedTuple):
@@ -76,9 +77,7 @@ def _is_training(code: CodeType, module: str) -> bool:
 
 def _library(file: str, module: str) -> str:
     """The module of code that is installed; empty for that of the script."""
-    installed = {sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")}
-    inside = file.startswith("<frozen") or any(file.startswith(f"{each}/") for each in installed)
-    return module if inside else ""
+    return module if file.startswith(("<frozen", *INSTALLED)) else ""
 
 
 class CallTimes:
@@ -92,8 +91,9 @@ class CallTimes:
         self._clock = clock
         # By identity: code hashes all that is in it, each time.
         self._loop = {id(code): code for code, _ in loop}
-        self.ns: Counter[Place] = Counter()
-        """Since the last time that it was taken."""
+        self._called: dict[int, tuple[CodeType, str]] = {}
+        self._ns: Counter[int] = Counter()
+        """By the identity of the code, since the last time that it was taken."""
         self._inside: FrameType | None = None
         self._begun_ns = 0
         self._trains = False
@@ -113,7 +113,10 @@ class CallTimes:
 
     def taken(self) -> Counter[Place]:
         """What it came to since the last time."""
-        found, self.ns = self.ns, Counter()
+        found = Counter[Place]()
+        for each, ns in self._ns.items():
+            found[place_of(*self._called[each])] += ns
+        self._ns.clear()
         return found
 
     def _heard(self, frame: FrameType, event: str, _: object) -> None:
@@ -126,9 +129,11 @@ class CallTimes:
             if not self._trains:
                 self._trains = _is_training(frame.f_code, str(frame.f_globals.get("__name__", "")))
         elif event == "return" and frame is self._inside:
+            took_ns = self._clock() - self._begun_ns
             if not self._trains:
-                place = place_of(frame.f_code, str(frame.f_globals.get("__name__", "")))
-                self.ns[place] += self._clock() - self._begun_ns
+                code = frame.f_code
+                self._called[id(code)] = code, str(frame.f_globals.get("__name__", ""))
+                self._ns[id(code)] += took_ns
             self._inside = None
 
 

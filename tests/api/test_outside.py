@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ from loaderprobe.api import outside
 from loaderprobe.api.loop_turns import announce, others_that_train
 from loaderprobe.api.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.api.seen_loaders import SeenLoaders
-from loaderprobe.samplers.stacks import called, of_the_script, place_of, shared, stack_of
+from loaderprobe.samplers import stacks
+from loaderprobe.samplers.stacks import CallTimes, Place, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock
 from tests.examples.training import Training
 
@@ -113,6 +115,25 @@ def test_the_time_beside_the_model_is_that_of_a_function(tmp_path: Path) -> None
     assert found.place.startswith("slow_batch (test_outside.py:")
     assert found.share == pytest.approx(0.3, abs=0.001) and found.step_s == pytest.approx(0.01, rel=0.01)
     assert found.timed >= outside.TIMED_STEPS
+
+
+def test_what_timing_costs_is_no_time_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place is looked up once the step is over."""
+    clock = FakeClock()
+
+    def slow_place_of(*given: Any) -> Place:
+        clock.sleep(1.0)
+        return place_of(*given)
+
+    monkeypatch.setattr(stacks, "place_of", slow_place_of)
+    calls = CallTimes(stack_of(sys._getframe()), clock.now_ns)
+    begun, before = calls.begin(), clock.now_ns()
+    for _ in range(3):
+        slow_batch(clock, 0.01)
+    after_ns = clock.now_ns()
+    calls.end()
+    found = {place.name: ns for place, ns in calls.taken().items()}
+    assert begun and after_ns - before == 30_000_000 == found["slow_batch"]
 
 
 @pytest.mark.usefixtures("quiet")
