@@ -246,8 +246,10 @@ class Attachment:
         return batch
 
     def _resumed(self) -> None:
-        """The loop asks for a batch again: what took it much longer than a step is said."""
+        """The loop asks for a batch again: what took it much longer than a step is said, and is no part of a step."""
         pause = self._pauses.end()
+        if pause is not None and self._turns is not None:
+            self._turns.interrupt(words.PAUSED)
         if pause is not None and self._leads:
             self._say(words.paused(*pause, self._budget_s))
 

@@ -11,6 +11,7 @@ from loaderprobe.units import format_duration, join_words, significant
 
 NEXT_EPOCH = "the loop began its next epoch"
 NO_PASS = "a batch was taken without a backward pass after it"
+PAUSED = "the script paused between two batches"
 ONE_PROCESS = "start the script with one process that trains"
 MEASURED = "loaderprobe has measured the training, and ends the script here"
 NOT_MEASURED = "loaderprobe cannot go on measuring, and ends the script here"

@@ -145,6 +145,30 @@ def test_a_long_end_of_an_epoch_is_said(tmp_path: Path) -> None:
     assert note.facts["paused_s"] == pytest.approx(40.0 * len(long), rel=0.1)
 
 
+def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
+    """Also in the middle of an epoch, between two batches of one loop."""
+    clock, kept = Slow(), list[Diagnosis]()
+    request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
+    attachment = Attachment(request, lambda text: None, kept.append, clock=clock)
+    training, why = Training(tmp_path), list[str]()
+    detach = attach(attachment)
+    try:
+        for batch in training.loader:
+            training.step(batch)
+            if training.steps == 20:
+                clock.ahead_s += 40.0
+                turns = attachment._turns
+                assert turns is not None
+                turns.interrupt = why.append  # type: ignore[method-assign]  # to hear of it
+    except Finished:
+        pass
+    finally:
+        detach()
+        attachment.end()
+        attachment.close()
+    assert why == ["the script paused between two batches"] and kept
+
+
 def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
     """The script is stopped before; the verdict is from what was measured until then, if that is a round."""
     kept = tmp_path / "last.pt"
