@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from loaderprobe.api import outside
-from loaderprobe.api.loop_turns import announce, others_that_train
+from loaderprobe.api.loop_turns import announce, claimed, others_that_train
 from loaderprobe.api.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.api.seen_loaders import SeenLoaders
 from loaderprobe.samplers import stacks
@@ -235,6 +235,13 @@ def test_a_batch_without_a_pass_is_no_step_unless_that_is_usual(tmp_path: Path) 
         assert not seen.passes.trains and not seen.passes.evaluates
         loaders.took(seen, 1, 2)
         assert seen.passes.evaluates
+
+
+def test_a_script_outlives_the_command(tmp_path: Path) -> None:
+    """Its folder is gone then: a first backward pass is no error, and nothing is measured."""
+    announce(tmp_path / "gone")
+    assert not claimed(tmp_path / "gone")
+    assert claimed(tmp_path) and not claimed(tmp_path)
 
 
 def test_processes_that_train_are_counted_while_they_run(tmp_path: Path) -> None:
