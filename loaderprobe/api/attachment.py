@@ -471,8 +471,10 @@ class Attachment:
                 self._why, self._detail = "not_seen_again", words.loader_names(self._loaders.beside(self._chosen))
 
     def close(self) -> None:
-        """The script is over, or the block: its files are its own again."""
+        """The script is over, or the block: its files are its own again, and its loader makes iterators again."""
         self._files.end()
+        held = vars(self._chosen.loader) if self._chosen is not None else {}
+        held.update({name: None for name, value in held.items() if type(value) is LoopIterator})
 
     def record(self) -> Attached:
         """What this process did and saw, once it has ended."""

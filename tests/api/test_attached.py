@@ -73,9 +73,13 @@ def test_a_loop_that_leaves_out_its_first_batch_trains_all_the_same(tmp_path: Pa
 @pytest.mark.parametrize("options", [{"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
 def test_a_loop_over_workers_is_measured(options: dict[str, Any], tmp_path: Path) -> None:
     """Those of the script have ended, and the measurement has had its own."""
-    found = attached_to("by_next", tmp_path, **options)
+    training = Training(tmp_path, **options)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        WAYS["by_next"](training)
     assert found.diagnosis is not None, found.reason
     assert found.diagnosis.workers == 1
+    # After the block the loader is the script's again.
+    assert len(list(training.loader)) == len(training.loader)
 
 
 def test_a_loop_that_catches_everything_is_ended_all_the_same(tmp_path: Path) -> None:
@@ -159,7 +163,7 @@ def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
                 clock.ahead_s += 40.0
                 turns = attachment._turns
                 assert turns is not None
-                turns.interrupt = why.append  # type: ignore[method-assign]  # to hear of it
+                turns.interrupt = why.append  # type: ignore[method-assign, assignment]  # to hear of it
     except Finished:
         pass
     finally:
