@@ -340,6 +340,7 @@ class Attachment:
         if why is None:
             return
         self._over, self._why = True, why if self._leads else "follows"
+        self._outside.close()
         if self._leads:
             self._say(words.not_measured(self.record()))
 
@@ -401,6 +402,7 @@ class Attachment:
             self._ranks.refuse("refused", error.message, error.hint)
             return self._withdrawn()
         self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
+        self._outside.close()
         self._say(words.not_measured(self.record()))
         if self._handed:
             self._pauses.close()

@@ -97,6 +97,7 @@ class CallTimes:
         self._inside: FrameType | None = None
         self._begun_ns = 0
         self._trains = False
+        self._ended = False
 
     def begin(self) -> bool:
         """Time calls from now on; False where the script has a profile hook of its own."""
@@ -106,10 +107,10 @@ class CallTimes:
         return True
 
     def end(self) -> None:
-        """Time no more."""
+        """Time no more. Called in another thread, the hook goes when its own thread next calls it."""
+        self._ended = True
         if sys.getprofile() == self._heard:
             sys.setprofile(None)
-        self._inside = None
 
     def taken(self) -> Counter[Place]:
         """What it came to since the last time."""
@@ -120,7 +121,9 @@ class CallTimes:
         return found
 
     def _heard(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
+        if self._ended:
+            sys.setprofile(None)
+        elif event == "call":
             if self._inside is None:
                 caller = frame.f_back
                 if caller is None or id(caller.f_code) not in self._loop or id(frame.f_code) in self._loop:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -115,6 +116,35 @@ def test_the_time_beside_the_model_is_that_of_a_function(tmp_path: Path) -> None
     assert found.place.startswith("slow_batch (test_outside.py:")
     assert found.share == pytest.approx(0.3, abs=0.001) and found.step_s == pytest.approx(0.01, rel=0.01)
     assert found.timed >= outside.TIMED_STEPS
+
+
+def test_timing_that_another_thread_ends_leaves_no_hook() -> None:
+    """It goes with the next call in its own thread."""
+    clock = FakeClock()
+    calls = CallTimes(stack_of(sys._getframe()), clock.now_ns)
+    begun = calls.begin()
+    other = threading.Thread(target=calls.end)
+    other.start()
+    other.join()
+    slow_batch(clock, 0.01)
+    assert begun and sys.getprofile() is None
+
+
+@pytest.mark.usefixtures("quiet")
+def test_passes_of_another_thread_are_no_steps(tmp_path: Path) -> None:
+    """Of the thread that is looked at."""
+    seen, said, _ = made(tmp_path)
+
+    def passes() -> None:
+        for _ in range(LEAST_PASSES + 1):
+            seen.backward()
+
+    other = threading.Thread(target=passes)
+    other.start()
+    other.join()
+    assert said and seen._count == 1
+    passes()
+    assert seen._count == 1
 
 
 def test_what_timing_costs_is_no_time_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
