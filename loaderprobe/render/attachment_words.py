@@ -51,8 +51,8 @@ def begins(seen: SeenLoader, budget_s: float, others: Sequence[SeenLoader], rank
 def no_loader_yet(passes: int) -> str:
     """Said once while the script trains."""
     return (
-        f"{passes} backward pass{'' if passes == 1 else 'es'}, and no batch came from a torch DataLoader, so nothing "
-        "is measured. The script trains on, and saves, as without loaderprobe; what its thread does meanwhile is "
+        f"{passes} backward pass{'' if passes == 1 else 'es'} without a new batch of a torch DataLoader, so nothing is "
+        "measured. The script trains on, and saves, as without loaderprobe; what its thread does meanwhile is "
         "estimated"
     )
 

@@ -46,7 +46,7 @@ def test_passes_without_a_loader_are_said_once(tmp_path: Path) -> None:
     for _ in range(300):
         seen.backward()
     (line,) = said
-    assert line.startswith(f"{LEAST_PASSES} backward passes, and no batch came from a torch DataLoader")
+    assert line.startswith(f"{LEAST_PASSES} backward passes without a new batch of a torch DataLoader")
 
 
 @pytest.mark.usefixtures("quiet")
