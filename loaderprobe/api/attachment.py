@@ -237,6 +237,8 @@ class Attachment:
             self._conclude()
             raise self._ended()
         self._release(real)
+        if self._evaluates_in is not None and self._evaluates_in != (real, seen.begun):
+            self._evaluates_in, self._own = None, iter(())  # an evaluation that was broken off, with its workers
         self._loaders.gave(seen)
         self._outside.took()
         loop = real, seen.begun
@@ -263,6 +265,7 @@ class Attachment:
         self._trains_in = self._given_in
         if self._given_in == self._evaluates_in:
             self._evaluates_in = None  # it trains after all
+            self._own = iter(())  # with its workers
         if not self._over:
             self._outside.backward()
         if self._handed and self._hears:
@@ -449,6 +452,7 @@ class Attachment:
         if self._over:
             return
         self._over = True
+        self._own = iter(())  # with its workers
         self._outside.close()
         self._pauses.close()
         if self._turns is None:
