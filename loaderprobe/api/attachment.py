@@ -328,7 +328,8 @@ class Attachment:
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:
                 # What starting them each time costs shows in no copy, whose workers run on.
-                if why is None and seen.begun_each_batch and seen.loader.num_workers:
+                starts = seen.loader.num_workers and not seen.loader.persistent_workers
+                if why is None and seen.begun_each_batch and starts:
                     why = "begun_each_batch"
                 self._leave(why)
                 return why is None
