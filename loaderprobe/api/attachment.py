@@ -237,6 +237,8 @@ class Attachment:
             self._conclude()
             raise self._ended()
         self._release(real)
+        if self._evaluates_in is not None and self._evaluates_in != (real, seen.begun):
+            self._evaluates_in, self._own = None, iter(())  # an evaluation that was broken off, with its workers
         self._loaders.gave(seen)
         self._outside.took()
         loop = real, seen.begun
@@ -246,8 +248,10 @@ class Attachment:
         return batch
 
     def _resumed(self) -> None:
-        """The loop asks for a batch again: what took it much longer than a step is said."""
+        """The loop asks for a batch again: what took it much longer than a step is said, and is no part of a step."""
         pause = self._pauses.end()
+        if pause is not None and self._turns is not None:
+            self._turns.interrupt(words.PAUSED)
         if pause is not None and self._leads:
             self._say(words.paused(*pause, self._budget_s))
 
@@ -261,6 +265,7 @@ class Attachment:
         self._trains_in = self._given_in
         if self._given_in == self._evaluates_in:
             self._evaluates_in = None  # it trains after all
+            self._own = iter(())  # with its workers
         if not self._over:
             self._outside.backward()
         if self._handed and self._hears:
@@ -323,7 +328,8 @@ class Attachment:
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
             if self._ranks is None:
                 # What starting them each time costs shows in no copy, whose workers run on.
-                if why is None and seen.begun_each_batch and seen.loader.num_workers:
+                starts = seen.loader.num_workers and not seen.loader.persistent_workers
+                if why is None and seen.begun_each_batch and starts:
                     why = "begun_each_batch"
                 self._leave(why)
                 return why is None
@@ -338,6 +344,7 @@ class Attachment:
         if why is None:
             return
         self._over, self._why = True, why if self._leads else "follows"
+        self._outside.close()
         if self._leads:
             self._say(words.not_measured(self.record()))
 
@@ -356,7 +363,7 @@ class Attachment:
                 return self._leave("ranks_apart")
         self._chosen, self._real, self._take, length = seen, real, take, length_of(seen.loader)
         self._length = length if length is not None and not seen.known.keeps(real) and counts_to(length) else None
-        passes = max(1.0, seen.trained / max(seen.batches, 1))
+        passes = max(1.0, self._loaders.passes / max(seen.batches, 1))
         epoch = max(self._request.after_steps, length or seen.batches)
         self._most_elsewhere = round(EPOCHS_ELSEWHERE * epoch * passes)
         if self._leads:
@@ -399,6 +406,7 @@ class Attachment:
             self._ranks.refuse("refused", error.message, error.hint)
             return self._withdrawn()
         self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
+        self._outside.close()
         self._say(words.not_measured(self.record()))
         if self._handed:
             self._pauses.close()
@@ -445,6 +453,7 @@ class Attachment:
         if self._over:
             return
         self._over = True
+        self._own = iter(())  # with its workers
         self._outside.close()
         self._pauses.close()
         if self._turns is None:
@@ -469,8 +478,10 @@ class Attachment:
                 self._why, self._detail = "not_seen_again", words.loader_names(self._loaders.beside(self._chosen))
 
     def close(self) -> None:
-        """The script is over, or the block: its files are its own again."""
+        """The script is over, or the block: its files are its own again, and its loader makes iterators again."""
         self._files.end()
+        held = vars(self._chosen.loader) if self._chosen is not None else {}
+        held.update({name: None for name, value in held.items() if type(value) is LoopIterator})
 
     def record(self) -> Attached:
         """What this process did and saw, once it has ended."""

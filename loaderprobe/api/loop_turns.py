@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ SETTLED_S = 5.0
 
 def announce(scratch: Path) -> None:
     """This process makes its first backward pass."""
-    (scratch / f"{TRAINS}{os.getpid()}").touch()
+    with suppress(OSError):  # the command that asked is over, and the script goes on
+        (scratch / f"{TRAINS}{os.getpid()}").touch()
 
 
 def others_that_train(scratch: Path) -> int:
@@ -76,10 +78,10 @@ def settled(seen: Seen) -> bool:
 
 
 def claimed(scratch: Path) -> bool:
-    """True for the first process of a command that asks."""
+    """True for the first process of a command that asks, while that command runs."""
     try:
         os.close(os.open(scratch / "claimed", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    except FileExistsError:
+    except OSError:  # it exists, or the folder is gone with the command
         return False
     return True
 

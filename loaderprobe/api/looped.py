@@ -14,6 +14,9 @@ from loaderprobe.records.attachment import SeenLoader
 NOT_THE_SCRIPT = ("loaderprobe.", "torch.utils.data", "torchdata.")
 """Modules whose functions stand between a loop and its batches."""
 REMEMBERED_PASSES = 9
+UPDATES_A_BATCH = 10
+"""A loop that updates a model more often without a new batch of a loader does not train on it. Scripts that train on
+one batch again and again do so up to eight times."""
 
 
 class Passes:
@@ -27,7 +30,10 @@ class Passes:
         self.since = 0
         """Batches that were taken since the last backward pass, or since a loop began."""
         self.steps = 0
-        """Backward passes, those of one step counted once."""
+        """Backward passes, those of one step counted once, since a loop last did without this loader."""
+        self.updates = 0
+        """Updates since the last batch: those after one backward pass, of several optimizers, counted once."""
+        self._passed = False
         self._apart: deque[int] = deque(maxlen=REMEMBERED_PASSES)
 
     def began(self) -> None:
@@ -37,6 +43,7 @@ class Passes:
     def took(self) -> None:
         """A batch was taken."""
         self.since += 1
+        self.updates = 0
 
     def backward(self) -> None:
         """A backward pass began."""
@@ -44,6 +51,14 @@ class Passes:
             self._apart.append(self.since)
             self.steps += 1
         self.since = 0
+        self._passed = True
+
+    def updated(self) -> None:
+        """An optimizer made a step."""
+        self.updates += self._passed
+        self._passed = False
+        if self.updates >= UPDATES_A_BATCH:
+            self.steps = 0
 
     @property
     def trains(self) -> bool:

@@ -50,6 +50,8 @@ class Outside:
         self._without = 0
         self._since_ns: int | None = None
         self._waits: WaitsSampler | None = None
+        self._thread = 0
+        """The one that is looked at."""
         self._loop: Stack | None = None
         self._loops = 0
         self._updated = self._updates = False
@@ -76,7 +78,8 @@ class Outside:
         self._without += 1
         now_ns = self._clock()
         if self.looked:
-            self._passed(now_ns)
+            if threading.get_ident() == self._thread:
+                self._passed(now_ns)
             return
         if self._since_ns is None:
             self._since_ns = now_ns
@@ -87,6 +90,7 @@ class Outside:
 
     def _begin(self) -> None:
         thread = os.getpid(), threading.get_native_id()
+        self._thread = threading.get_ident()
         self._waits = WaitsSampler(lambda: [thread], self._scratch)
         self._waits.__enter__()
 

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from loaderprobe.api.looped import KnownLoader, Passes, seen_loader
+from loaderprobe.api.looped import UPDATES_A_BATCH, KnownLoader, Passes, seen_loader
 from loaderprobe.records.attachment import SeenLoader, WhyNot
 
 
@@ -22,7 +22,7 @@ class Seen:
     in_epoch: int = 0
     """Batches since the script last began to iterate it, those of a measurement among them."""
     trained: int = 0
-    """Backward passes after its batches."""
+    """Backward passes after its batches, before the model is updated."""
     wait_ns: int = 0
     began_ns: int = 0
     """When the first batch was asked for."""
@@ -104,11 +104,14 @@ class SeenLoaders:
         self._fresh, self.trained_in = False, threading.get_ident()
         self.passes += 1
         for seen in self._current:
-            seen.trained += 1
+            seen.trained += not seen.passes.updates
+        for seen in self._all:
             seen.passes.backward()
 
     def updated(self) -> None:
         """An optimizer made a step."""
+        for seen in self._all:
+            seen.passes.updated()
         for seen in self._current:
             if seen.since_update:
                 seen.period, seen.since_update = seen.since_update, 0
@@ -135,6 +138,8 @@ class SeenLoaders:
         trained = [seen for seen in self._all if seen.trained]
         if any(seen.thread != self.trained_in for seen in trained):
             return "other_thread"
+        if self.passes > UPDATES_A_BATCH * sum(seen.trained for seen in self._all):
+            return "no_loader"
         return "too_few_steps" if trained else "no_backward"
 
     def records(self) -> tuple[SeenLoader, ...]:

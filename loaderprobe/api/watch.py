@@ -12,7 +12,7 @@ from typing import Any
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.documented import Documented
-from loaderprobe.api.looped import KnownLoader, Passes, seen_loader
+from loaderprobe.api.looped import UPDATES_A_BATCH, KnownLoader, Passes, seen_loader
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.outside import Outside
 from loaderprobe.measure.observed import LoopStep, observed
@@ -130,7 +130,7 @@ class Watcher:
             last.end_ns, last.end_cpu_ns, last.end_process_ns = now_ns, cpu_ns, time.process_time_ns()
             last.trains = seen.passes.trains
             length_s = FIRST_S if not seen.intervals else LATER_S
-            if seen.trained and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
+            if self._trains_on(seen) and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
                 self._interval(seen)
 
     def _took(self, seen: Watched, step: LoopStep) -> None:
@@ -141,19 +141,27 @@ class Watcher:
         seen.passes.took()
         self._outside.took()
         self._current = seen
-        if not seen.trained and len(seen.steps) > JUDGED_STEPS:
+        if len(seen.steps) > JUDGED_STEPS and not self._trains_on(seen):
             del seen.steps[:-WARM_UP]
+            seen.since = 0
+
+    def _trains_on(self, seen: Watched) -> bool:
+        """False for a loader that only gives batches now and then, as for a validation, beside many updates without."""
+        of_all = seen.trained * UPDATES_A_BATCH >= self._outside.passes
+        return seen.trained > 0 and (of_all or seen.passes.steps >= UPDATES_A_BATCH)
 
     def backward(self) -> None:
-        """A backward pass belongs to the loader that gave the last batch."""
+        """A backward pass belongs to the loader that gave the last batch, if that came after the last update."""
         self._outside.backward()
         if self._current is not None:
-            self._current.trained += 1
+            self._current.trained += not self._current.passes.updates
             self._current.passes.backward()
 
     def updated(self) -> None:
         """An optimizer's step is a part of the loop's."""
         self._outside.updated()
+        if self._current is not None:
+            self._current.passes.updated()
 
     def saving(self, target: Any) -> None:
         """The training is a real one, and may save."""
@@ -162,7 +170,7 @@ class Watcher:
         """What was seen of the loader that trained most, to the end; None where none trained."""
         self._outside.close()
         trained = max(self._all, key=lambda seen: seen.trained, default=None)
-        if trained is None or not trained.trained:
+        if trained is None or not self._trains_on(trained):
             return None
         if len(trained.steps) > trained.since:
             self._interval(trained)
@@ -173,7 +181,7 @@ class Watcher:
         seen = tuple(
             seen_loader(number, each.loader, each.taken, each.trained) for number, each in enumerate(self._all)
         )
-        why: WhyNot | None = None if any(each.trained for each in self._all) else "no_backward"
+        why: WhyNot | None = None if any(self._trains_on(each) for each in self._all) else "no_backward"
         if why and self._outside.passes:
             why = "no_loader"
         return Attached(

@@ -41,6 +41,8 @@ def named_files(
     walked: set[str] = set()
     end_s = now() + MOST_S
     for path in islice(_paths(dataset), MOST_ASKED):
+        if now() > end_s:
+            return None
         for file in _files(path, walked):
             entries -= 1
             if file and file not in found:

@@ -182,9 +182,12 @@ class WorkerProbe:
 
         An iterable is asked for none: torch takes its samples one by one, or a batch of its own making.
         """
-        asked = None if hasattr(fetcher, "dataset_iter") else samples_asked_for(self._index)
-        if asked is not None:
-            return asked
+        if not hasattr(fetcher, "dataset_iter"):
+            # A batch sampler may yield tuples. Without one a tuple is one index.
+            whole = fetcher.auto_collation and hasattr(self._index, "__len__")
+            asked = len(self._index) if whole else samples_asked_for(self._index)
+            if asked is not None:
+                return asked
         return len(samples) if fetcher.auto_collation else samples_without_collation(samples)
 
     @property

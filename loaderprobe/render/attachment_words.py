@@ -11,6 +11,7 @@ from loaderprobe.units import format_duration, join_words, significant
 
 NEXT_EPOCH = "the loop began its next epoch"
 NO_PASS = "a batch was taken without a backward pass after it"
+PAUSED = "the script paused between two batches"
 ONE_PROCESS = "start the script with one process that trains"
 MEASURED = "loaderprobe has measured the training, and ends the script here"
 NOT_MEASURED = "loaderprobe cannot go on measuring, and ends the script here"
@@ -50,8 +51,8 @@ def begins(seen: SeenLoader, budget_s: float, others: Sequence[SeenLoader], rank
 def no_loader_yet(passes: int) -> str:
     """Said once while the script trains."""
     return (
-        f"{passes} backward pass{'' if passes == 1 else 'es'}, and no batch came from a torch DataLoader, so nothing "
-        "is measured. The script trains on, and saves, as without loaderprobe; what its thread does meanwhile is "
+        f"{passes} backward pass{'' if passes == 1 else 'es'} without a new batch of a torch DataLoader, so nothing is "
+        "measured. The script trains on, and saves, as without loaderprobe; what its thread does meanwhile is "
         "estimated"
     )
 
@@ -106,7 +107,8 @@ def _why_not(attached: Attached) -> tuple[str, str]:
         )
     found = {
         "no_loader": (
-            "no backward pass was on a batch of a torch DataLoader: the script makes its batches in another way",
+            "hardly any backward pass was on a new batch of a torch DataLoader: the script makes its batches in "
+            "another way",
             "loaderprobe.diagnose(loader, step) in Python, with a DataLoader around what makes them",
         ),
         "script_error": (f"the script ended with an error of its own: {detail}", "run it without loaderprobe"),

@@ -21,6 +21,7 @@ OF_TRAINING = (
 )  # fmt: skip
 """Modules in whose functions a model runs, backwards too, and is updated."""
 NO_SCRIPT = ("torch.", "loaderprobe.")
+INSTALLED = tuple({f"{sysconfig.get_path(each)}/" for each in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class Place(NamedTuple):
@@ -76,9 +77,7 @@ def _is_training(code: CodeType, module: str) -> bool:
 
 def _library(file: str, module: str) -> str:
     """The module of code that is installed; empty for that of the script."""
-    installed = {sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")}
-    inside = file.startswith("<frozen") or any(file.startswith(f"{each}/") for each in installed)
-    return module if inside else ""
+    return module if file.startswith(("<frozen", *INSTALLED)) else ""
 
 
 class CallTimes:
@@ -92,11 +91,13 @@ class CallTimes:
         self._clock = clock
         # By identity: code hashes all that is in it, each time.
         self._loop = {id(code): code for code, _ in loop}
-        self.ns: Counter[Place] = Counter()
-        """Since the last time that it was taken."""
+        self._called: dict[int, tuple[CodeType, str]] = {}
+        self._ns: Counter[int] = Counter()
+        """By the identity of the code, since the last time that it was taken."""
         self._inside: FrameType | None = None
         self._begun_ns = 0
         self._trains = False
+        self._ended = False
 
     def begin(self) -> bool:
         """Time calls from now on; False where the script has a profile hook of its own."""
@@ -106,18 +107,23 @@ class CallTimes:
         return True
 
     def end(self) -> None:
-        """Time no more."""
+        """Time no more. Called in another thread, the hook goes when its own thread next calls it."""
+        self._ended = True
         if sys.getprofile() == self._heard:
             sys.setprofile(None)
-        self._inside = None
 
     def taken(self) -> Counter[Place]:
         """What it came to since the last time."""
-        found, self.ns = self.ns, Counter()
+        found = Counter[Place]()
+        for each, ns in self._ns.items():
+            found[place_of(*self._called[each])] += ns
+        self._ns.clear()
         return found
 
     def _heard(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
+        if self._ended:
+            sys.setprofile(None)
+        elif event == "call":
             if self._inside is None:
                 caller = frame.f_back
                 if caller is None or id(caller.f_code) not in self._loop or id(frame.f_code) in self._loop:
@@ -126,9 +132,11 @@ class CallTimes:
             if not self._trains:
                 self._trains = _is_training(frame.f_code, str(frame.f_globals.get("__name__", "")))
         elif event == "return" and frame is self._inside:
+            took_ns = self._clock() - self._begun_ns
             if not self._trains:
-                place = place_of(frame.f_code, str(frame.f_globals.get("__name__", "")))
-                self.ns[place] += self._clock() - self._begun_ns
+                code = frame.f_code
+                self._called[id(code)] = code, str(frame.f_globals.get("__name__", ""))
+                self._ns[id(code)] += took_ns
             self._inside = None
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import Any
 
 DATALOADER, FASTAI, AUTOGRAD = "torch.utils.data.dataloader", "fastai.data.load", "torch.autograd"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -42,7 +43,9 @@ class AfterImport:
 
 attached: list[bool] = []
 undo: list[Callable[[], None]] = []
-"""What puts back all that is replaced here."""
+"""What puts back all that is replaced here, where no script has replaced it since."""
+then: list[Callable[[], None]] = []
+"""What lets a call that is under way go on by what loaderprobe has put in its place."""
 
 
 def attach() -> None:
@@ -62,6 +65,8 @@ def attach() -> None:
     except Exception as error:  # noqa: BLE001  # whatever it is, the script goes on as if nothing had happened
         sys.stderr.write(f"loaderprobe: not attached to {sys.executable}: {type(error).__name__}: {error}\n")
     finally:
+        for go_on in then:
+            go_on()
         random.setstate(state)  # rich draws from it when it is imported, and the script may have seeded it
 
 
@@ -82,10 +87,17 @@ def attaching(owner: object, name: str) -> None:
     @functools.wraps(original)
     def called(*given: object, **named: object) -> object:
         attach()
-        return getattr(owner, name)(*given, **named)
+        return after[0](*given, **named)
 
+    def restore() -> None:
+        if getattr(owner, name) is called:
+            setattr(owner, name, original)
+            then.append(lambda: after.insert(0, getattr(owner, name)))
+
+    # What a script has put around it calls it still, and is not to be called from it.
+    after: list[Any] = [original]
     setattr(owner, name, called)
-    undo.append(lambda: setattr(owner, name, original))
+    undo.append(restore)
 
 
 def patch_autograd(module: ModuleType) -> None:
@@ -115,7 +127,8 @@ def patch_fastai(module: ModuleType) -> None:
 
     if originals:
         held["_loaders"] = tuple(first(place) for place in range(len(originals)))
-        undo.append(lambda: held.update(_loaders=originals))
+        ours = held["_loaders"]
+        undo.append(lambda: held.update(_loaders=originals) if held["_loaders"] is ours else None)
 
 
 def hidden() -> None:

@@ -73,9 +73,13 @@ def test_a_loop_that_leaves_out_its_first_batch_trains_all_the_same(tmp_path: Pa
 @pytest.mark.parametrize("options", [{"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
 def test_a_loop_over_workers_is_measured(options: dict[str, Any], tmp_path: Path) -> None:
     """Those of the script have ended, and the measurement has had its own."""
-    found = attached_to("by_next", tmp_path, **options)
+    training = Training(tmp_path, **options)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        WAYS["by_next"](training)
     assert found.diagnosis is not None, found.reason
     assert found.diagnosis.workers == 1
+    # After the block the loader is the script's again.
+    assert len(list(training.loader)) == len(training.loader)
 
 
 def test_a_loop_that_catches_everything_is_ended_all_the_same(tmp_path: Path) -> None:
@@ -145,6 +149,30 @@ def test_a_long_end_of_an_epoch_is_said(tmp_path: Path) -> None:
     assert note.facts["paused_s"] == pytest.approx(40.0 * len(long), rel=0.1)
 
 
+def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
+    """Also in the middle of an epoch, between two batches of one loop."""
+    clock, kept = Slow(), list[Diagnosis]()
+    request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
+    attachment = Attachment(request, lambda text: None, kept.append, clock=clock)
+    training, why = Training(tmp_path), list[str]()
+    detach = attach(attachment)
+    try:
+        for batch in training.loader:
+            training.step(batch)
+            if training.steps == 20:
+                clock.ahead_s += 40.0
+                turns = attachment._turns
+                assert turns is not None
+                turns.interrupt = why.append  # type: ignore[method-assign, assignment]  # to hear of it
+    except Finished:
+        pass
+    finally:
+        detach()
+        attachment.end()
+        attachment.close()
+    assert why == ["the script paused between two batches"] and kept
+
+
 def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
     """The script is stopped before; the verdict is from what was measured until then, if that is a round."""
     kept = tmp_path / "last.pt"
@@ -175,6 +203,7 @@ def test_nor_while_the_script_ends(tmp_path: Path) -> None:
     ("way", "says"),
     [
         ("never_trains", "no backward pass after them"),
+        ("validates_alone", "the script makes its batches in another way"),
         ("short", "after too few training steps"),
         ("in_a_thread", "in another thread than the one that trains"),
     ],

@@ -125,6 +125,10 @@ def test_a_loader_that_is_begun_each_batch_for_each_batch(tmp_path: Path) -> Non
         for _ in range(10):
             training.step(next(iter(training.loader)))
     assert "its workers start each time" in found.reason
+    training = Training(tmp_path, num_workers=1, persistent_workers=True)  # which start once
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        begun_each_batch(training)
+    assert found.diagnosis is not None, found.reason
 
 
 @pytest.mark.parametrize("make", [lambda: arrays(0), lambda: DataLoader(Costly(0.0), BATCH)])

@@ -6,17 +6,20 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 import torch
 
 from loaderprobe.api import outside
-from loaderprobe.api.loop_turns import announce, others_that_train
+from loaderprobe.api.loop_turns import announce, claimed, others_that_train
 from loaderprobe.api.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.api.seen_loaders import SeenLoaders
-from loaderprobe.samplers.stacks import called, of_the_script, place_of, shared, stack_of
+from loaderprobe.samplers import stacks
+from loaderprobe.samplers.stacks import CallTimes, Place, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock
 from tests.examples.training import Training
 
@@ -43,7 +46,7 @@ def test_passes_without_a_loader_are_said_once(tmp_path: Path) -> None:
     for _ in range(300):
         seen.backward()
     (line,) = said
-    assert line.startswith(f"{LEAST_PASSES} backward passes, and no batch came from a torch DataLoader")
+    assert line.startswith(f"{LEAST_PASSES} backward passes without a new batch of a torch DataLoader")
 
 
 @pytest.mark.usefixtures("quiet")
@@ -115,6 +118,54 @@ def test_the_time_beside_the_model_is_that_of_a_function(tmp_path: Path) -> None
     assert found.timed >= outside.TIMED_STEPS
 
 
+def test_timing_that_another_thread_ends_leaves_no_hook() -> None:
+    """It goes with the next call in its own thread."""
+    clock = FakeClock()
+    calls = CallTimes(stack_of(sys._getframe()), clock.now_ns)
+    begun = calls.begin()
+    other = threading.Thread(target=calls.end)
+    other.start()
+    other.join()
+    slow_batch(clock, 0.01)
+    assert begun and sys.getprofile() is None
+
+
+@pytest.mark.usefixtures("quiet")
+def test_passes_of_another_thread_are_no_steps(tmp_path: Path) -> None:
+    """Of the thread that is looked at."""
+    seen, said, _ = made(tmp_path)
+
+    def passes() -> None:
+        for _ in range(LEAST_PASSES + 1):
+            seen.backward()
+
+    other = threading.Thread(target=passes)
+    other.start()
+    other.join()
+    assert said and seen._count == 1
+    passes()
+    assert seen._count == 1
+
+
+def test_what_timing_costs_is_no_time_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place is looked up once the step is over."""
+    clock = FakeClock()
+
+    def slow_place_of(*given: Any) -> Place:
+        clock.sleep(1.0)
+        return place_of(*given)
+
+    monkeypatch.setattr(stacks, "place_of", slow_place_of)
+    calls = CallTimes(stack_of(sys._getframe()), clock.now_ns)
+    begun, before = calls.begin(), clock.now_ns()
+    for _ in range(3):
+        slow_batch(clock, 0.01)
+    after_ns = clock.now_ns()
+    calls.end()
+    found = {place.name: ns for place, ns in calls.taken().items()}
+    assert begun and after_ns - before == 30_000_000 == found["slow_batch"]
+
+
 @pytest.mark.usefixtures("quiet")
 def test_a_script_that_is_profiled_is_left_alone(tmp_path: Path) -> None:
     """Its own hook stays."""
@@ -180,6 +231,24 @@ def test_three_backward_passes_are_one_step(tmp_path: Path) -> None:
     assert loaders.choice(None, 8) is seen
 
 
+def test_a_validation_between_many_updates_is_no_training(tmp_path: Path) -> None:
+    """One batch for up to eight updates is, also with an optimizer for each parameter."""
+    for updates, trains in ((8, True), (25, False)):
+        loaders = SeenLoaders()
+        seen = loaders.seen(Training(tmp_path).loader)
+        chosen = []
+        for _ in range(12):
+            loaders.took(seen, 1, 2)
+            for _ in range(updates):
+                loaders.backward()
+                chosen.append(loaders.choice(None, 8))
+                for _ in range(3):
+                    loaders.updated()
+        assert any(chosen) is trains
+        assert loaders.why_none(None) == ("too_few_steps" if trains else "no_loader")
+        assert seen.trained == 12
+
+
 def test_a_batch_without_a_pass_is_no_step_unless_that_is_usual(tmp_path: Path) -> None:
     """As where the losses of four batches are added up."""
     for batches in (1, 4):
@@ -196,6 +265,13 @@ def test_a_batch_without_a_pass_is_no_step_unless_that_is_usual(tmp_path: Path) 
         assert not seen.passes.trains and not seen.passes.evaluates
         loaders.took(seen, 1, 2)
         assert seen.passes.evaluates
+
+
+def test_a_script_outlives_the_command(tmp_path: Path) -> None:
+    """Its folder is gone then: a first backward pass is no error, and nothing is measured."""
+    announce(tmp_path / "gone")
+    assert not claimed(tmp_path / "gone")
+    assert claimed(tmp_path) and not claimed(tmp_path)
 
 
 def test_processes_that_train_are_counted_while_they_run(tmp_path: Path) -> None:

@@ -166,6 +166,8 @@ def test_a_schedule_that_runs_out_is_an_error_of_the_script(tmp_path: Path) -> N
 
 
 def test_what_does_not_train_gives_nothing(tmp_path: Path) -> None:
-    """Only validation was iterated."""
+    """Only validation was iterated, also where a training without a loader runs in between."""
     _, found, _ = watched(lambda: Training(tmp_path).validate())
     assert found is None
+    _, found, said = watched(lambda: WAYS["validates_alone"](Training(tmp_path)))
+    assert found is None and not any("images/s" in each for each in said)

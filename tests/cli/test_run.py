@@ -133,11 +133,37 @@ def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path, options:
     done = run(tmp_path, "train.py", "500", options=options)
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
-    assert "100 backward passes, and no batch came from a torch DataLoader" in said
+    assert "100 backward passes without a new batch of a torch DataLoader" in said
     assert "the script makes its batches in another way. Try: loaderprobe.diagnose(loader, step)" in said
     assert re.search(r"estimated from \d+ steps in which the loop's calls were timed, of \S+ ms each:", said)
     assert re.search(r"\d+ % \(±\S+ %\) of a step is in get_batch \(train.py:\d+\)", said), said
     assert (tmp_path / "model.pt").exists()
+
+
+OWN_BACKWARD = """
+import sys, torch
+from torch.utils.data import DataLoader
+loader = DataLoader(torch.randn(32, 10), batch_size=8)
+if sys.argv[1] == "attached first":
+    next(iter(loader))
+original, calls = torch.autograd.backward, []
+def counted(*given, **named):
+    calls.append(1)
+    return original(*given, **named)
+torch.autograd.backward = counted
+model = torch.nn.Linear(10, 10)
+for batch in loader:
+    model(batch).sum().backward()
+print("calls:", len(calls))
+"""
+
+
+@pytest.mark.parametrize("when", ["attached first", "replaced first"])
+def test_what_a_script_puts_in_place_of_torch_stays(when: str, tmp_path: Path) -> None:
+    """Its own backward is called once for each pass, before and after loaderprobe is attached."""
+    (tmp_path / "train.py").write_text(OWN_BACKWARD)
+    done = run(tmp_path, sys.executable, "train.py", when)
+    assert "calls: 4" in done.stdout, done.stderr
 
 
 def test_a_script_that_fails_by_itself_gives_that_as_the_reason(tmp_path: Path) -> None:

@@ -152,10 +152,10 @@ def arrays(seed: int) -> DataLoader[Any]:
             samples = [self.inner[index] for index in indices]
             return torch.stack([inputs for inputs, _ in samples]), torch.tensor([target for _, target in samples])
 
-    class Shuffling(Sampler[list[int]]):
-        def __iter__(self) -> Iterator[list[int]]:
+    class Shuffling(Sampler[Any]):
+        def __iter__(self) -> Iterator[Any]:
             order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(seed))
-            yield from order.reshape(-1, BATCH).tolist()
+            yield from map(tuple, order.reshape(-1, BATCH).tolist())
 
         def __len__(self) -> int:
             return EPOCH

@@ -221,6 +221,14 @@ def never_trains(training: Training) -> None:
         training.validate()
 
 
+def validates_alone(training: Training) -> None:
+    """Makes its own batches, and validates with a DataLoader now and then."""
+    for step in range(400):
+        if step % 25 == 0:
+            training.validate()
+        training.step((torch.zeros(8, 10), torch.zeros(8).long()))
+
+
 def short(training: Training) -> None:
     """Ends after three steps."""
     for number, batch in enumerate(training.loader):
@@ -251,6 +259,7 @@ WAYS: dict[str, Callable[[Training], None]] = {
     for way in (
         plain, validates, by_next, generated, accumulates, zips, again, schedules, catches_all, saves, raises,
         never_trains, short, in_a_thread, counts, evaluates_train, adversarial, skips,
+        validates_alone,
     )
 }  # fmt: skip
 

@@ -71,6 +71,8 @@ def test_a_walk_ends(folder: Path) -> None:
     assert names(folder, entries=5) == ["1.bin", "2.bin", "3.bin"]
     clock = iter([0.0, *[MOST_S] * 4, MOST_S + 1])
     assert names(folder, now=lambda: next(clock)) is None
+    clock = iter([0.0, MOST_S, MOST_S + 1])  # names that do not exist take time, too
+    assert names("this/or", "that/or", "these/or", now=lambda: next(clock)) is None
 
 
 def test_a_file_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
