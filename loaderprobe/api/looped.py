@@ -16,7 +16,7 @@ NOT_THE_SCRIPT = ("loaderprobe.", "torch.utils.data", "torchdata.")
 REMEMBERED_PASSES = 9
 UPDATES_A_BATCH = 10
 """A loop that updates a model more often without a new batch of a loader does not train on it. Scripts that train on
-one batch again and again do so up to eight times."""
+one batch repeatedly do so up to eight times."""
 
 
 class Passes:
