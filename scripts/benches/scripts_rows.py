@@ -37,7 +37,7 @@ class Row:
     folder: Callable[[Data], Path] = lambda data: data.classes() / "train"
     """Of the files that it reads."""
     laid: Mapping[str, Callable[[Data], Path]] = field(default_factory=dict)
-    """Where it looks for files and no option says where, in the folder where it runs: linked there, and itself copied."""
+    """Where it looks for files and no option says where, in its working folder: linked there, and itself copied."""
     inside: bool = False
     """Runs in its own folder, which is copied."""
     ways: tuple[str, ...] = WAYS
