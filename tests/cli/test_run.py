@@ -130,7 +130,7 @@ torch.save(model.state_dict(), "model.pt")
 def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path, options: tuple[str, ...]) -> None:
     """As nanoGPT is: batches come from a mapped file. It trains on and saves; where its time goes is estimated."""
     (tmp_path / "train.py").write_text(NO_LOADER)
-    done = run(tmp_path, "train.py", "500", options=options)
+    done = run(tmp_path, "train.py", "260", options=options)
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
     assert "100 backward passes without a new batch of a torch DataLoader" in said
