@@ -16,7 +16,7 @@ from tests.storage.test_planted import PROGRAM, run_on
 def test_a_sweep_holds_the_disk_against_its_ceiling(
     plant_disk: PlantDisk, photographs: FileSet, tmp_path: Path
 ) -> None:
-    """Two workers on the slow disk: input, storage, at over 80 % of the ceiling; with warm files, not storage."""
+    """Two workers on the slow disk: input, storage, at over 85 % of the ceiling; with warm files, not storage."""
 
     def fill(folder: Path) -> None:
         # As many as a segment takes: all are read before they are warm.
@@ -26,7 +26,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
             shutil.copy(path, place)
 
     # Slower than the others: storage is to bind clearly also on a machine whose cores are busy.
-    disk = plant_disk(kind="token_bucket", bytes_per_s=5e6, fill=fill)
+    disk = plant_disk(kind="token_bucket", bytes_per_s=3.5e6, fill=fill)
     if disk.members is None:
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     summary = run_on(
@@ -36,7 +36,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     )  # fmt: skip
     cold, warm = summary["configurations"]
     assert (cold["bound"]["side"], cold["bound"]["cause"]) == ("input", "storage"), cold["bound"]
-    assert cold["disk_ceiling_fraction"] > 0.8 and 0.95 < cold["read_amplification"] < 1.2
+    assert cold["disk_ceiling_fraction"] > 0.85 and 0.95 < cold["read_amplification"] < 1.2
     assert "of its ceiling at concurrency 2" in cold["bound"]["sentence"]
     assert any(each["metric"] == "disk_ceiling_fraction" for each in cold["bound"]["evidence"])
     assert warm["bound"]["cause"] != "storage" and warm["disk_ceiling_fraction"] is None
