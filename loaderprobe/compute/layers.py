@@ -214,11 +214,14 @@ class _Measuring:
         self._run(steps // 2)
         plain, self._parts = self._parts, {}
         listed = operators <= MOST_OPERATORS
-        hooks, backward_us = Hooks(), median(plain["backward"]) * 1e3
+        hooks = Hooks()
         with hooks.on(self._model):
-            times = [self._profiled(hooks) if listed else self._clocked(hooks, backward_us) for _ in range(steps)]
+            times = [self._profiled(hooks) if listed else self._clocked(hooks) for _ in range(steps)]
         self._parts = plain
         self._run(steps - steps // 2)
+        if not listed:
+            backward_us = median(self._parts["backward"]) * 1e3
+            times = [{call: _scaled(time, backward_us) for call, time in step.items()} for step in times]
         parts = tuple(PartTime(name=part, ms=_spread(values)) for part, values in self._parts.items())
         layers = tuple(
             self._layer(call, [each[call] for each in times if call in each], hooks) for call in _order(times)
@@ -322,8 +325,8 @@ class _Measuring:
             each.cpu_parent = None
         return found
 
-    def _clocked(self, hooks: Hooks, backward_us: float) -> dict[Call, CallTime]:
-        """One step without a profiler. `backward_us` is the time of its backward pass without marks."""
+    def _clocked(self, hooks: Hooks) -> dict[Call, CallTime]:
+        """One step without a profiler; backward times are shares of its backward pass."""
 
         def now_us() -> float:
             self._wait()
@@ -337,7 +340,7 @@ class _Measuring:
             self._step()
         finally:
             self._in_backward, hooks.clock = nullcontext, None
-        return {call: _scaled(time, backward_us / (clock.backward_us or 1.0)) for call, time in clock.times.items()}
+        return {call: _scaled(time, 1 / (clock.backward_us or 1.0)) for call, time in clock.times.items()}
 
     def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:
         name, number = call

@@ -260,8 +260,8 @@ def test_layers_by_the_clock_add_up() -> None:
     assert line.text.endswith("# the slow line")
     text = " ".join(found.text().split())
     assert "too many to record each" in text and "the profiler adds" not in text
-    # Medians of four steps each, which differ by as much as the machine is busy.
-    assert 0.2 < json.loads(found.json())["layers_over_whole"]["backward"] < 5
+    # Shares of the same backward pass; the medians of shares need not add up to that of their sum.
+    assert 0.5 < json.loads(found.json())["layers_over_whole"]["backward"] < 1.1
 
 
 class Often(nn.Module):
