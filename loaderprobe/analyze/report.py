@@ -29,10 +29,10 @@ from loaderprobe.records.environment import Environment
 from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.origin import SCHEMA_VERSION
 from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
-    SUMMARY_VERSION,
     ConfigurationRow,
     DataInfo,
     Detail,
@@ -90,7 +90,7 @@ def build_report(
             rows.append(_unmeasured_row(config, result))
     summary = Summary(
         schema=SUMMARY_SCHEMA,
-        schema_version=SUMMARY_VERSION,
+        schema_version=SCHEMA_VERSION,
         run=_run_info(name, created_utc, command, files, [result for _, result in results], damaged),
         environment=environment,
         configurations=tuple(rows),

@@ -15,17 +15,11 @@ from loaderprobe.records.device import DeviceKind, Limit
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.note import Note
+from loaderprobe.records.origin import SCHEMA_VERSION
 from loaderprobe.records.plan import Resource
 from loaderprobe.records.unavailable import Unavailable
 
 BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
-# History of the bandwidth report, which is an interface:
-# 1  2026-11  first version
-# 2  2026-11  fio's names and units; intervals; direct, sequential and paced phases; limit, kind, feeds
-# 3  2026-11  kinds are token_bucket and single_server; other_bytes_per_s
-# 4  2026-11  opens/s and stats/s (metadata); feeds at a utilization and a share of the storage's limits
-# 5  2026-11  limit, kind, notes and what is missing are codes with facts and a sentence; the metric of evidence a code
-BANDWIDTH_VERSION = 5
 
 PhaseName = Literal["files", "direct", "sequential", "paced"]
 """files: the loader's pattern (whole files in random order, through the page cache), a step of the ladder.
@@ -141,7 +135,7 @@ class BandwidthMeasurement:
     """All phases, the files they read, and where those live."""
 
     schema: str = BANDWIDTH_SCHEMA
-    schema_version: int = BANDWIDTH_VERSION
+    schema_version: int = SCHEMA_VERSION
     loaderprobe: str
     fio: str | None
     """Version of fio when it did the reading."""

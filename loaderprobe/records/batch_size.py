@@ -10,20 +10,12 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.layers import Milliseconds
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Interval
 
 BATCH_SIZE_SCHEMA = "loaderprobe/batch-size"
-# History:
-# 1  2026-11  first version
-# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
-BATCH_SIZE_VERSION = 2
 BATCH_SIZE_PAPER_SCHEMA = "loaderprobe/batch-size-paper"
-# History:
-# 1  2026-11  first version
-# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
-BATCH_SIZE_PAPER_VERSION = 2
 
 StrategyName = Literal["throughput", "gpu-usage", "epoch-time"]
 StopCode = Literal[
@@ -134,7 +126,7 @@ class BatchSizeReport:
     no_findings: Unavailable | None = None
     """Why there is no verdict although batches are loaded."""
     schema: str = BATCH_SIZE_SCHEMA
-    schema_version: int = BATCH_SIZE_VERSION
+    schema_version: int = SCHEMA_VERSION
 
     @property
     def interrupted(self) -> bool:
@@ -183,7 +175,7 @@ class BatchSizePaperReport:
     """Updates in each loop; 1,000 in the paper."""
     results: tuple[PatternResult, ...]
     schema: str = BATCH_SIZE_PAPER_SCHEMA
-    schema_version: int = BATCH_SIZE_PAPER_VERSION
+    schema_version: int = SCHEMA_VERSION
 
 
 PAPER_PATTERNS = (

@@ -7,14 +7,10 @@ from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import Environment
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.verdict import Cause, Interval, Side
 
 COMPARE_SCHEMA = "loaderprobe/compare"
-# History:
-# 1  2026-11  first version
-# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
-COMPARE_VERSION = 2
 MATTERS = 0.05
 """A smaller change does not matter, unless asked: what loaderprobe calls a speed-up elsewhere, too."""
 
@@ -180,7 +176,7 @@ class ComparisonReport:
     in_turn: bool = False
     """A and B were measured in turn with each other; `pairs` says whether there are enough rounds to compare so."""
     schema: str = COMPARE_SCHEMA
-    schema_version: int = COMPARE_VERSION
+    schema_version: int = SCHEMA_VERSION
 
     @property
     def passed(self) -> bool:

@@ -6,14 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.verdict import Interval
 
 DEVICES_SCHEMA = "loaderprobe/devices"
-# History:
-# 1  2026-11  first version
-# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
-DEVICES_VERSION = 2
 LARGER = 4
 """How many times as large the larger batch is."""
 
@@ -158,7 +154,7 @@ class DevicesReport:
     results: tuple[WorkloadResult, ...]
     interrupted: bool = False
     schema: str = DEVICES_SCHEMA
-    schema_version: int = DEVICES_VERSION
+    schema_version: int = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

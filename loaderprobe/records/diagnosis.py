@@ -6,22 +6,11 @@ from dataclasses import dataclass
 
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.note import Note
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Interval, Rates, Reason, Side, Speedups
 
 DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
-# History of the diagnosis as a dict, which is an interface:
-# 1  2026-11  first version
-# 2  2026-11  causes network, lock and wait; a side without a cause; files_were; first_epoch_images_per_s
-# 3  2026-11  gains are `speedups`; the `gain` of advice is its `speedup`, and `binds` its `bottleneck`;
-#             its action is a code with facts, and a sentence
-# 4  2026-11  why a figure is unavailable is a code with facts and a sentence
-# 5  2026-11  origin
-# 6  2026-11  notes are codes with facts and a sentence, as are the reasons and notes of the environment; the metric of
-#             evidence is a code;
-#             advice files_in_memory means the page cache, beside files_pinned
-DIAGNOSIS_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +18,7 @@ class Findings:
     """The verdict on a user's own loader and step, with its evidence."""
 
     schema: str = DIAGNOSIS_SCHEMA
-    schema_version: int = DIAGNOSIS_VERSION
+    schema_version: int = SCHEMA_VERSION
     origin: Origin
     side: Side
     cause: Cause

@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 
 LAYERS_SCHEMA = "loaderprobe/layers"
-# History:
-# 1  2026-11  first version
-# 2  2026-11  origin instead of loaderprobe; a part `load` where batches come from a loader
-# 3  2026-11  the milliseconds of single steps
-# 4  2026-11  the reasons and notes of its environment are codes with facts and a sentence
-# 5  2026-11  `unlisted`
-LAYERS_VERSION = 5
 LAST_CALL = 99
 """Calls of a layer from this one on are one row: a layer in a loop may be called any number of times."""
 PartName = Literal["load", "copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
@@ -123,7 +116,7 @@ class LayersReport:
     drill: tuple[DrillLevel, ...] = ()
     """From the step to the slowest source line; empty unless asked for."""
     schema: str = LAYERS_SCHEMA
-    schema_version: int = LAYERS_VERSION
+    schema_version: int = SCHEMA_VERSION
 
     def part(self, name: PartName) -> Milliseconds | None:
         """The time of a part; None where the step has none."""

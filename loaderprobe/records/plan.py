@@ -7,17 +7,11 @@ from typing import Literal
 
 from loaderprobe.records.lock_step import LockStep
 from loaderprobe.records.note import Note
+from loaderprobe.records.origin import SCHEMA_VERSION
 from loaderprobe.records.plan_curves import CacheCurves, RampStep
 from loaderprobe.records.plan_reason import PlanPart, PlanReason
 
 PLAN_SCHEMA = "loaderprobe/plan"
-# History of the plan, which is an interface:
-# 1  2026-11  first version
-# 2  2026-11  `refused` has the parts that are not made by name, each reason as a code with facts and a sentence
-# 3  2026-11  notes are codes with facts and a sentence;
-#             hits of the page cache by what was measured of it: `page` in the sizes of `curves`, page_bytes_low, epochs
-# 4  2026-11  lock_step: what it costs ranks to take each step together; asked has simulate_ranks
-PLAN_VERSION = 4
 
 Label = Literal["measured", "given", "published", "assumed", "derived"]
 """measured: in this run. given: an option, or the rate of an emulated accelerator. published: the catalogue.
@@ -268,7 +262,7 @@ class PlanReport:
     """The whole plan."""
 
     schema: str = PLAN_SCHEMA
-    schema_version: int = PLAN_VERSION
+    schema_version: int = SCHEMA_VERSION
     loaderprobe: str
     created_utc: str
     source: PlanSource

@@ -8,12 +8,9 @@ from typing import Literal
 from loaderprobe.records.bandwidth import CacheLabel, Feed, Latency
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.note import Note
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 
 RANK_BANDWIDTH_SCHEMA = "loaderprobe/rank-bandwidth"
-# History of the report, which is an interface:
-# 1  2026-11  first version
-RANK_BANDWIDTH_VERSION = 1
 LONG_ENOUGH_S = 1.0
 """Of reading, to say of one rank that it is slow: a throttled disk grants its saved credit in the first 0.25 s."""
 
@@ -122,7 +119,7 @@ class RankBandwidthReport:
     """All steps of the ladder of ranks, and what limits them."""
 
     schema: str = RANK_BANDWIDTH_SCHEMA
-    schema_version: int = RANK_BANDWIDTH_VERSION
+    schema_version: int = SCHEMA_VERSION
     origin: Origin
     path: str
     location: StorageLocation

@@ -21,33 +21,6 @@ from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, In
 
 Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"
-# History of the summary, which is an interface:
-# 1  2026-11  first version
-# 2  2026-11  read_amplification, other_read_bytes_per_s; disk_ceiling_fraction is measured
-# 3  2026-11  tensor, instrument_cpu_fraction, forecasts, knees; advice has a command, its rates before and after,
-#             how it is known and what limits then
-# 4  2026-11  gpu_window: why the GPU was idle, and estimates of how full it was; more counters in gpu
-# 5  2026-11  files_were; causes network, lock and wait with their rates and gains; a side without a cause
-# 6  2026-11  all options of a configuration; step_time and worker_time; a knee names its configurations by key only;
-#             figures, advice and gpu are null where nothing was measured; a verdict has its reason as a code with
-#             facts
-# 7  2026-11  gains are `speedups`, also in CSV columns; the `gain` of advice is its `speedup`, and `binds` its
-#             `bottleneck`, as of forecasts and knees; advice has its rate in `after` only, and
-#             its action, as a refused forecast its reason, as a code with facts and a sentence
-# 8  2026-11  why a figure is unavailable, or a gpu_window refused, is a code with facts and a sentence; the reasons of
-#             `gpu` stand in `unavailable`, too
-# 9  2026-11  the reason of a configuration without a verdict, of a machine without a GPU and the notes on its storage
-#             are codes with facts and a sentence; the metric of evidence is a code; throttle_reasons are nvidia-smi's;
-#             forecasts of cached_share are of page_cache_share, with fewer hits than that share, and of pinned_share;
-#             advice files_in_memory means the page cache, beside files_pinned;
-#             buffer: how much too fast a short benchmark is; epochs: rate and cold share of whole epochs
-# 10 2026-11  the reason of a buffer and of epochs is a code with facts and a sentence, null where there is none;
-#             options ranks and nodes; causes imbalance and gradients with their speed-ups, and straggler; a verdict has
-#             the rank and the host of an imbalance, or the host alone where all ranks there are slow; with several
-#             ranks rates, batches and bytes are those of all
-# 11 2026-11  the run has notes: what other processes took of the machine; storage has its read-ahead
-# 12 2026-11  gpu_window.gaps have communication, exposed, which counted as busy; cause communication
-SUMMARY_VERSION = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

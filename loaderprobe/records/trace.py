@@ -7,13 +7,10 @@ from typing import Literal, NamedTuple
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.note import Note
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.verdict import Side
 
 TRACE_SCHEMA = "loaderprobe/trace"
-# History:
-# 1  2026-11  first version
-TRACE_VERSION = 1
 
 TraceCause = Literal["input", "copy", "host", "sync", "communication", "compute", "mixed", "not_known"]
 """What limits training. host: launching. sync: the host waits for the GPU. mixed: two sides take about as much."""
@@ -190,7 +187,7 @@ class TraceReport:
     """What limits the training in some recordings. The figures of the whole are means over its ranks."""
 
     schema: str = TRACE_SCHEMA
-    schema_version: int = TRACE_VERSION
+    schema_version: int = SCHEMA_VERSION
     origin: Origin
     bound: TraceBound
     shares: dict[PartName, float]

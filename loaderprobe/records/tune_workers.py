@@ -7,14 +7,10 @@ from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.note import Note
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.verdict import FilesWere, Interval
 
 TUNE_WORKERS_SCHEMA = "loaderprobe/tune-workers"
-# History:
-# 1  2026-11  first version
-# 2  2026-11  notes are codes with facts and a sentence, as are the reasons and notes of its environment
-TUNE_WORKERS_VERSION = 2
 WITHIN = 0.98
 """A setting that reaches this share of the best is as good."""
 
@@ -156,4 +152,4 @@ class WorkersReport:
     notes: tuple[Note, ...] = ()
     wall_s: float
     schema: str = TUNE_WORKERS_SCHEMA
-    schema_version: int = TUNE_WORKERS_VERSION
+    schema_version: int = SCHEMA_VERSION

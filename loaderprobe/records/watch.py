@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.verdict import Bound
 
 WATCH_SCHEMA = "loaderprobe/watch"
-# History:
-# 1  2026-11  first version
-# 2  2026-11  the reasons and notes of its environment are codes with facts and a sentence
-WATCH_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +36,7 @@ class WatchReport:
     """A training, watched from its beginning to its end."""
 
     schema: str = WATCH_SCHEMA
-    schema_version: int = WATCH_VERSION
+    schema_version: int = SCHEMA_VERSION
     origin: Origin
     loader: str
     """Class of its data set."""

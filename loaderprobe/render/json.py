@@ -9,7 +9,8 @@ from typing import Any, get_type_hints
 import msgspec
 
 from loaderprobe.records.options import OPTIONS, options_of
-from loaderprobe.records.report import SUMMARY_SCHEMA, SUMMARY_VERSION, ConfigurationRow, Report, Summary
+from loaderprobe.records.origin import SCHEMA_VERSION
+from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.worded import worded
@@ -49,9 +50,9 @@ def summary_schema() -> str:
     """The JSON Schema (2020-12) of `summary.json`."""
     _, definitions = msgspec.json.schema_components([summary_type()], ref_template="#/$defs/{name}")
     summary: dict[str, Any] = definitions.pop("Summary")
-    summary["title"] = f"{SUMMARY_SCHEMA} {SUMMARY_VERSION}"
+    summary["title"] = f"{SUMMARY_SCHEMA} {SCHEMA_VERSION}"
     summary["properties"]["schema"] = {"const": SUMMARY_SCHEMA}
-    summary["properties"]["schema_version"] = {"const": SUMMARY_VERSION}
+    summary["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return _schema(summary, definitions)
 
 

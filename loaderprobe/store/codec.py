@@ -12,20 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace
-from loaderprobe.store.migrations import MIGRATIONS
+from loaderprobe.records.origin import SCHEMA_VERSION
 
 T = TypeVar("T")
 
-# History of the stored files:
-# 1  2026-11  first version
-# 2  2026-11  a configuration holds a loader and a compute; modes have names
-# 3  2026-11  kinds of devices are token_bucket and single_server; phases have other_bytes_per_s, generated sets
-#             base_images
-# 4  2026-11  an activity is loader_only or training
-# 5  2026-11  what is missing, notes, why no system call was seen, why there is no GPU and what kind a device is are
-#             codes with facts
-# 6  2026-11  why a full buffer, or epochs, were not measured is a code with facts
-SCHEMA_VERSION = 6
 # 64 bits hold every count and every clock in ns.
 MOST_NUMBER = 2**63
 # Of a strange schema's name, in a message.
@@ -45,11 +35,7 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedRun(source, f"is damaged: {error}") from error
     found: tuple[Any, Any] = (envelope.get("schema"), envelope.get("schema_version"))
-    if found in [(f"loaderprobe/{kind}", version) for version in MIGRATIONS]:
-        for version, migrate in MIGRATIONS.items():
-            if version >= found[1]:
-                migrate(kind, envelope.get(kind))
-    elif found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
+    if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
         shown = " version ".join(_shortened(each) for each in found)
         reason = f"is {shown}, not loaderprobe/{kind} version {SCHEMA_VERSION}"
         raise DamagedRun(source, reason, hint="render it with the loaderprobe that wrote it")

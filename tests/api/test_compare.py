@@ -240,7 +240,7 @@ def test_a_comparison_is_kept_and_shown_again(tmp_path: Path) -> None:
     page = found.save(tmp_path / "out")
     assert loaderprobe.Comparison.load(tmp_path / "out") == found
     plain = json.loads(found.json())
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/compare", 2)
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/compare", 1)
     frame = found.to_frame()
     assert list(frame["word"]) == ["slower"] * 4 and list(frame["kind"])[-1] == "all"
     html = page.read_text()

@@ -70,7 +70,7 @@ def test_a_result_is_read_again(found: loaderprobe.Devices, tmp_path: Path) -> N
     """With its schema; verdicts are computed again."""
     found.save(tmp_path / "kept")
     plain = json.loads((tmp_path / "kept" / "result.json").read_text())
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/devices", 2)
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/devices", 1)
     assert plain["verdicts"][0]["placements"][0]["placement"] == {"device": "cpu", "ranks": 2}
     again = loaderprobe.Devices.load(tmp_path / "kept")
     assert again.results == found.results and again.text() == found.text()

@@ -10,10 +10,10 @@ from loaderprobe.records.files import content_hash
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.gaps import TimelineView
 from loaderprobe.records.options import OPTIONS, with_options
+from loaderprobe.records.origin import SCHEMA_VERSION
 from loaderprobe.records.outlook import Outlook, StorageNeed, StorageSupply
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
-    SUMMARY_VERSION,
     ConfigurationRow,
     DataInfo,
     Detail,
@@ -214,7 +214,7 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
     return Report(
         summary=Summary(
             schema=SUMMARY_SCHEMA,
-            schema_version=SUMMARY_VERSION,
+            schema_version=SCHEMA_VERSION,
             run=run,
             environment=example_environment(),
             configurations=chosen,

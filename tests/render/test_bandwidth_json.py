@@ -7,7 +7,8 @@ import json
 import msgspec
 import pytest
 
-from loaderprobe.records.bandwidth import BANDWIDTH_VERSION, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.records.origin import SCHEMA_VERSION
 from loaderprobe.render.json import result_json
 from tests.examples.bandwidth import example_bandwidth
 
@@ -18,7 +19,7 @@ def test_json_round_trip() -> None:
     assert msgspec.json.decode(text, type=BandwidthReport) == example_bandwidth()
     assert json.loads(text)["phases"][4]["storage_bytes"] is None
     assert text.startswith('{\n  "schema": "loaderprobe/bandwidth",\n')
-    assert json.loads(text)["schema_version"] == BANDWIDTH_VERSION
+    assert json.loads(text)["schema_version"] == SCHEMA_VERSION
     assert text.endswith("}\n")
 
 

@@ -8,7 +8,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from loaderprobe.records.report import SUMMARY_VERSION
+from loaderprobe.records.origin import SCHEMA_VERSION
 from loaderprobe.render.json import summary_json, summary_schema, summary_type
 from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row
@@ -81,5 +81,5 @@ def test_what_was_not_measured_is_null_with_a_reason() -> None:
 def test_schema_is_titled_and_has_no_address() -> None:
     """The schema names itself and its version, and claims no identifier on the network."""
     schema = json.loads(summary_schema())
-    assert schema["title"] == f"loaderprobe/summary {SUMMARY_VERSION}"
+    assert schema["title"] == f"loaderprobe/summary {SCHEMA_VERSION}"
     assert "$id" not in schema

@@ -126,10 +126,10 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None
     ("data", "says"),
     [
         (b'{"schema": "loaderprobe/run", "schema_version": 99, "run": {}}', "version 99"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {}}', "loaderprobe/run version 1, not"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 6, "run": {}}', "loaderprobe/run version 6, not"),
         (b'{"schema": "another/program", "schema_version": 1}', "another/program"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 3, "run": {"created_utc": 3}}', "damaged"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 3}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {"created_utc": 3}}', "damaged"),
+        (b'{"schema": "loaderprobe/run", "schema_version": 1}', "damaged"),
         (b"{", "damaged"),
     ],
 )
